@@ -21,32 +21,34 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
-from rpcinspect.replayer.agent.engine import NO_MEMBERS, Bringer, passes_of, start_agents
-from rpcinspect.replayer.peers.loop import Loop, Tap, limits_for
+from rpcinspect.replayer.agent.engine import ContextImporter, passes_of, start_agents
+from rpcinspect.replayer.peers.loop import Handle, Loop, Tap, limits_for
 from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
-from rpcinspect.replayer.peers.traffic_pcap import Recorder
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.devices import Devices, Placement
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
 from rpcinspect.replayer.planning.sessions import worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
-from rpcinspect.replayer.playing.inputs import Material, Members, Played, allowance
+from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
 from rpcinspect.replayer.playing.outcome import (
-    Recording,
+    InboundOutcome,
     ReplayOutcome,
     SeedSearch,
     SessionOutcome,
     StepOutcome,
+    TrafficRecording,
+    not_played,
     with_reasons,
 )
 from rpcinspect.replayer.playing.player import GRACE_S, Player
 from rpcinspect.replayer.playing.rref_substitutes import give
 from rpcinspect.replayer.playing.seed_search import EnoughError, search
-from rpcinspect.replayer.playing.timeouts import Patience
-from rpcinspect.replayer.workers.ended import Ended
-from rpcinspect.replayer.workers.live_group import Gradient, LiveGroup
+from rpcinspect.replayer.playing.timeouts import Timeouts
+from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
 from rpcinspect.replayer.workers.outputs import Show
+from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.exchanges import Exchange
@@ -112,7 +114,7 @@ def replay(
     runs: list[tuple[SessionOutcome, ...]] = []
     interrupted = False
     replayer = _Replayer(opened, plan, options, progress)
-    recorder = Recorder(options.record) if replayer.count and options.record is not None else None
+    recorder = TrafficRecorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count and not plan.refused:
         replayer.check()
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
@@ -143,7 +145,9 @@ def replay(
         wall_s=time.monotonic() - began,
         captured_wall_s=replayer.captured_wall_s,
         interrupted=interrupted,
-        recording=None if recorder is None else Recording(path=recorder.path, failure=recorder.failure),
+        recording=None
+        if recorder is None
+        else TrafficRecording(path=recorder.path, failure=recorder.failure),
     )
 
 
@@ -165,12 +169,12 @@ class _Interrupted(Exception):
 
 
 class _Replayer:
-    """What all sessions of a replay have in common."""
+    """Plays the sessions of a replay, and keeps what they have in common."""
 
     def __init__(self, opened: Run, plan: Plan, options: ReplayOptions, progress: Progress | None) -> None:
-        self._opened = opened
+        self.opened = opened
         self._plan = plan
-        self._options = options
+        self.options = options
         self._progress = progress
         self._calls = opened.calls
         self.count = sum(session.count("send") for session in plan.sessions)
@@ -179,52 +183,39 @@ class _Replayer:
         self.searches: list[SeedSearch] = []
         self._seeds: dict[int, Seeds] = {}
         """Of each session that was searched for seeds."""
-        self._silent: set[str] = set()
-        self._stubborn: set[str | None] = set()
-        """Functions that did not answer, or not soon, see `Patience` and `Schedule`."""
+        self.silent: set[str] = set()
+        self.stubborn: set[str | None] = set()
+        """Functions that did not answer, or not soon, see `Timeouts` and `Schedule`."""
         moments = [call.begin_ns for call in self._calls.values()]
         moments += [call.end_ns for call in self._calls.values() if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
 
     def check(self) -> None:
         """Whether all sessions can be played in the group that is to be joined; `ReplayError` if not."""
-        if self._options.join is not None:
+        if self.options.join is not None:
             played = [planned for planned in self._plan.sessions if planned.count("send")]
-            check([self._run(one, Seeds()).material() for one in played], self._options.join)
-
-    def _run(
-        self,
-        planned: PlannedSession,
-        seeds: Seeds,
-        done: Callable[[StepOutcome], None] = lambda outcome: None,
-        tap: Tap | None = None,
-        mute: bool = False,
-    ) -> _Run:
-        calls = {index: call for index, call in self._calls.items() if call.job == planned.cast.job}
-        options = self._options
-        known = self._silent, self._stubborn
-        return _Run(self._opened, planned, calls, options, *known, seeds, done, tap, mute)
+            check([_SessionRun(self, planned).inputs() for planned in played], self.options.join)
 
     def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
         """One session, from the start of its live workers to their end; without `workers`, in the group that
         is joined."""
         if not planned.count("send"):
-            return _not_played(planned, None)
-        seeds = self._seeds.get(planned.number, self._options.seeds)
+            return _SessionRun(self, planned).outcome(None)
+        seeds = self._seeds.get(planned.number, self.options.seeds)
         return self._play(planned, workers, seeds, self._tick, tap=tap)
 
     def search(self, workers: Workers) -> bool:
         """Looks for seeds, session by session, if that is asked for; False: it was interrupted."""
-        tries = self._options.search_seeds
+        tries = self.options.search_seeds
         for planned in self._plan.sessions if tries is not None else ():
             if planned.count("send"):
                 play = partial(self._play, planned, workers, tap=None, mute=True)
                 try:
-                    found = search(planned.number, tries or range(0), self._options.seeds, play, self._calls)
+                    found = search(planned.number, tries or range(0), self.options.seeds, play, self._calls)
                 except _Interrupted:
                     return False
                 self.searches.append(found)
-                self._seeds[planned.number] = found.seeds(self._options.seeds)
+                self._seeds[planned.number] = found.seeds(self.options.seeds)
         return True
 
     def _play(
@@ -237,7 +228,7 @@ class _Replayer:
         tap: Tap | None,
         mute: bool = False,
     ) -> SessionOutcome:
-        run = self._run(planned, seeds, done, tap, mute)
+        run = _SessionRun(self, planned, seeds, done, tap, mute)
         try:
             if workers is not None:
                 run.go(workers)
@@ -253,7 +244,7 @@ class _Replayer:
 
     def check_gpus(self, workers: Workers) -> None:
         """Raises `DeviceError` unless torch has every GPU that something is to be on."""
-        placement = Placement.of(self._options.devices, self._calls.values())
+        placement = Placement.of(self.options.devices, self._calls.values())
         needed = max([int(name.partition(":")[2]) for name in placement.used if name != "cpu"], default=0)
         child, found = workers.fork({"role": "devices"}, "the process that looks for GPUs")
         child.end()
@@ -274,37 +265,42 @@ class _Replayer:
 
 
 @dataclass(eq=False)
-class _Run:
+class _SessionRun:
     """One session while it is played; what it found is in `outcome` afterwards, also if something raises."""
 
-    opened: Run
+    replay: _Replayer
     planned: PlannedSession
-    calls: Mapping[int, Exchange]
-    """Of its job."""
-    options: ReplayOptions
-    silent: set[str]
-    stubborn: set[str | None]
-    """What earlier sessions have found of functions, see `Patience` and `Schedule`."""
-    seeds: Seeds
-    tick: Callable[[StepOutcome], None]
-    tap: Tap | None
-    mute: bool
+    seeds: Seeds = dataclass_field(default_factory=Seeds)
+    tick: Callable[[StepOutcome], None] = lambda outcome: None
+    tap: Tap | None = None
+    mute: bool = False
     """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
     player: Player | None = None
-    gradients: dict[str, dict[int, tuple[Gradient, ...]]] | None = None
-    ended: tuple[Ended, ...] = ()
+    gradients: dict[str, dict[int, tuple[LeafGradient, ...]]] | None = None
+    ended: tuple[EarlyExit, ...] = ()
     trouble: list[str] = dataclass_field(default_factory=list)
     """That the group which was joined could not be left."""
 
+    @property
+    def options(self) -> ReplayOptions:
+        """Those of the whole replay."""
+        return self.replay.options
+
+    @cached_property
+    def calls(self) -> Mapping[int, Exchange]:
+        """Those of its job."""
+        every = self.replay.opened.calls
+        return {index: call for index, call in every.items() if call.job == self.planned.cast.job}
+
     @cached_property
     def placement(self) -> Placement:
-        """Where tensors are in this replay."""
+        """The devices of tensors in this replay."""
         return Placement.of(self.options.devices, self.calls.values())
 
     @cached_property
     def ids(self) -> dict[str, int]:
         """Worker → captured id. Raises `ReplayError` if these can't be told apart."""
-        return worker_ids(self.opened.session, self.planned.cast, self.calls.values())
+        return worker_ids(self.replay.opened.session, self.planned.cast, self.calls.values())
 
     def go(self, workers: Workers) -> None:
         """Everything, with live workers that are started for it."""
@@ -326,15 +322,15 @@ class _Run:
     def join(self) -> None:
         """The same in a group that others have started."""
         assert self.options.join is not None
-        material, trouble = self.material(), self.trouble.append
-        play_joined(material, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
+        inputs, trouble = self.inputs(), self.trouble.append
+        play_joined(inputs, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
 
-    def material(self) -> Material:
-        """What the player needs."""
-        return Material(
+    def inputs(self) -> SessionInputs:
+        """Everything that the player needs."""
+        return SessionInputs(
             planned=self.planned,
             calls=self.calls,
-            read=self.opened.read,
+            read=self.replay.opened.read,
             rules=self.options.rules,
             worker_ids=self.ids,
             elsewhere=self.placement.moves,
@@ -346,7 +342,7 @@ class _Run:
             return
         cast = self.planned.cast
         with (
-            Loop(limits_for(self.material().largest), tap=self.tap) as loop,
+            Loop(limits_for(self.inputs().largest), tap=self.tap) as loop,
             StoreClient("127.0.0.1", group.port, prefix=PREFIX, tap=self.tap) as store,
             contextlib.ExitStack() as stack,
         ):
@@ -356,49 +352,48 @@ class _Run:
             for name in self._self_callers():
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self.ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
-            material = self.material()
-            give(material, loop, peers, membership)
-            self._run_player(group, loop, material, peers, membership)
+            inputs = self.inputs()
+            give(inputs, loop, peers, membership.handle)
+            self._run_player(group, loop, inputs, peers, membership.handle)
 
     def _play_agents(self, group: LiveGroup) -> None:
         """The same with torch's agents in the place of played workers."""
         passes = passes_of(self.planned, self.calls)
         early = frozenset().union(*(its.early for its in passes.values()))
-        material = replace(self.material(), early=early)
-        limits = limits_for(material.largest)
+        inputs = replace(self.inputs(), early=early)
+        limits = limits_for(inputs.largest)
         with Loop(limits) as loop, StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
-            bring = Bringer(loop, store)
-            agents = start_agents(group, loop, material, passes, self.placement, bring)
-            self._run_player(group, loop, material, agents, NO_MEMBERS)
+            bring = ContextImporter(loop, store)
+            agents = start_agents(group, loop, inputs, passes, self.placement, bring)
+            # torch's agents see to their membership themselves
+            self._run_player(group, loop, inputs, agents, lambda event: False)
 
     def _run_player(
         self,
         group: LiveGroup,
         loop: Loop,
-        material: Material,
-        peers: Mapping[str, Played],
-        members: Members,
+        inputs: SessionInputs,
+        peers: Mapping[str, PlayedWorker],
+        handle: Handle,
     ) -> None:
         if self.mute:
             group.mute()
-        self._new_player(material, loop, peers, members, group.ended).run()
+        self._new_player(inputs, loop, peers, handle, group.ended).run()
         if self.options.show_gradients:
             self.gradients = dict(self._held(group))
         group.mute()  # what follows is that played workers are gone
 
     def _new_player(
         self,
-        material: Material,
+        inputs: SessionInputs,
         loop: Loop,
-        peers: Mapping[str, Played],
-        members: Members,
-        ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
+        peers: Mapping[str, PlayedWorker],
+        handle: Handle,
+        ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
     ) -> Player:
-        patience = Patience(self.calls, self.options.timeout_s, self.silent, self.stubborn)
+        timeouts = Timeouts(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)
         speed = self.options.speed
-        self.player = Player(
-            material, loop, peers, members, patience, speed=speed, ended=ended, done=self.tick
-        )
+        self.player = Player(inputs, loop, peers, handle, timeouts, speed=speed, ended=ended, done=self.tick)
         return self.player
 
     def _self_callers(self) -> list[str]:
@@ -406,7 +401,7 @@ class _Run:
         names = [step.role for step in self.planned.steps if step.action == "send" and step.role == step.to]
         return list(dict.fromkeys(names))
 
-    def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[Gradient, ...]]]]:
+    def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[LeafGradient, ...]]]]:
         """What the leaves of live workers have accumulated in each context that they still have."""
         contexts = sorted({call.context for call in self.calls.values() if call.context is not None})
         for name, worker in group.workers.items():
@@ -417,7 +412,7 @@ class _Run:
             yield name, found
 
     def _memory(self) -> int | None:
-        """What each live worker may take."""
+        """Bytes that each live worker may take; None: as much as there is."""
         given = self.options.memory
         if given is None and self.options.devices.kind == "cuda":
             return None  # nobody has measured what CUDA takes in the host's memory
@@ -428,36 +423,22 @@ class _Run:
         self.ended = ended if self.player is None else self.player.with_last(ended)
 
     def outcome(self, failure: str | None) -> SessionOutcome:
-        """What came of it."""
+        """The result of the session; `failure`: why it ended early."""
         failure = "; ".join([*filter(None, [failure]), *self.trouble]) or None
         if failure is not None and self.ended and self.ended[0].text not in failure:
             failure = f"{failure}; {self.ended[0].text}"
         player = self.player
-        if player is None:
-            return _not_played(self.planned, failure, self.ended)
-        if failure is not None:
-            player.failure = failure
-        steps, inbound = with_reasons(player.outcomes(), player.inbound, self.calls)
+        steps = not_played(self.planned, failure)
+        inbound: tuple[InboundOutcome, ...] = ()
+        if player is not None:
+            failure = player.failure = failure or player.failure
+            steps, inbound = with_reasons(player.outcomes(), player.inbound, self.calls)
         return SessionOutcome(
             planned=self.planned,
             steps=steps,
             inbound=inbound,
-            wall_s=player.wall_s,
-            failure=player.failure,
+            wall_s=0.0 if player is None else player.wall_s,
+            failure=failure,
             gradients=self.gradients,
             ended=self.ended,
         )
-
-
-def _not_played(
-    planned: PlannedSession, failure: str | None, ended: tuple[Ended, ...] = ()
-) -> SessionOutcome:
-    steps = [
-        StepOutcome(step=step, result=None)
-        if step.action == "skip"
-        else StepOutcome(step=step, result="failed", text=failure)
-        for step in planned.steps
-    ]
-    return SessionOutcome(
-        planned=planned, steps=tuple(steps), inbound=(), wall_s=0.0, failure=failure, ended=ended
-    )

@@ -26,7 +26,7 @@ from rpcinspect.rpc.message import NO_TENSORS, Message, from_payloads
 from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
 from rpcinspect.tensorpipe.control import write_descriptor
-from rpcinspect.tensorpipe.records import TpMessage
+from rpcinspect.tensorpipe.records import MessageOrigin, TpMessage
 from rpcinspect.unexpected import unexpected
 
 TABLE_PAYLOAD = 3
@@ -85,9 +85,11 @@ class RpcRecord(Struct, eq=False, gc=False):
 
     @property
     def location(self) -> Location:
-        """Of the first byte of the message's descriptor; in a log, of its record."""
+        """Of the first byte of the message's descriptor; in a log, of its record; of a live message none."""
         tp = self.tp
-        if tp.pipe.logged:
+        if tp.pipe.origin is MessageOrigin.LIVE:
+            return Location()
+        if tp.pipe.origin is MessageOrigin.LOG:
             return Location(capture=tp.capture, offset=tp.offset)
         return Location(capture=tp.capture, packet=tp.packet, flow=str(tp.flow), offset=tp.offset)
 

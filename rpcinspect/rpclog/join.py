@@ -38,7 +38,7 @@ from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control import write_descriptor
 from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
 from rpcinspect.tensorpipe.frame import HEADER_BYTES
-from rpcinspect.tensorpipe.records import NO_FLOW, Pipe, TpMessage, TpTensor
+from rpcinspect.tensorpipe.records import NO_FLOW, MessageOrigin, Pipe, TpMessage, TpTensor
 from rpcinspect.unexpected import unexpected
 
 WayKey: TypeAlias = tuple[Job, str, str, int]
@@ -159,7 +159,9 @@ class LogJoin:
             number = len(self.pipes)
             # unlike in both directions, also of a worker to itself
             flow = Flow(Endpoint(client, 2 * number), Endpoint(server, 2 * number + 1))
-            pipe = Pipe(number, flow, client_name=client, server_name=server, transport="", logged=True)
+            pipe = Pipe(
+                number, flow, client_name=client, server_name=server, transport="", origin=MessageOrigin.LOG
+            )
             self._ways[key] = pipe
             self.pipes.append(pipe)
             self.jobs.append(job)

@@ -39,6 +39,17 @@ class Visibility(Enum):
     NO_HANDSHAKE = "no-handshake"
 
 
+class MessageOrigin(Enum):
+    """Where a message was seen."""
+
+    PACKET = "packet"
+    """On the network."""
+    LOG = "log"
+    """In a log of what an agent sent: between whom it went is known, not on what."""
+    LIVE = "live"
+    """In this process: a live worker has sent it to a replay."""
+
+
 class Pipe(Struct, eq=False):
     """One worker's way of sending requests to another: several TCP connections; one is named here.
 
@@ -64,9 +75,14 @@ class Pipe(Struct, eq=False):
     invisible_channels: set[str] = field(default_factory=set)
     server_name: str | None = None
     """As a log says; on the network the server has none."""
-    logged: bool = False
-    """It stands for one only: a log tells between whom messages went, not on what. The ends of `flow` are
-    names then, with a number that makes them unique."""
+    origin: MessageOrigin = MessageOrigin.PACKET
+    """Where its messages were seen. In a log the ends of `flow` are names, with a number that makes them
+    unique."""
+
+    @property
+    def logged(self) -> bool:
+        """Whether its messages were seen in a log."""
+        return self.origin is MessageOrigin.LOG
 
     @property
     def client(self) -> Endpoint:
@@ -129,3 +145,17 @@ class TpMessage(Struct, eq=False, gc=False):
     payloads_ns: tuple[int, int] | None = None
     """First and last captured byte of descriptor and payloads alone; None without tensors, where they are
     `first_ns` and `last_ns`."""
+
+    @classmethod
+    def live(cls, descriptor: TpDescriptor, payloads: tuple[bytes, ...]) -> TpMessage:
+        """A message that a live worker has just sent: it has no place in a capture and no time. The pieces of
+        its extents name the tensor, by its index, instead of a capture."""
+        tensors = [
+            TpTensor(one, Placement.CERTAIN, Extent(one.length, ((n, 0, one.length),) if one.length else ()))
+            for n, one in enumerate(descriptor.tensors)
+        ]
+        return cls(LIVE_PIPE, True, descriptor, Layout.V1_9, b"", payloads, None, tensors)
+
+
+LIVE_PIPE = Pipe(-1, NO_FLOW, origin=MessageOrigin.LIVE)
+"""Of what live workers send to a replay: peers know their own pipes."""

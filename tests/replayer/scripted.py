@@ -16,10 +16,10 @@ from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.planning.model import PlannedSession, Step
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sessions import worker_ids
-from rpcinspect.replayer.playing.inputs import Material
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.outcome import StepOutcome
 from rpcinspect.replayer.playing.player import Player
-from rpcinspect.replayer.playing.timeouts import Patience
+from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap
@@ -144,11 +144,11 @@ def play(
         everybody = [*peers.values(), *(worker.peer for worker in stage.scripted.values())]
         for peer in everybody:
             peer.addresses.update({other.name: other.address for other in everybody})
-        material = Material(
+        inputs = SessionInputs(
             planned=planned, calls=calls, read=read_ones, rules=rules or Rules(strict=True), worker_ids=ids
         )
         members = Membership(None, list(peers.values()))  # type: ignore[arg-type]  # nobody joins or leaves
-        player = Player(material, stage, peers, members, Patience(calls, timeout_s), **more)
+        player = Player(inputs, stage, peers, members.handle, Timeouts(calls, timeout_s), **more)
         began = time.monotonic()
         player.run()
         wall_s = time.monotonic() - began

@@ -15,7 +15,7 @@ from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay
-from rpcinspect.replayer.workers.ended import Ended
+from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.run.run import Run
 from tests.replayer.hostile_captures import Job
@@ -54,7 +54,7 @@ def texts(outcome: ReplayOutcome) -> list[str]:
     return [one.text or "" for one in outcome.runs[0][0].steps if one.step.action == "send"]
 
 
-def end_of(outcome: ReplayOutcome) -> Ended:
+def end_of(outcome: ReplayOutcome) -> EarlyExit:
     """Of the only process that ended early."""
     (session,) = outcome.runs[0]
     (ended,) = session.ended

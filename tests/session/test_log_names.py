@@ -7,7 +7,7 @@ from rpcinspect.session.log_names import call_log
 from rpcinspect.session.names import Roster
 from rpcinspect.session.witness import Witness
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.records import Pipe
+from rpcinspect.tensorpipe.records import MessageOrigin, Pipe
 
 
 def roll(
@@ -15,7 +15,7 @@ def roll(
 ) -> Roster:
     nowhere = Flow(Endpoint("", 0), Endpoint("", 0))
     pipes = [
-        Pipe(n, nowhere, client_name=src, server_name=dst, logged=True)
+        Pipe(n, nowhere, client_name=src, server_name=dst, origin=MessageOrigin.LOG)
         for n, (_, src, dst) in enumerate(ways)
     ]
     return call_log(pipes, [job for job, _, _ in ways], told, witness or Witness())

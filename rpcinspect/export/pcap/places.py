@@ -15,6 +15,7 @@ from rpcinspect.export.pcap.flows import Ports
 from rpcinspect.export.pcap.stores import NOWHERE
 from rpcinspect.session.model import Session, Worker
 from rpcinspect.tcp.segment import Endpoint, Flow
+from rpcinspect.tensorpipe.records import MessageOrigin
 
 
 def placed(session: Session) -> Session:
@@ -34,7 +35,7 @@ def placed(session: Session) -> Session:
         if (":" in host) != (":" in listener.host):
             host = listener.host  # a connection has both ends in one family
         flow = Flow(ports.take(host), listener)
-        pipes.append(replace(pipe, flow=flow, listener=listener, logged=False))
+        pipes.append(replace(pipe, flow=flow, listener=listener, origin=MessageOrigin.PACKET))
     workers = [
         replace(worker, addresses=(str(listeners[worker.job, worker.name]),))
         if worker.name is not None and (worker.job, worker.name) in listeners

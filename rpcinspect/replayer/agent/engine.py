@@ -12,29 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rpcinspect.replayer.agent.messages import autograd_envelope, made
-from rpcinspect.replayer.agent.passes import Passes, read_passes
-from rpcinspect.replayer.agent.peer import AgentPeer, Part
+from rpcinspect.replayer.agent.passes import RolePasses, read_passes
+from rpcinspect.replayer.agent.peer import AgentPeer, RoleInputs
 from rpcinspect.replayer.agent.values import Place
-from rpcinspect.replayer.peers.loop import Loop, PeerEvent
+from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.planning.model import PlannedSession
-from rpcinspect.replayer.playing.inputs import Material
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Exchange
-
-
-class _NoMembers:
-    """torch's agents see to their membership themselves."""
-
-    def handle(self, event: PeerEvent) -> bool:
-        """No event is a matter of membership."""
-        return False
-
-
-NO_MEMBERS = _NoMembers()
 
 HOST = b"rpcinspect: send from here"
 """As `agent/main.py` knows it."""
@@ -42,7 +31,7 @@ NO_EDGE = (1 << 48) - 1
 """Counter of an autograd message id that no worker comes to."""
 
 
-class Bringer:
+class ContextImporter:
     """Brings autograd contexts of other workers to played ones, as a worker does that calls one there: by a
     request of its own, in a context. torch sets a context in the thread that serves such a request only."""
 
@@ -59,7 +48,7 @@ class Bringer:
         self._peer.send(to, made(command, [envelope]))
 
 
-def passes_of(planned: PlannedSession, calls: Mapping[int, Exchange]) -> dict[str, Passes]:
+def passes_of(planned: PlannedSession, calls: Mapping[int, Exchange]) -> dict[str, RolePasses]:
     """The backward passes of each played worker."""
     happen = {step.message for step in planned.steps if step.action != "skip"}
     return {role: read_passes(happen, calls, role) for role in planned.cast.roles}
@@ -68,27 +57,20 @@ def passes_of(planned: PlannedSession, calls: Mapping[int, Exchange]) -> dict[st
 def start_agents(
     group: LiveGroup,
     loop: Loop,
-    material: Material,
-    passes: Mapping[str, Passes],
+    inputs: SessionInputs,
+    passes: Mapping[str, RolePasses],
     place: Place,
-    bring: Bringer,
+    bring: ContextImporter,
 ) -> dict[str, AgentPeer]:
     """A process for each played worker, each a member of the group, and each has begun: until then torch
     unpickles what comes, and another worker's request may be quicker than what we tell the process."""
-    parts = {role: _part(role, material, passes[role], place) for role in material.planned.cast.roles}
+    parts = {role: _part(role, inputs, passes[role], place) for role in inputs.planned.cast.roles}
     children = {
-        role: group.start_agent(role, material.worker_ids[role], len(part.contexts))
+        role: group.start_agent(role, inputs.worker_ids[role], len(part.contexts))
         for role, part in parts.items()
     }
     peers = {
-        role: AgentPeer(
-            loop,
-            parts[role],
-            child.control,
-            group.workers,
-            material.ids,
-            bring,
-        )
+        role: AgentPeer(loop, parts[role], child.control, group.workers, inputs.ids, bring)
         for role, child in children.items()
     }
     for peer in peers.values():
@@ -96,20 +78,16 @@ def start_agents(
     return peers
 
 
-def _part(role: str, material: Material, passes: Passes, place: Place) -> Part:
-    steps = [step for step in material.planned.steps if step.role == role and step.message in material.calls]
+def _part(role: str, inputs: SessionInputs, passes: RolePasses, place: Place) -> RoleInputs:
+    steps = [step for step in inputs.planned.steps if step.role == role and step.message in inputs.calls]
     steps.sort(key=lambda step: step.action == "skip")  # of questions alike, the expected one first
-    calls = [material.calls[step.message] for step in steps]
-    return Part(
+    calls = [inputs.calls[step.message] for step in steps]
+    return RoleInputs(
         role=role,
-        ids=material.worker_ids,
-        calls=material.calls,
-        asked=[call for call in calls if call.callee == role and _is_python(call)],
+        ids=inputs.worker_ids,
+        calls=inputs.calls,
+        asked=[call for call in calls if call.callee == role],
         passes=passes,
         place=place,
         contexts=sorted({call.context for call in calls if call.caller == role and call.context is not None}),
     )
-
-
-def _is_python(call: Exchange) -> bool:
-    return isinstance(call.request.rpc.command, PythonCall)

@@ -26,9 +26,18 @@ import torch
 import torch.distributed.autograd as dist_autograd
 from torch._C import _distributed_autograd as autograd_c
 
-from rpcinspect.replayer.agent.nodes import Contexts, Leave, Recorded, Root, Thread, Told, Watch
+from rpcinspect.replayer.agent.nodes import (
+    Contexts,
+    GradientInjector,
+    GradientTap,
+    JobThread,
+    PassRoot,
+    PassWatch,
+    RecordedFunction,
+)
 from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
-from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+from rpcinspect.replayer.workers.bounds import LATER_THREADS
+from rpcinspect.replayer.workers.worker_protocol import parts_of, with_parts
 
 FOREVER_S = 1e6
 WORKER_THREADS = 128
@@ -55,14 +64,14 @@ class Given(Opaque):
     """A pickle that is to be sent."""
 
 
-class Agent:
-    """The played worker."""
+class PlayedAgent:
+    """Plays a captured worker by torch's own agent, as the other side of the control socket says."""
 
     def __init__(self, control: Any, worker_id: int) -> None:
         self.control = control
         self.begun = False
         self.contexts = Contexts(worker_id)
-        self.plain = Thread()
+        self.plain = JobThread()
         self.outs: dict[tuple[int, int], list[torch.Tensor]] = {}
         """(context, autograd message id) of what was received → its tensors that require grad."""
         self.gates: dict[tuple[int, int], queue.SimpleQueue[list[torch.Tensor]]] = defaultdict(
@@ -71,25 +80,25 @@ class Agent:
         self.asked_before = 0
         self.questions: dict[int, queue.SimpleQueue[Any]] = {}
         self.lock = threading.Lock()
-        self.passes = Watch(self.say)
+        self.passes = PassWatch(self.say)
         self.rrefs = RemoteRefs()
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     # --- the control socket ---------------------------------------------------------------------------------
 
     def say(self, what: Command, pickle: bytes = b"", tensors: Sequence[torch.Tensor] = ()) -> None:
-        """From any thread; a pickle and tensors travel behind it."""
+        """Queues a report for our process, with a pickle and tensors behind it; any thread may call it."""
         rows, storages = tell(tensors)
-        what |= {"pickle": len(pickle), "tensors": rows, "storages": [len(data) for data in storages]}
-        self._out.put((what, b"".join([pickle, *storages])))
+        blob = with_parts(what, pickle, rows, storages)
+        self._out.put((what, blob))
 
     def write(self) -> None:
-        """In a thread of its own: no thread of torch waits for the other side to read."""
+        """Sends the queued reports, in a thread of its own: no thread of torch waits for their reader."""
         while True:
             self.control.send(*self._out.get(), timeout_s=FOREVER_S)
 
     def serve(self) -> None:
-        """Obeys until the socket closes."""
+        """Carries out commands until the socket closes."""
         threading.Thread(target=self.write, daemon=True).start()
         while (message := self.control.receive(FOREVER_S)) is not None:
             command, blob = message
@@ -120,7 +129,7 @@ class Agent:
         sent.add_done_callback(lambda done: self.answered(command, done.value))
 
     def answered(self, command: Command, get: Callable[[], Any]) -> None:
-        """In a thread of the agent: `get` gives the answer, or raises what came in its place."""
+        """Reports an answer, in a thread of the agent: `get` returns it, or raises what came in its place."""
         what: Command = {"said": "answer", "n": command["n"]}
         try:
             found = get()
@@ -153,7 +162,7 @@ class Agent:
     def fetch(self, command: Command, blob: bytes) -> None:
         """Asks for the value of a remote reference; nobody waits for that here."""
         context, (on, local) = command["context"], command["rref"]
-        thread = Thread() if context is None else self.contexts.thread(context)
+        thread = JobThread() if context is None else self.contexts.thread(context)
         get = partial(self.rrefs.handles[on, local].to_here, NO_TIMEOUT)
         thread.begin(lambda: self.answered(command, get))
         if context is None:
@@ -186,13 +195,13 @@ class Agent:
         def tell_gradients(grads: Sequence[torch.Tensor | None]) -> None:
             self.arrived(context, edge, grads)
 
-        made = iter(Recorded.apply(Told(wanting, len(inputs), tell_gradients), *inputs))
+        made = iter(RecordedFunction.apply(GradientTap(wanting, len(inputs), tell_gradients), *inputs))
         return [next(made) if flag else tensor for tensor, flag in zip(tensors, flags, strict=True)]
 
     # --- questions of live workers --------------------------------------------------------------------------
 
     def asked(self, question: Opaque) -> Any:
-        """In a thread of the agent: what `_run_function` is to return, once the other side says it."""
+        """Returns what `_run_function` is to return, once our process says it, in a thread of the agent."""
         try:
             context: int | None = autograd_c._current_context()._context_id()
         except RuntimeError:
@@ -224,7 +233,7 @@ class Agent:
     # --- gradients ------------------------------------------------------------------------------------------
 
     def arrived(self, context: int | None, edge: int, grads: Sequence[torch.Tensor | None]) -> None:
-        """In a thread of the engine: gradients for something that this worker has sent."""
+        """Reports gradients for something that this worker has sent; runs in a thread of the engine."""
         unique: list[torch.Tensor] = []
         places = []
         for grad in grads:
@@ -249,7 +258,7 @@ class Agent:
 
     def backward(self, context: int, begins: Command) -> None:
         leaves = self.leaves(context, begins["edges"])
-        root = Recorded.apply(Root(len(leaves), lambda: self.passes.own(context)), *leaves)
+        root = RecordedFunction.apply(PassRoot(len(leaves), lambda: self.passes.own(context)), *leaves)
 
         def run() -> None:
             error = None
@@ -268,7 +277,7 @@ class Agent:
         for place, edge in reversed(list(enumerate(edges))):
             assert context is not None
             outs = self.outs[context, edge]
-            (token,) = Recorded.apply(Leave(self.gates[context, edge]), *outs)
+            (token,) = RecordedFunction.apply(GradientInjector(self.gates[context, edge]), *outs)
             outs[0].grad_fn._set_sequence_nr(HIGHEST - 2 * place)
             token.grad_fn._set_sequence_nr(HIGHEST - 2 * place - 1)
             made.insert(0, token)
@@ -283,33 +292,29 @@ class Agent:
         self.say({"said": "released", "context": context})
 
 
-DO: dict[str, Callable[[Agent, Command, bytes], None]] = {
-    "begin": Agent.begin,
-    "call": Agent.call,
-    "fork": Agent.fork,
-    "fetch": Agent.fetch,
-    "adopt": Agent.adopt,
-    "answer": Agent.answer,
-    "gradient": Agent.gradient,
-    "release": Agent.release,
+DO: dict[str, Callable[[PlayedAgent, Command, bytes], None]] = {
+    "begin": PlayedAgent.begin,
+    "call": PlayedAgent.call,
+    "fork": PlayedAgent.fork,
+    "fetch": PlayedAgent.fetch,
+    "adopt": PlayedAgent.adopt,
+    "answer": PlayedAgent.answer,
+    "gradient": PlayedAgent.gradient,
+    "release": PlayedAgent.release,
 }
 
 
 def unpack(command: Command, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
     """The pickle and the tensors of a command."""
-    start = command["pickle"]
-    storages, at = [], start
-    for length in command["storages"]:
-        storages.append(blob[at : at + length])
-        at += length
-    return blob[:start], build(command["tensors"], storages)
+    pickle, storages = parts_of(command, blob)
+    return pickle, build(command["tensors"], storages)
 
 
 def text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def hand_through(agent: Agent) -> None:
+def hand_through(agent: PlayedAgent) -> None:
     """Replaces what torch's C++ calls to pickle, to unpickle and to run; must come before the agent
     starts."""
     internal = torch.distributed.rpc.internal
@@ -337,17 +342,11 @@ def hand_through(agent: Agent) -> None:
 NAMES = ("deserialize", "serialize", "_run_function", "_handle_exception")
 
 
-def play(control: Any, command: Command, init_rpc: Callable[[Command], None]) -> None:
+def play(control: Any, command: Command, join_group: Callable[[Any, Command, int], None]) -> None:
     """Joins the group under the name and the id of a captured worker, and plays it."""
-    torch.set_num_threads(command["threads"])
     torch.set_num_interop_threads(WORKER_THREADS)  # gradients that arrive wait in them
-    agent = Agent(control, command["id"])
+    agent = PlayedAgent(control, command["id"])
     hand_through(agent)
-    try:
-        init_rpc({**command, "worker_threads": WORKER_THREADS})
-    except Exception as error:
-        control.send({"failed": text(error)})
-        raise
     threads = LATER_THREADS + WORKER_THREADS + CONTEXT_THREADS * command["contexts"]
-    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
+    join_group(control, {**command, "worker_threads": WORKER_THREADS}, threads)
     agent.serve()

@@ -73,16 +73,6 @@ def made(command: Command, envelopes: Sequence[RpcWithAutograd] = (), table: byt
     return Message(int(kind), 0, wrap(envelopes, to_payload(command)), table)
 
 
-def split_blob(what: Object, blob: bytes) -> tuple[bytes, list[bytes]]:
-    """The pickle and the storages behind what the process tells."""
-    start = int(what["pickle"])
-    storages, at = [], start
-    for length in what["storages"]:
-        storages.append(blob[at : at + int(length)])
-        at += int(length)
-    return blob[:start], storages
-
-
 def call_of(command: Command, rref: RRefPlace) -> tuple[Object, bytes]:
     """What the process must know to make a call, and the pickle that goes with it; `rref`: the ids of an RRef
     there. Raises `ReplayError` where an argument can't be told."""
@@ -118,16 +108,21 @@ class ExpectedQuestions:
     """Captured questions in Python that have not come yet, in order."""
 
     def __init__(self, asked: Iterable[Exchange]) -> None:
-        self._asked = list(asked)
+        """Keeps the Python calls among captured requests: torch's agent shows no others."""
+        self._asked = [
+            (call, command.serialized_py_obj)
+            for call in asked
+            if isinstance(command := call.request.rpc.command, PythonCall)
+        ]
 
     def take(self, pickle: bytes, sender: str | None) -> Exchange | None:
         """The first with these bytes, otherwise the first of all; `sender`: of this worker's only, if it is
         known. It won't be found again."""
-        same = [call for call in self._asked if sender is None or call.caller == sender]
-        exact = [call for call in same if _pickle(call) == pickle]
-        for call in (exact or same)[:1]:
-            self._asked.remove(call)
-            return call
+        same = [one for one in self._asked if sender is None or one[0].caller == sender]
+        exact = [one for one in same if one[1] == pickle]
+        for one in (exact or same)[:1]:
+            self._asked.remove(one)
+            return one[0]
         return None
 
 
@@ -148,22 +143,17 @@ def retained(calls: Iterable[Exchange], metadata: AutogradMetadata, number: int)
     return found[min(number, len(found) - 1)] if found else False
 
 
-def _pickle(call: Exchange) -> bytes:
-    command = call.request.rpc.command
-    return command.serialized_py_obj if isinstance(command, PythonCall) else b""
-
-
 class OwnRRefs:
     """The RRefs of one played worker under the ids that torch gave them, where messages have the captured
     ones. Only these ids change; what live workers send back has none of them."""
 
     def __init__(self) -> None:
-        self._real: dict[GloballyUniqueId, GloballyUniqueId] = {}
+        self._real: dict[tuple[int, int], tuple[int, int]] = {}
         self._records = LiveRecords()
 
-    def made(self, captured: GloballyUniqueId, real: Sequence[int]) -> None:
-        """torch has made it."""
-        self._real[captured] = GloballyUniqueId(int(real[0]), int(real[1]))
+    def made(self, captured: tuple[int, int], real: Sequence[int]) -> None:
+        """torch has made an RRef, of this id in messages and of that one here."""
+        self._real[captured] = int(real[0]), int(real[1])
 
     def brought(self, pickle: bytes) -> list[list[int | str]]:
         """The RRefs that an answer brings, as torch takes them; from now on they can be used under their
@@ -171,20 +161,16 @@ class OwnRRefs:
         found: list[list[int | str]] = []
         if b"_py_rref_receiver" in pickle or b"_remote_module_receiver" in pickle:
             for one in FactsReader().read(PythonResp(pickle)).forks:
-                self.made(GloballyUniqueId(*one.rref_id), one.rref_id)
+                self.made(one.rref_id, one.rref_id)
                 found.append([one.owner_id, *one.rref_id, *one.fork_id, one.parent, one.type_str])
         return found
 
-    def real(self, captured: GloballyUniqueId) -> tuple[int, int]:
+    def real(self, captured: tuple[int, int]) -> tuple[int, int]:
         """torch's id. Raises `ReplayError` for one that was not made here."""
         found = self._real.get(captured)
         if found is None:
-            raise ReplayError(f"the RRef {captured.created_on}:{captured.local_id} was not made here")
-        return found.created_on, found.local_id
-
-    def real_pair(self, captured: tuple[int, int]) -> tuple[int, int]:
-        """As `real`."""
-        return self.real(GloballyUniqueId(*captured))
+            raise ReplayError("the RRef {}:{} was not made here".format(*captured))
+        return found
 
     def with_own_ids(
         self, message: Message, tensors: Sequence[bytes], fork: Callable[[Sequence[int]], tuple[int, int]]
@@ -196,8 +182,7 @@ class OwnRRefs:
             return message
         ids = IdMap()
         for one in record.facts.forks:
-            captured = GloballyUniqueId(*one.rref_id)
-            real = self.real(captured)
-            ids.same(RREF, captured, GloballyUniqueId(*real))
+            real = self.real(one.rref_id)
+            ids.same(RREF, GloballyUniqueId(*one.rref_id), GloballyUniqueId(*real))
             ids.same(FORK, GloballyUniqueId(*one.fork_id), GloballyUniqueId(*fork(real)))
         return translate(record, ids)

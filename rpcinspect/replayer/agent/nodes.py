@@ -1,13 +1,14 @@
 """How torch's autograd is made to send recorded gradients and to show those that come; contexts by their
 numbers.
 
-Gradients pass one autograd function, `Recorded`. A node of it stands before whatever is sent (`Told`: what it
-gets is what arrived, and is told as it is), one behind whatever was received (`Leave`: it waits until its
-gradient is due and returns the recorded one, bit for bit), one at the root of a backward pass (`Root`). A
-pass that another worker began has no root here: its leaves hang at the `Told` whose gradient sets it off.
+Gradients pass one autograd function, `RecordedFunction`. A node of it stands before whatever is sent
+(`GradientTap`: reports the gradients that arrive, as they are), one behind whatever was received
+(`GradientInjector`: waits until its gradient is due and returns the recorded one, bit for bit), one at the
+root of a backward pass (`PassRoot`). A pass that another worker began has no root here: its leaves hang at
+the `GradientTap` whose gradient sets it off.
 
-`Contexts`: torch binds a context to a thread and gives out ids in order. `Watch`: when a pass that another
-worker began has ended. Runs in a played worker's process only (`agent/main.py`). Mirrors
+`Contexts`: torch binds a context to a thread and gives out ids in order. `PassWatch`: when a pass that
+another worker began has ended. Runs in a played worker's process only (`agent/main.py`). Mirrors
 torch/csrc/distributed/autograd/engine/dist_engine.cpp.
 """
 
@@ -36,8 +37,8 @@ HOSTED_S = 10.0
 Say = Callable[..., None]
 
 
-class Recorded(torch.autograd.Function):  # type: ignore[misc]
-    """Whatever the node says is its output, and its gradients are those that the node says."""
+class RecordedFunction(torch.autograd.Function):  # type: ignore[misc]
+    """An autograd function whose outputs and gradients are those of a node (`GradientTap`, …)."""
 
     @staticmethod
     def forward(ctx: Any, node: Any, *inputs: torch.Tensor) -> Any:
@@ -51,8 +52,8 @@ class Recorded(torch.autograd.Function):  # type: ignore[misc]
 
 
 @dataclass(eq=False)
-class Told:
-    """Before what is sent: tells the gradients that arrive for it."""
+class GradientTap:
+    """Stands before tensors that are sent, and reports the gradients that arrive for them."""
 
     outputs: Sequence[torch.Tensor]
     inputs: int
@@ -64,8 +65,8 @@ class Told:
 
 
 @dataclass(eq=False)
-class Leave:
-    """Behind what was received: its gradient leaves when the other side says so."""
+class GradientInjector:
+    """Stands behind tensors that were received, and returns their recorded gradient once it is due."""
 
     gate: queue.SimpleQueue[list[torch.Tensor]]
     outputs: list[torch.Tensor] = field(default_factory=lambda: [torch.zeros(())])
@@ -75,8 +76,8 @@ class Leave:
 
 
 @dataclass(eq=False)
-class Root:
-    """The beginning of a pass."""
+class PassRoot:
+    """Begins a backward pass: reports that it runs, and sets off its leaves."""
 
     leaves: int
     begun: Callable[[], None]
@@ -87,7 +88,7 @@ class Root:
         return [torch.zeros(()) for _ in range(self.leaves)]
 
 
-class Thread:
+class JobThread:
     """Runs what it is given, one after the other; whoever gives it waits until it is done."""
 
     def __init__(self, *, borrowed: bool = False) -> None:
@@ -105,14 +106,14 @@ class Thread:
         return result
 
     def begin(self, job: Callable[[], Any]) -> None:
-        """As `do`, and nobody waits; the job raises nothing."""
+        """Hands over a job that raises nothing, and does not wait for it."""
         self._jobs.put((job, queue.SimpleQueue()))
 
     def end(self) -> None:
         self._jobs.put(None)
 
     def work(self) -> None:
-        """Until `end` is called."""
+        """Runs jobs until `end` is called."""
         while (one := self._jobs.get()) is not None:
             job, done = one
             try:
@@ -128,20 +129,20 @@ class Contexts:
         self._own = worker_id
         self.wanted: frozenset[int] = frozenset()
         """Those that something will be sent in."""
-        self.threads: dict[int, Thread] = {}
-        self._next = Thread()
+        self.threads: dict[int, JobThread] = {}
+        self._next = JobThread()
         self._changed = threading.Condition()
 
     def host(self, context_id: int) -> None:
         """Lends the calling thread, in which torch has set a context that another worker made, to whatever is
         to be sent there; until the context is released."""
-        thread = Thread(borrowed=True)
+        thread = JobThread(borrowed=True)
         with self._changed:
             self.threads[context_id] = thread
             self._changed.notify_all()
         thread.work()
 
-    def thread(self, context_id: int) -> Thread:
+    def thread(self, context_id: int) -> JobThread:
         """The thread of a context; makes it, and those that torch numbers before it. Those of other workers
         come by a request, see `host`."""
         if context_id >> ID_BITS != self._own:
@@ -154,7 +155,7 @@ class Contexts:
                 return self.threads[context_id]
             made = self._next.do(lambda: autograd_c._new_context()._context_id())
             if made in self.wanted:
-                self.threads[made], self._next = self._next, Thread()
+                self.threads[made], self._next = self._next, JobThread()
             else:
                 self._next.do(partial(autograd_c._release_context, made))
         raise RuntimeError(f"the context {context_id} can't be made here")
@@ -167,7 +168,7 @@ class Contexts:
         thread.end()
 
 
-class Watch:
+class PassWatch:
     """Knows which passes are under way, and tells the end of those that other workers began.
 
     torch says only how many there are. Those that this worker began are known, and those that can't have
@@ -193,14 +194,14 @@ class Watch:
             self._sent[context].add(edge)
 
     def came(self, context: int, edge: int) -> None:
-        """They came; if no pass is under way, they have begun one."""
+        """Gradients came for what was sent; if no pass is under way, they have begun one."""
         with self._lock:
             if context not in self._own:
                 self._others.setdefault(context, False)
             self._come[context].add(edge)
 
     def left(self, context: int, *, last: bool) -> None:
-        """A gradient was given to torch."""
+        """A gradient was given to torch; `last`: no more leave in this pass."""
         with self._lock:
             if context in self._others:
                 self._others[context] = last
@@ -212,7 +213,7 @@ class Watch:
             self._come[context] = set()
 
     def ended(self, context: int) -> None:
-        """It has ended."""
+        """This worker's pass has ended."""
         with self._lock:
             self._own.discard(context)
             self._come[context] = set()

@@ -98,7 +98,7 @@ def _asked(call: Exchange) -> str | None:
     return None
 
 
-class Pass(Struct):
+class BackwardPass(Struct):
     """One backward pass, as far as it concerns one worker."""
 
     context: int
@@ -113,10 +113,10 @@ class Pass(Struct):
     """Index of each gradient that leaves → when it was answered."""
 
 
-class Passes(Struct, frozen=True):
+class RolePasses(Struct, frozen=True):
     """The passes of one played worker."""
 
-    by_context: Mapping[int, tuple[Pass, ...]]
+    by_context: Mapping[int, tuple[BackwardPass, ...]]
     leaves: Mapping[Id, tuple[int, ...]]
     """(context, id of a sent message) → ids of received ones whose gradients hang at it, in order."""
     loose: frozenset[int]
@@ -132,12 +132,12 @@ class Passes(Struct, frozen=True):
             found |= one.answered.keys() - {max(one.answered, key=one.answered.__getitem__)}
         return frozenset(found)
 
-    def of(self, context: int) -> tuple[Pass, ...]:
+    def of(self, context: int) -> tuple[BackwardPass, ...]:
         """The passes in a context, in order."""
         return self.by_context.get(context, ())
 
 
-def read_passes(happen: Collection[int], calls: Mapping[int, Exchange], role: str) -> Passes:
+def read_passes(happen: Collection[int], calls: Mapping[int, Exchange], role: str) -> RolePasses:
     """The passes in which a worker sends gradients, or gets some, of those that happen."""
     edges = read_edges(calls.values())
     its: dict[int, list[tuple[int, Exchange]]] = defaultdict(list)
@@ -146,17 +146,17 @@ def read_passes(happen: Collection[int], calls: Mapping[int, Exchange], role: st
         if here and isinstance(call.request.rpc.command, PropagateGradientsReq):
             when = call.begin_ns if call.caller == role else call.arrived_ns
             its[call.request.rpc.command.autograd_metadata.autograd_context_id].append((when, call))
-    reader = _Reader(role, edges, calls)
+    reader = _PassReader(role, edges, calls)
     for context, gradients in its.items():
         reader.read(context, sorted(gradients, key=lambda one: (one[0], one[1].index)))
-    return Passes(
+    return RolePasses(
         {context: tuple(found) for context, found in reader.passes.items()},
         {key: tuple(found) for key, found in reader.leaves.items()},
         frozenset(reader.loose),
     )
 
 
-class _Reader:
+class _PassReader:
     """Goes through the gradients of a worker, one context after the other."""
 
     def __init__(self, role: str, edges: Mapping[Id, Carrier], calls: Mapping[int, Exchange]) -> None:
@@ -164,7 +164,7 @@ class _Reader:
         self._made = {edge: self._time(carrier, calls) for edge, carrier in edges.items()}
         """Edge → when the message with it was sent, or came."""
         self._own = [edge for edge, carrier in edges.items() if carrier.sender == role]
-        self.passes: dict[int, list[Pass]] = defaultdict(list)
+        self.passes: dict[int, list[BackwardPass]] = defaultdict(list)
         self.leaves: dict[Id, list[int]] = defaultdict(list)
         self.loose: set[int] = set()
 
@@ -175,7 +175,7 @@ class _Reader:
         return (call.end_ns or 0) if carrier.is_answer else call.arrived_ns
 
     def read(self, context: int, gradients: Iterable[tuple[int, Exchange]]) -> None:
-        current: Pass | None = None
+        current: BackwardPass | None = None
         began, last_answer = 0, 0
         for when, call in gradients:
             command = call.request.rpc.command
@@ -184,7 +184,7 @@ class _Reader:
             again = current is not None and edge in (current.edges if leaves else current.arrived)
             fresh = current is None or again or command.retain_graph != current.retain
             if current is None or fresh or (last_answer <= when and self._complete(current, began)):
-                current = Pass(context, root=leaves, retain=command.retain_graph)
+                current = BackwardPass(context, root=leaves, retain=command.retain_graph)
                 self.passes[context].append(current)
                 began, last_answer = when, 0
             # The first gradient that comes is answered when the pass has ended, where it has begun it.
@@ -197,12 +197,12 @@ class _Reader:
             else:
                 current.arrived.append(edge)
 
-    def _complete(self, one: Pass, began: int) -> bool:
+    def _complete(self, one: BackwardPass, began: int) -> bool:
         """Whether every message that was sent in the context before the pass has its gradient."""
         sent = [edge[1] for edge in self._own if edge[0] == one.context and self._made[edge] < began]
         return bool(one.edges or one.arrived) and set(sent) <= set(one.arrived)
 
-    def _hang(self, one: Pass, edge: int, index: int) -> None:
+    def _hang(self, one: BackwardPass, edge: int, index: int) -> None:
         """A gradient that leaves since others came: it hangs at the latest of them that could have it."""
         came = self._made.get((one.context, edge))
         for other in reversed(one.arrived):
@@ -215,10 +215,10 @@ class _Reader:
         self.loose.add(index)
 
 
-class Progress(Struct, eq=False):
+class PassProgress(Struct, eq=False):
     """How far the passes of a worker are, while gradients leave in the order of the capture."""
 
-    passes: Passes
+    passes: RolePasses
     live_edge: Callable[[int], int]
     """Captured → live id."""
     known: Collection[Id]
@@ -231,7 +231,7 @@ class Progress(Struct, eq=False):
         hanging = [self.live_edge(one) for one in self.passes.leaves.get((context, edge), ())]
         return [one for one in hanging if (context, one) in self.known]
 
-    def advance(self, context: int, edge: int) -> tuple[Pass, list[int]] | None:
+    def advance(self, context: int, edge: int) -> tuple[BackwardPass, list[int]] | None:
         """The pass that this gradient begins, with the live ids of all that leave in it; None: it is under
         way. Raises `ReplayError` where no pass of the capture has it."""
         if (context, edge) not in self.known:

@@ -36,14 +36,13 @@ from rpcinspect.replayer.agent.messages import (
     made,
     read_message,
     retained,
-    split_blob,
 )
-from rpcinspect.replayer.agent.passes import Passes, Progress
+from rpcinspect.replayer.agent.passes import PassProgress, RolePasses
 from rpcinspect.replayer.agent.values import Place, rows_of, table_of
 from rpcinspect.replayer.peers.loop import READ, Loop, RequestArrived
 from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.workers.live_group import LiveWorker
-from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object
+from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of, with_parts
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -75,7 +74,7 @@ LOST = "(this error originated at tensorpipe"
 """In the text of an error that is no answer: the pipe broke."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class RoleInputs(Struct, frozen=True, kw_only=True):
     """What a played worker has to do in its session."""
 
     role: str
@@ -83,14 +82,14 @@ class Part(Struct, frozen=True, kw_only=True):
     """Of all workers."""
     calls: Mapping[int, Exchange]
     asked: Sequence[Exchange]
-    """Python calls of live workers that are expected, in order."""
-    passes: Passes
+    """What live workers ask it in the capture, in the order in which it is expected."""
+    passes: RolePasses
     place: Place
     contexts: Sequence[int]
     """The autograd contexts that something is sent in."""
 
 
-class _Sent(Struct):
+class _SentByAgent(Struct):
     """What is known of a request that torch's agent was to send."""
 
     command: Command
@@ -103,7 +102,7 @@ class AgentPeer:
     def __init__(
         self,
         loop: Loop,
-        part: Part,
+        part: RoleInputs,
         control: ControlSocket,
         live: Mapping[str, LiveWorker],
         ids: IdMap,
@@ -120,7 +119,7 @@ class AgentPeer:
         self._live = live
         self._ids = ids
         self._names = {number: name for name, number in part.ids.items()}
-        self._open = OpenRequests[_Sent](loop, part.role)
+        self._open = OpenRequests[_SentByAgent](loop, part.role)
         self._expected = ExpectedQuestions(part.asked)
         self._async: dict[int, bool] = {}
         self._edges: set[tuple[int, int]] = set()
@@ -129,7 +128,7 @@ class AgentPeer:
         """(context, own id) → who got it."""
         self._came: Counter[tuple[int, int]] = Counter()
         self._made_up = UNKNOWN_EDGES
-        self._progress = Progress(part.passes, self._live_edge, self._edges)
+        self._progress = PassProgress(part.passes, self._live_edge, self._edges)
         self._released: set[int] = set()
         self._cleaning: set[int] = set()
         """Requests to forget a context, by their numbers."""
@@ -150,13 +149,13 @@ class AgentPeer:
     def send(
         self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
     ) -> int:
-        """As of `Peer`. Raises `ReplayError` for what torch's agent can't be made to send."""
+        """Sends a request as `Peer.send`. Raises `ReplayError` for what torch's agent can't send."""
         command, context, edge = read_message(message)
         foreign = context is not None and unpack_id(context)[0] != self._part.ids[self.name]
         if context is not None and foreign and context not in self._brought:
             self._brought.add(context)
             self._bring(self.name, context)
-        sent = _Sent(command, context)
+        sent = _SentByAgent(command, context)
         n = self._open.add(to, timeout_s, sent)
         try:
             self._send(n, to, sent, message, tensors, edge)
@@ -168,11 +167,11 @@ class AgentPeer:
         return n
 
     def renew(self, message_id: int) -> None:
-        """As of `Peer`."""
+        """Gives a request its whole time again, as `Peer.renew`."""
         self._open.renew(message_id)
 
     def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
-        """As of `Peer`. What torch's agent answers by itself is not sent again."""
+        """Answers a request as `Peer.answer`; what torch's agent answers by itself is not sent again."""
         if request.message.id not in self._async:
             return True
         command, context, edge = read_message(message)
@@ -195,7 +194,13 @@ class AgentPeer:
     # --- what is sent ---------------------------------------------------------------------------------------
 
     def _send(
-        self, n: int, to: str, sent: _Sent, message: Message, tensors: Sequence[bytes], edge: int | None
+        self,
+        n: int,
+        to: str,
+        sent: _SentByAgent,
+        message: Message,
+        tensors: Sequence[bytes],
+        edge: int | None,
     ) -> None:
         command, context = sent.command, sent.context
         if isinstance(command, PropagateGradientsReq):
@@ -206,16 +211,16 @@ class AgentPeer:
             self._release(command.context_id)
             self._cleaning.add(n)
         elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
-            real = self._rrefs.real(command.rref_id)
+            real = self._rrefs.real(command.rref_id.to_value())
             self._tell({"do": "fetch", "n": n, "context": context, "rref": real})
         elif isinstance(command, (PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall)):
             if isinstance(command, (PythonCall, PythonRemoteCall)):
                 message = self._rrefs.with_own_ids(message, tensors, self._fork)
-            told, pickle = call_of(read_message(message)[0], self._rrefs.real_pair)
+            told, pickle = call_of(read_message(message)[0], self._rrefs.real)
             what: Object = {"do": "call", "n": n, "to": to, **self._linked(context, edge)}
             self._tell(what | told, pickle, message.tensor_table, tensors)
             if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
-                self._rrefs.made(command.ret_rref_id, self._until_made()["rref"])
+                self._rrefs.made(command.ret_rref_id.to_value(), self._until_made()["rref"])
         else:
             raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
 
@@ -274,12 +279,8 @@ class AgentPeer:
     def _tell(
         self, what: Object, pickle: bytes = b"", table: bytes = NO_TENSORS, storages: Sequence[bytes] = ()
     ) -> None:
-        what |= {
-            "pickle": len(pickle),
-            "tensors": rows_of(table, self._part.place),
-            "storages": [len(data) for data in storages],
-        }
-        self._control.send(what, b"".join([pickle, *storages]))
+        blob = with_parts(what, pickle, rows_of(table, self._part.place), storages)
+        self._control.send(what, blob)
 
     # --- what comes -----------------------------------------------------------------------------------------
 
@@ -289,9 +290,6 @@ class AgentPeer:
             if not self._control.said_more:
                 return
         self.close()
-
-    def tick(self, now: float) -> None:
-        """Nothing that depends on time is in a connection."""
 
     def close(self) -> None:
         """The process has ended, or the loop does."""
@@ -341,7 +339,7 @@ class AgentPeer:
             else:
                 self._answered(n, made(ExceptionResponse(error.encode("utf-8", "surrogateescape"))))
             return
-        pickle, storages = split_blob(what, blob)
+        pickle, storages = parts_of(what, blob)
         command = answer_command(one.what.command, what, pickle)
         for fork in self._rrefs.brought(pickle if isinstance(command, PythonResp) else b""):
             self._tell({"do": "adopt", "n": None, "fork": fork})
@@ -372,7 +370,7 @@ class AgentPeer:
         return [autograd_envelope(context, int(edge), self._part.ids[sender], command, answer=answer)]
 
     def _hear_question(self, what: Object, blob: bytes) -> None:
-        pickle, storages = split_blob(what, blob)
+        pickle, storages = parts_of(what, blob)
         edge = what["edge"]
         sender = None if edge is None else self._names.get(unpack_id(int(edge))[0])
         like = self._expected.take(pickle, sender)
@@ -391,7 +389,7 @@ class AgentPeer:
 
     def _hear_gradients(self, what: Object, blob: bytes) -> None:
         context, edge = int(what["context"]), int(what["edge"])
-        _, storages = split_blob(what, blob)
+        _, storages = parts_of(what, blob)
         sender = self._sent_edges.get((context, edge))
         if sender is None:
             raise ReplayError(f"{self.name}: a gradient for what was not sent")

@@ -139,7 +139,7 @@ class _Teller:
             row["quantizer"] = quantizer
 
     def _add(self, row: Row, index: int, parts: dict[str, torch.Tensor]) -> None:
-        """Tensors that another one is made of have the numbers behind the list."""
+        """Adds the parts of a sparse or quantized tensor; they are numbered after the list's own tensors."""
         for name, part in parts.items():
             row["parts"].append([name, self.count + len(self.parts)])
             self.parts.append(self.row(-1, part, index))

@@ -29,7 +29,7 @@ JOIN_BYTES = 1 << 16
 PARTS_PER_WRITE = 64
 
 
-class Connection:
+class FrameConnection:
     """A connected socket, or one that is being connected."""
 
     def __init__(
@@ -70,6 +70,7 @@ class Connection:
         self._tap: Tap | None = None
         """The loop's, once the connection is open and both its ends are known."""
         sock.setblocking(False)
+        loop.add_timer(self._check)
         if not connecting:
             self._connected(accepted=True)
         self._watch()
@@ -92,7 +93,7 @@ class Connection:
         self._watch()
 
     def allow(self, length: int | None, *, exact: bool = False) -> None:
-        """How long the next frame may be, or must be; None: nothing is read until the owner says so again."""
+        """Sets the length that the next frame may have, or must have; None: reads nothing for now."""
         self._allowed = length
         self._exact = exact
         if not self._parsing and not self.closed:
@@ -117,7 +118,7 @@ class Connection:
 
     @property
     def queued_bytes(self) -> int:
-        """What is still to be written."""
+        """Bytes that are still to be written."""
         return self._out_bytes
 
     @property
@@ -143,6 +144,7 @@ class Connection:
             with contextlib.suppress(OSError):
                 self._socket.send(self._out[0])
         self._loop.forget(self)
+        self._loop.remove_timer(self._check)
         self._socket.close()
         self._out.clear()
         self._buffer.clear()
@@ -162,7 +164,7 @@ class Connection:
         if not self.closed:
             self._watch()
 
-    def tick(self, now: float) -> None:
+    def _check(self, now: float) -> None:
         timeout = self._limits.timeout_s
         if self._connecting and now - self._write_progress > timeout:
             self._lose(f"could not be opened within {timeout:g} s")

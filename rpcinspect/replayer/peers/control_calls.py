@@ -28,7 +28,7 @@ _STACK_GLOBAL, _NEWOBJ, _BUILD = b"\x93", b"\x81", b"b"
 
 
 class GetDeviceInfos(Struct, frozen=True):
-    """Which devices and device maps do you have?"""
+    """A worker asks another one for its devices and device maps."""
 
 
 class UpdateGroupMembership(Struct, frozen=True):
@@ -89,7 +89,7 @@ def read_own_info(answer: Message) -> str | None:
 
 
 def control_answer(call: ControlCall) -> Message:
-    """What a worker without devices and device maps would answer."""
+    """The answer of a worker without devices and device maps."""
     if isinstance(call, GetDeviceInfos):
         value = _integer(0) + _EMPTY_DICT + _EMPTY_LIST + _TUPLE3
     else:

@@ -1,10 +1,10 @@
 """How a pipe begins: who opens which connections and what is said before the first message.
 
-In: a loop and an address to open a pipe to, or connections that a listener accepted. Out: `PipeEnd`s that
+In: a loop and an address to open a pipe to, or connections that a listener accepted. Out: `PeerPipe`s that
 are ready. Only uv is offered and accepted, with basic, or mpt_uv where the terms have it; a worker with
 torch's default transports agrees to that too. May assume nothing about the other side: frames are small, an
 address in an answer must be within reach and on the same host, and whoever says nothing is closed after the
-timeout (`PipeEnd` and `Listener` see to it).
+timeout (`PeerPipe` and `Listener` see to it).
 
 Mirrors `tensorpipe/core/listener_impl.cc`, the handshake of `tensorpipe/core/pipe_impl.cc` and that of
 `tensorpipe/channel/mpt/channel_impl.cc`.
@@ -19,10 +19,10 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from rpcinspect.errors import DecodeError, ReplayError
-from rpcinspect.replayer.peers.connection import Connection
+from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import READ, Loop
 from rpcinspect.replayer.peers.loopback import Address, Reach, any_host, loopback_host, parse_address
-from rpcinspect.replayer.peers.pipe_end import CPU, PipeEnd, TensorChannel
+from rpcinspect.replayer.peers.pipe_end import CPU, PeerPipe, TensorChannel
 from rpcinspect.tensorpipe.channel import MPT, MPT_LANES
 from rpcinspect.tensorpipe.control import (
     read_brochure,
@@ -66,7 +66,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def brochure(self) -> bytes:
-        """What we offer."""
+        """The frame that says what we offer."""
         devices = tuple([(name, DEVICES[name]) for name in self.channels])
         return write_brochure(Brochure(((UV, UV_DOMAIN),), devices), Layout.V1_9)
 
@@ -82,7 +82,7 @@ MEMBER_TERMS = Terms(any_host, (BASIC, MPT))
 """With the members of a group that others started."""
 
 
-def open_pipe(pipe: PipeEnd, name: str, address: Address, terms: Terms = LOOPBACK_TERMS) -> None:
+def open_pipe(pipe: PeerPipe, name: str, address: Address, terms: Terms = LOOPBACK_TERMS) -> None:
     """Begins to open a pipe under our `name`; nothing has happened yet when this returns."""
     hello = write_first_frame(SpontaneousConnection(name)), terms.brochure
     descriptor = _connect(pipe, address, "descriptor connection", *hello)
@@ -90,16 +90,18 @@ def open_pipe(pipe: PipeEnd, name: str, address: Address, terms: Terms = LOOPBAC
     descriptor.allow(pipe.loop.limits.handshake_bytes)
 
 
-def _connect(pipe: PipeEnd, address: Address, what: str, *hello: bytes) -> Connection:
+def _connect(pipe: PeerPipe, address: Address, what: str, *hello: bytes) -> FrameConnection:
     """A connection that is being opened, and the frames that it begins with."""
     sock = socket.socket(address.family, socket.SOCK_STREAM)
-    connection = Connection(pipe.loop, sock, _nothing, _nothing, connecting=True)
+    connection = FrameConnection(pipe.loop, sock, _nothing, _nothing, connecting=True)
     pipe.adopt(connection, what)
     connection.open(address.host, address.port, *hello)
     return connection
 
 
-def _answered(pipe: PipeEnd, address: Address, terms: Terms, descriptor: Connection, body: bytes) -> None:
+def _answered(
+    pipe: PeerPipe, address: Address, terms: Terms, descriptor: FrameConnection, body: bytes
+) -> None:
     """The listening side chose: open the connections that it asks for."""
     descriptor.allow(None)
     try:
@@ -127,7 +129,7 @@ def _answered(pipe: PipeEnd, address: Address, terms: Terms, descriptor: Connect
     channel.allow(pipe.loop.limits.handshake_bytes)
 
 
-def _open_lanes(pipe: PipeEnd, address: Address, terms: Terms, body: bytes) -> list[Connection] | None:
+def _open_lanes(pipe: PeerPipe, address: Address, terms: Terms, body: bytes) -> list[FrameConnection] | None:
     """The connections that a server's hello asks for; None if it is not in order, and the pipe is lost."""
     try:
         hello = read_mpt_hello(body)
@@ -144,15 +146,15 @@ def _open_lanes(pipe: PipeEnd, address: Address, terms: Terms, body: bytes) -> l
 
 
 def _same_host(text: str, address: Address, terms: Terms) -> Address:
-    """Where another connection of a pipe is to go: to the host of its first."""
+    """The address for another connection of a pipe, which must be on the host of its first."""
     wanted = parse_address(text, terms.reach)
     if wanted.host != address.host:
         raise ReplayError(f"the worker at {address} sends us to {wanted}, another host")
     return wanted
 
 
-def _say_no_more(pipe: PipeEnd, control: Connection) -> None:
-    """After its hello the control connection of lanes stays silent."""
+def _say_no_more(pipe: PeerPipe, control: FrameConnection) -> None:
+    """Loses the pipe if anything comes on the control connection of its lanes after the hello."""
     control.on_frame = lambda _: pipe.lose("something came on the control connection of the lanes")
     control.allow(pipe.loop.limits.handshake_bytes)
 
@@ -185,7 +187,7 @@ class Listener:
         loop: Loop,
         host: str,
         port: int,
-        new_pipe: Callable[[str], PipeEnd],
+        new_pipe: Callable[[str], PeerPipe],
         lost: Callable[[str], None],
         terms: Terms = LOOPBACK_TERMS,
     ) -> None:
@@ -195,12 +197,12 @@ class Listener:
         self._loop = loop
         self._new_pipe = new_pipe
         self._lost = lost
-        self._strangers: dict[Connection, float] = {}
+        self._strangers: dict[FrameConnection, float] = {}
         """Connections that have not said what they are for, and since when."""
-        self._registered: dict[int, Callable[[Connection], None]] = {}
+        self._registered: dict[int, Callable[[FrameConnection], None]] = {}
         """What to do with the connection that brings this id; each is used once."""
         self._next_id = 0
-        self._connections: list[Connection] = []
+        self._connections: list[FrameConnection] = []
         self._terms = terms
         family = Address(terms.reach(host), port).family
         self._socket = socket.socket(family, socket.SOCK_STREAM)
@@ -212,6 +214,7 @@ class Listener:
             self._socket.setblocking(False)
             self.address = Address(host, self._socket.getsockname()[1])
             loop.watch(self, self._socket, READ)
+            loop.add_timer(self._check)
         except BaseException as error:
             self._socket.close()
             if isinstance(error, OSError):
@@ -235,7 +238,7 @@ class Listener:
                 continue
             self._accept(sock)
 
-    def tick(self, now: float) -> None:
+    def _check(self, now: float) -> None:
         """Gives up who says nothing."""
         timeout = self._loop.limits.timeout_s
         for connection, since in list(self._strangers.items()):
@@ -245,25 +248,26 @@ class Listener:
     def close(self) -> None:
         """Stops listening and closes connections that belong to no pipe yet."""
         self._loop.forget(self)
+        self._loop.remove_timer(self._check)
         self._socket.close()
         for connection in self._strangers:
             connection.close()
         self._strangers.clear()
 
     def _accept(self, sock: socket.socket) -> None:
-        connection = Connection(self._loop, sock, _nothing, _nothing)
+        connection = FrameConnection(self._loop, sock, _nothing, _nothing)
         connection.on_frame = lambda body: self._first_frame(connection, body)
         connection.on_lost = lambda reason: self._refuse(connection, reason)
         self._connections.append(connection)
         self._strangers[connection] = time.monotonic()
         connection.allow(self._loop.limits.handshake_bytes)
 
-    def _refuse(self, connection: Connection, reason: str) -> None:
+    def _refuse(self, connection: FrameConnection, reason: str) -> None:
         connection.close()
         if self._strangers.pop(connection, None) is not None:
             self._lost(reason)
 
-    def _first_frame(self, connection: Connection, body: bytes) -> None:
+    def _first_frame(self, connection: FrameConnection, body: bytes) -> None:
         try:
             first = read_first_frame(body)
         except DecodeError as error:
@@ -283,7 +287,7 @@ class Listener:
         connection.allow(None)
         expected(connection)
 
-    def _brochure(self, pipe: PipeEnd, descriptor: Connection, body: bytes) -> None:
+    def _brochure(self, pipe: PeerPipe, descriptor: FrameConnection, body: bytes) -> None:
         """Answers what a client offers, and waits for the connections that it is told to open."""
         descriptor.allow(None)
         try:
@@ -319,7 +323,7 @@ class Listener:
                 return name
         return None
 
-    def register(self, connected: Callable[[Connection], None], pipe: PipeEnd) -> int:
+    def register(self, connected: Callable[[FrameConnection], None], pipe: PeerPipe) -> int:
         """The id of a connection that a pipe waits for."""
         registration_id = self._next_id
         self._next_id += 1
@@ -332,20 +336,20 @@ class _Arriving(Struct, eq=False):
     """The connections of a pipe that its client opens, until all are there."""
 
     listener: Listener
-    pipe: PipeEnd
+    pipe: PeerPipe
     channel: str
-    descriptor: Connection
-    arrived: dict[str, Connection] = field(default_factory=dict)
+    descriptor: FrameConnection
+    arrived: dict[str, FrameConnection] = field(default_factory=dict)
 
     @property
     def lanes(self) -> list[str]:
-        """What those are called that carry tensors."""
+        """Names of the connections that carry tensors."""
         return ["channel"] if self.channel == BASIC else [f"lane {n}" for n in range(MPT_LANES)]
 
     def register(self, what: str) -> int:
         """The id that tells the connection which it is."""
 
-        def connected(connection: Connection) -> None:
+        def connected(connection: FrameConnection) -> None:
             if self.pipe.lost:
                 connection.close()
                 return
@@ -359,7 +363,7 @@ class _Arriving(Struct, eq=False):
 
         return self.listener.register(connected, self.pipe)
 
-    def _advertise(self, control: Connection) -> None:
+    def _advertise(self, control: FrameConnection) -> None:
         """Tells the client where the lanes are: all at this listener, each with an id of its own."""
         address = str(self.listener.address)
         lanes = tuple([LaneAdvertisement(address, self.register(lane)) for lane in self.lanes])

@@ -123,6 +123,8 @@ class PipeLost(Struct, frozen=True, kw_only=True):
 
 
 PeerEvent: TypeAlias = RequestArrived | ResponseArrived | Unanswered | PipeLost
+Handle: TypeAlias = Callable[[PeerEvent], bool]
+"""Deals with an event that is a matter of membership in the group; False: it is none."""
 
 
 def ended_by(event: PeerEvent) -> tuple[tuple[str, int], ...]:
@@ -140,14 +142,11 @@ TICK_S = 0.05
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Handler(Protocol):
-    """What the loop calls."""
+class SocketHandler(Protocol):
+    """Owner of a socket, which the loop calls."""
 
     def ready(self, events: int) -> None:
         """The socket can be read or written."""
-
-    def tick(self, now: float) -> None:
-        """Deadlines may have passed; `now` is `time.monotonic()`."""
 
     def close(self) -> None:
         """Give up the socket; must be harmless when called again."""
@@ -173,7 +172,7 @@ class Loop(Closing):
         self.limits = limits
         self.tap = tap
         self._selector = selectors.DefaultSelector()
-        self._handlers: dict[Handler, tuple[socket.socket, int]] = {}
+        self._handlers: dict[SocketHandler, tuple[socket.socket, int]] = {}
         self._timers: list[Callable[[float], None]] = []
         self._events: deque[PeerEvent] = deque()
         self._next_tick = 0.0
@@ -182,8 +181,8 @@ class Loop(Closing):
 
     # --- for handlers --------------------------------------------------------------------------------------
 
-    def watch(self, handler: Handler, sock: socket.socket, events: int) -> None:
-        """From now on `handler` is called when `events` are possible; 0: only for its deadlines."""
+    def watch(self, handler: SocketHandler, sock: socket.socket, events: int) -> None:
+        """Calls `handler` from now on when `events` are possible; 0: never, until it asks again."""
         if self._closed:
             raise ReplayError("the loop is closed")
         before = self._handlers.get(handler)
@@ -198,14 +197,14 @@ class Loop(Closing):
             self._selector.register(sock, events, handler)
         self._handlers[handler] = (sock, events)
 
-    def forget(self, handler: Handler) -> None:
+    def forget(self, handler: SocketHandler) -> None:
         """The handler's socket is about to be closed."""
         sock, events = self._handlers.pop(handler, (None, 0))
         if sock is not None and events:
             self._selector.unregister(sock)
 
     def add_timer(self, check: Callable[[float], None]) -> None:
-        """`check` is called a few times a second with the monotonic time."""
+        """`check` is called a few times a second with `time.monotonic()`: for deadlines."""
         self._timers.append(check)
 
     def remove_timer(self, check: Callable[[float], None]) -> None:
@@ -225,7 +224,7 @@ class Loop(Closing):
     # --- for the replayer ----------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> list[PeerEvent]:
-        """All events so far; if there are none, waits for the first, but no longer than `timeout_s`.
+        """Returns all events so far; if there are none, waits for the first, but no longer than `timeout_s`.
 
         Raises `ReplayError` once the loop is closed.
         """
@@ -273,14 +272,11 @@ class Loop(Closing):
         if self._closed:
             raise ReplayError("the loop is closed")
         for key, events in self._selector.select(timeout_s):
-            handler: Handler = key.data
+            handler: SocketHandler = key.data
             if handler in self._handlers:  # an earlier handler of this round may have closed it
                 handler.ready(events)
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + TICK_S
-            for handler in list(self._handlers):
-                if handler in self._handlers:
-                    handler.tick(now)
             for check in list(self._timers):
                 check(now)

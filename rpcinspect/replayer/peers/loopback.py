@@ -25,7 +25,7 @@ Reach: TypeAlias = Callable[[str], str]
 
 
 class Address(Struct, frozen=True):
-    """A listener."""
+    """Host and port of a listener."""
 
     host: str
     """`127.0.0.1`, `::1`, …: always numeric, without brackets."""
@@ -33,7 +33,7 @@ class Address(Struct, frozen=True):
 
     @property
     def family(self) -> socket.AddressFamily:
-        """Which kind of socket reaches it."""
+        """The kind of socket that reaches it."""
         return socket.AF_INET6 if ":" in self.host else socket.AF_INET
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Address(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """As published in a store."""
+        """The address as published in a store."""
         return SCHEME + str(self)
 
 

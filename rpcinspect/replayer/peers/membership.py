@@ -172,7 +172,7 @@ class Membership:
         self._store.append(MEMBERS, f"{peer.name}-{peer.worker_id},".encode())
 
     def _learn(self, name: str) -> None:
-        """Where a member listens."""
+        """Lets all peers know where a member listens."""
         url = self._store.get(f"addrs/{name}").decode("utf-8", "replace")
         for peer in self._peers:
             peer.addresses[name] = url

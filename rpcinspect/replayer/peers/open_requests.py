@@ -65,7 +65,7 @@ class OpenRequests(Generic[T]):
         return self._pipes[pipe]
 
     def drop(self, number: int, pipe: int = NO_PIPE) -> None:
-        """It could not be sent, and nobody waits."""
+        """Forgets a request that could not be sent."""
         self._pipes.get(pipe, {}).pop(number, None)
 
     def forget(self, pipe: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from rpcinspect.replayer.peers.handshake import LOOPBACK_TERMS, Listener, Terms,
 from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, ended_by
 from rpcinspect.replayer.peers.loopback import parse_address
 from rpcinspect.replayer.peers.open_requests import OpenRequests
-from rpcinspect.replayer.peers.pipe_end import PipeEnd
+from rpcinspect.replayer.peers.pipe_end import PeerPipe
 from rpcinspect.replayer.planning.sendable import TensorChecker
 from rpcinspect.rpc.envelope import RpcWithAutograd, peel_partial
 from rpcinspect.rpc.message import Message, is_request, is_response, type_name
@@ -50,8 +50,8 @@ class Peer(Closing):
         """Name of a live worker → its address, `uv://127.0.0.1:4711`."""
         self._listener = Listener(loop, host, port, self._inbound, self._stranger_lost, terms)
         self._terms = terms
-        self._outbound: dict[str, PipeEnd] = {}
-        self._pipes: dict[int, PipeEnd] = {}
+        self._outbound: dict[str, PeerPipe] = {}
+        self._pipes: dict[int, PeerPipe] = {}
         self._open_requests = OpenRequests[None](loop, name)
         self._due: dict[int, set[int]] = {}
         """Inbound pipe → ids of requests that we have not answered."""
@@ -63,7 +63,7 @@ class Peer(Closing):
 
     @property
     def address(self) -> str:
-        """Where this peer listens, as it is published in the store."""
+        """The address at which this peer listens, as published in the store."""
         return self._listener.address.url
 
     def send(
@@ -152,7 +152,7 @@ class Peer(Closing):
 
     # --- pipes ---------------------------------------------------------------------------------------------
 
-    def _open(self, to: str) -> PipeEnd:
+    def _open(self, to: str) -> PeerPipe:
         address = self.addresses.get(to)
         if address is None:
             raise ReplayError(f"nobody knows the address of {to!a}")
@@ -161,16 +161,16 @@ class Peer(Closing):
         open_pipe(pipe, self.name, parse_address(address, self._terms.reach), self._terms)
         return pipe
 
-    def _inbound(self, name: str) -> PipeEnd:
+    def _inbound(self, name: str) -> PeerPipe:
         return self._pipe(name, inbound=True)
 
-    def _pipe(self, other: str, *, inbound: bool) -> PipeEnd:
-        pipe = PipeEnd(self.loop, inbound=inbound, other=other, on_message=self._arrived, on_lost=self._lost)
+    def _pipe(self, other: str, *, inbound: bool) -> PeerPipe:
+        pipe = PeerPipe(self.loop, inbound=inbound, other=other, on_message=self._arrived, on_lost=self._lost)
         self._pipes[pipe.number] = pipe
         self._due[pipe.number] = set()
         return pipe
 
-    def _lost(self, pipe: PipeEnd, reason: str) -> None:
+    def _lost(self, pipe: PeerPipe, reason: str) -> None:
         if pipe.reached and not pipe.inbound:
             self._reached.add(pipe.other)
         if self._outbound.get(pipe.other) is pipe:
@@ -181,7 +181,7 @@ class Peer(Closing):
     def _stranger_lost(self, reason: str) -> None:
         self._open_requests.lost("", reason, pipe=0, inbound=True)
 
-    def _drop(self, pipe: PipeEnd) -> tuple[int, ...]:
+    def _drop(self, pipe: PeerPipe) -> tuple[int, ...]:
         """Forgets a pipe; the requests on it that have no answer."""
         self._pipes.pop(pipe.number, None)
         self._due.pop(pipe.number, None)
@@ -189,13 +189,13 @@ class Peer(Closing):
 
     # --- messages ------------------------------------------------------------------------------------------
 
-    def _arrived(self, pipe: PipeEnd, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def _arrived(self, pipe: PeerPipe, message: Message, tensors: tuple[bytes, ...]) -> None:
         if pipe.inbound:
             self._request_arrived(pipe, message, tensors)
         else:
             self._response_arrived(pipe, message, tensors)
 
-    def _request_arrived(self, pipe: PipeEnd, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def _request_arrived(self, pipe: PeerPipe, message: Message, tensors: tuple[bytes, ...]) -> None:
         due = self._due[pipe.number]
         if not is_request(message.type):
             pipe.lose(f"{type_name(message.type)} came where only requests may come")
@@ -207,7 +207,7 @@ class Peer(Closing):
             due.add(message.id)
             self._open_requests.asked(pipe.other, message, tensors, pipe.number)
 
-    def _response_arrived(self, pipe: PipeEnd, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def _response_arrived(self, pipe: PeerPipe, message: Message, tensors: tuple[bytes, ...]) -> None:
         if not is_response(message.type):
             pipe.lose(f"{type_name(message.type)} came where only answers may come")
         elif not self._open_requests.answered(message, tensors, pipe.number):

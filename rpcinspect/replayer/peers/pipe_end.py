@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.limits import DEFAULT_LIMITS
-from rpcinspect.replayer.peers.connection import Connection
+from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.rpc.message import Message, from_payloads
 from rpcinspect.tensorpipe.channel import CHANNELS
@@ -56,7 +56,7 @@ class _Incoming(Struct):
         return len(self.payloads) == len(self.payload_lengths) and not self.waiting
 
 
-class PipeEnd:
+class PeerPipe:
     """A pipe that one peer has with one other process; several connections."""
 
     def __init__(
@@ -65,8 +65,8 @@ class PipeEnd:
         *,
         inbound: bool,
         other: str,
-        on_message: Callable[[PipeEnd, Message, tuple[bytes, ...]], None],
-        on_lost: Callable[[PipeEnd, str], None],
+        on_message: Callable[[PeerPipe, Message, tuple[bytes, ...]], None],
+        on_lost: Callable[[PeerPipe, str], None],
     ) -> None:
         """`inbound`: the other side opened it. `other`: its name, empty while that is not known."""
         self.loop = loop
@@ -77,9 +77,9 @@ class PipeEnd:
         self.ready = False
         self._on_message = on_message
         self._on_lost = on_lost
-        self._descriptor: Connection | None = None
+        self._descriptor: FrameConnection | None = None
         self._channel: TensorChannel | None = None
-        self._connections: list[Connection] = []
+        self._connections: list[FrameConnection] = []
         self._begun = time.monotonic()
         self._before_ready: deque[tuple[Message, tuple[bytes, ...]]] = deque()
         self._kept_bytes = 0
@@ -93,12 +93,12 @@ class PipeEnd:
 
     # --- for whoever makes the pipe ------------------------------------------------------------------------
 
-    def adopt(self, connection: Connection, what: str) -> None:
+    def adopt(self, connection: FrameConnection, what: str) -> None:
         """The connection belongs to this pipe: if it is lost, so is the pipe."""
         self._connections.append(connection)
         connection.on_lost = lambda reason: self.lose(f"{what}: {reason}")
 
-    def start(self, descriptor: Connection, channel: TensorChannel, reply: Connection) -> None:
+    def start(self, descriptor: FrameConnection, channel: TensorChannel, reply: FrameConnection) -> None:
         """The handshake is done; all connections are adopted already."""
         self.ready = True
         self._descriptor, self._channel = descriptor, channel
@@ -229,7 +229,7 @@ class PipeEnd:
                 return
 
     def _tensor(self, body: bytes) -> None:
-        """From the channel: the first tensor that is waited for."""
+        """Takes the first tensor that is waited for, from the channel."""
         for incoming in self._incoming:
             if incoming.waiting:
                 index, _ = incoming.waiting.popleft()
@@ -273,7 +273,7 @@ class TensorChannel:
     that of its tensor's part.
     """
 
-    def __init__(self, name: str, lanes: Sequence[Connection]) -> None:
+    def __init__(self, name: str, lanes: Sequence[FrameConnection]) -> None:
         self._split = CHANNELS[name].split
         self._lanes = lanes
         self._parts: list[bytes | None] = [None] * len(lanes)
@@ -293,7 +293,7 @@ class TensorChannel:
                 start += length
 
     def expect(self, length: int) -> None:
-        """How long the next tensor is. Saying it again before that has come is fine."""
+        """Lets the next tensor, of this length, be read. Calling it again before that has come is fine."""
         if self._left:
             return
         parts = self._split(length)

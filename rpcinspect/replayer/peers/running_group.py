@@ -50,7 +50,7 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class HeldSignals:
-    """Signals that would end this process, held back while it is a member of somebody else's group.
+    """Holds back signals that would end this process while it is a member of somebody else's group.
 
     An exception of a signal may come between any two instructions, also between taking a group's token and
     noting that it was taken. While they are held, a signal is only noted; `check` lets it do what it would
@@ -73,7 +73,7 @@ class HeldSignals:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Nothing takes effect in here."""
+        """Lets no signal take effect within it, not even by `check`."""
         self._quiet += 1
         try:
             yield
@@ -105,7 +105,7 @@ SCHEME = "tcp://"
 
 
 class StoreAddress(Struct, frozen=True):
-    """Where a group's store listens: the `init_method` of its workers."""
+    """Host and port of a group's store: the `init_method` of its workers."""
 
     host: str
     port: int
@@ -135,7 +135,7 @@ class StoreAddress(Struct, frozen=True):
 
 
 def _prefix(store: StoreClient) -> str:
-    """Of the last dynamic group that has members. Raises `ReplayError` where there is none."""
+    """The prefix of the last dynamic group that has members. Raises `ReplayError` where there is none."""
     static = False
     for number in reversed(range(MAX_GROUPS)):
         store.prefix = f"/rpc_prefix_{number}/"
@@ -151,8 +151,8 @@ def _prefix(store: StoreClient) -> str:
 
 
 def addresses_of(store: StoreClient, names: Iterable[str], *, all_of_them: bool = True) -> dict[str, Address]:
-    """Where members listen; without those that leave just now. Those that can't be reached over TCP are left
-    out, or raise `ReplayError` if addresses of `all_of_them` are needed.
+    """The addresses of members, without those that leave just now. Those that can't be reached over TCP are
+    left out, or raise `ReplayError` if addresses of `all_of_them` are needed.
     """
     found = {}
     for name in names:
@@ -197,7 +197,7 @@ REPAIRER = "rpcinspect-repair"
 
 
 class Repair(Struct, frozen=True):
-    """What was done."""
+    """Members and token that were removed from a group, and who was not told."""
 
     removed: tuple[str, ...]
     """Members that were taken out."""

@@ -21,7 +21,7 @@ from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replayer.peers.loop import Tap
 
 VALIDATE_MAGIC = 0x3C85F7CE
-VALIDATE, SET, COMPARE_SET, GET, ADD, CHECK, WAIT = range(7)
+VALIDATE, SET, COMPARE_SET, GET, _, CHECK, WAIT = range(7)
 DELETE_KEY, APPEND, CANCEL_WAIT, PING = 8, 9, 12, 13
 DONE, CANCELED = 0, 1
 """Answers to WAIT. CHECK answers 0 where all keys are there."""
@@ -81,11 +81,6 @@ class StoreClient(Closing):
         self.wait(key, timeout_s=timeout_s)
         self._ask(GET, key)
         return self._receive_string()
-
-    def add(self, key: str, amount: int) -> int:
-        """The sum of what was added to the key so far."""
-        self._ask(ADD, key, amount.to_bytes(8, "little", signed=True))
-        return int.from_bytes(self._receive(8), "little", signed=True)
 
     def check(self, *keys: str) -> bool:
         """Whether all of the keys exist."""

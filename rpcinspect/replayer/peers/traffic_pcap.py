@@ -45,7 +45,7 @@ class _Connection(Struct):
     both_ours: bool = False
 
 
-class Recorder(Closing):
+class TrafficRecorder(Closing):
     """A pcap file that is being written. Use it in a `with` statement, outside that of the loop, so that the
     ends of the connections are in it.
     """
@@ -103,7 +103,7 @@ class Recorder(Closing):
 
     @property
     def failure(self) -> str | None:
-        """Why nothing more is recorded; None while all is well."""
+        """The reason why nothing more is recorded; None while all is well."""
         return self._failure
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class Recorder(Closing):
             while done < len(waiting):
                 done += self._file.write(waiting[done:])
         except OSError as error:
-            self._failure = _cannot_write(self.path, error)
+            self._failure = f"{self.path}: can't be written: {error.strerror or error}"
             return False
         self._written, self._waiting = self._written + done, bytearray()
         return True
@@ -170,7 +170,3 @@ class Recorder(Closing):
 def _random() -> int:
     """The first sequence number of one side. A reader tells connections apart by it, also between files."""
     return int.from_bytes(os.urandom(4), "big")
-
-
-def _cannot_write(path: Path, error: OSError) -> str:
-    return f"{path}: can't be written: {error.strerror or error}"

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
-from rpcinspect.replayer.peers.loop import Loop, RequestArrived, Tap, limits_for
+from rpcinspect.replayer.peers.loop import Handle, Loop, RequestArrived, Tap, limits_for
 from rpcinspect.replayer.peers.membership import Membership, NameTakenError, farewell, read_members
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.running_group import HeldSignals, StoreAddress, addresses_of, own_host
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.planning.model import PlannedSession
-from rpcinspect.replayer.playing.inputs import Material
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.player import Player
 from rpcinspect.replayer.playing.translate import LiveRecords, ids_of
 from rpcinspect.replayer.playing.uncaptured import acknowledgement, refusal
@@ -41,7 +41,7 @@ MAX_NAME = 100
 
 
 class JoinOptions(Struct, frozen=True, kw_only=True):
-    """Which group, and who is called otherwise in it."""
+    """The group to join, and the workers that have other names in it."""
 
     store: StoreAddress
     renames: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class JoinOptions(Struct, frozen=True, kw_only=True):
 
 
 class _Names(Struct, frozen=True, kw_only=True):
-    """Who is who in the group."""
+    """Names and ids of the captured workers in the group."""
 
     renames: Mapping[str, str]
     """Captured → live, where they differ."""
@@ -57,18 +57,18 @@ class _Names(Struct, frozen=True, kw_only=True):
     """Captured name of a live worker → its id."""
 
 
-def check(materials: Iterable[Material], options: JoinOptions) -> None:
+def check(sessions: Iterable[SessionInputs], options: JoinOptions) -> None:
     """Raises `ReplayError` where a session can't be played in this group; nothing was changed in it."""
     with options.store.connect() as store:
-        for material in materials:
-            _names(store, material, options)
+        for inputs in sessions:
+            _names(store, inputs, options)
         addresses_of(store, read_members(store))
 
 
 def play_joined(
-    material: Material,
+    inputs: SessionInputs,
     options: JoinOptions,
-    new_player: Callable[[Material, Loop, Mapping[str, Peer], Membership], Player],
+    new_player: Callable[[SessionInputs, Loop, Mapping[str, Peer], Handle], Player],
     *,
     tap: Tap | None,
     trouble: Callable[[str], None],
@@ -76,24 +76,24 @@ def play_joined(
     """Plays a session with a new player. Raises `ReplayError` where that can't be done, with the group as it
     was. `trouble` hears that the group could not be left, and what to do about it.
     """
-    limits = limits_for(material.largest)
+    limits = limits_for(inputs.largest)
     with options.store.connect(tap=tap) as store, HeldSignals() as signals, Loop(limits, tap=tap) as loop:
         loop.add_timer(signals.check)
         for left in reversed(range(NAME_TRIES)):
-            names = _names(store, material, options)
+            names = _names(store, inputs, options)
             host = own_host(addresses_of(store, read_members(store)))
             with contextlib.ExitStack() as stack:
                 peers = {
                     role: stack.enter_context(
                         Peer(loop, names.renames.get(role, role), 0, host=host, terms=MEMBER_TERMS)
                     )
-                    for role in material.planned.cast.roles
+                    for role in inputs.planned.cast.roles
                 }
                 membership = Membership(store, list(peers.values()), fresh=True, check=signals.check)
                 player: Player | None = None
                 try:
                     _join(membership, options)
-                    player = new_player(_in_group(material, names, peers), loop, peers, membership)
+                    player = new_player(_in_group(inputs, names, peers), loop, peers, membership.handle)
                     player.run()
                     return
                 except NameTakenError:
@@ -110,7 +110,7 @@ def play_joined(
 
 
 def _join(membership: Membership, options: JoinOptions) -> None:
-    """With what helps where a member is dead."""
+    """Joins; an error says what helps where a member is dead."""
     try:
         membership.join()
     except NameTakenError:
@@ -122,11 +122,11 @@ def _join(membership: Membership, options: JoinOptions) -> None:
         ) from error
 
 
-def _in_group(material: Material, names: _Names, peers: Mapping[str, Peer]) -> Material:
-    """The material with names and ids as they are in the group."""
+def _in_group(inputs: SessionInputs, names: _Names, peers: Mapping[str, Peer]) -> SessionInputs:
+    """The inputs with names and ids as they are in the group."""
     ids = {role: peer.worker_id for role, peer in peers.items()}
-    rules = replace(material.rules, renames=names.renames)
-    return replace(material, rules=rules, live_ids={**names.ids, **ids})
+    rules = replace(inputs.rules, renames=names.renames)
+    return replace(inputs, rules=rules, live_ids={**names.ids, **ids})
 
 
 def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) -> str:
@@ -159,13 +159,13 @@ def _release(
 # --- who is who -------------------------------------------------------------------------------------------
 
 
-def _names(store: StoreClient, material: Material, options: JoinOptions) -> _Names:
+def _names(store: StoreClient, inputs: SessionInputs, options: JoinOptions) -> _Names:
     """Raises `ReplayError` if the group lacks a worker that messages go to or speak of."""
     members = read_members(store)
-    cast, given = material.planned.cast, options.renames
+    cast, given = inputs.planned.cast, options.renames
     ids = {name: members[given.get(name, name)] for name in cast.live if given.get(name, name) in members}
-    _check_targets(material.planned, given, ids, members)
-    _check_mentions(material, ids)
+    _check_targets(inputs.planned, given, ids, members)
+    _check_mentions(inputs, ids)
     renames = {name: given[name] for name in cast.live if given.get(name, name) != name}
     for role in cast.roles:
         name = given.get(role, role)
@@ -191,11 +191,11 @@ def _check_targets(
         )
 
 
-def _check_mentions(material: Material, ids: Mapping[str, int]) -> None:
+def _check_mentions(inputs: SessionInputs, ids: Mapping[str, int]) -> None:
     """Ids of workers in what is sent are translated; those of workers that are not there can't be."""
-    known = {material.worker_ids[name] for name in (*ids, *material.planned.cast.roles)}
-    captured = {worker_id: name for name, worker_id in material.worker_ids.items()}
-    for index, record in _given(material.planned, material.calls):
+    known = {inputs.worker_ids[name] for name in (*ids, *inputs.planned.cast.roles)}
+    captured = {worker_id: name for name, worker_id in inputs.worker_ids.items()}
+    for index, record in _given(inputs.planned, inputs.calls):
         for kind, value in ids_of(record):
             if kind == WORKER and value not in known:
                 who = captured.get(int(str(value)), f"worker {value}")
@@ -203,7 +203,7 @@ def _check_mentions(material: Material, ids: Mapping[str, int]) -> None:
 
 
 def _given(planned: PlannedSession, calls: Mapping[int, Exchange]) -> Iterator[tuple[int, RpcRecord]]:
-    """What would be sent to live workers, with the index of its request."""
+    """Yields the messages that would be sent to live workers, each with the index of its request."""
     for step in planned.steps:
         call = calls.get(step.message)
         if call is not None and step.action == "send":

@@ -14,16 +14,16 @@ from msgspec import Struct, field
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replayer.peers.loop import PeerEvent, RequestArrived
+from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.questions import size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.tensorpipe.records import TpMessage
 
 
-class Material(Struct, frozen=True, kw_only=True):
-    """What a session is played from."""
+class SessionInputs(Struct, frozen=True, kw_only=True):
+    """Everything that a session is played from."""
 
     planned: PlannedSession
     calls: Mapping[int, Exchange]
@@ -46,7 +46,7 @@ class Material(Struct, frozen=True, kw_only=True):
     def largest(self) -> int:
         """Bytes of the largest captured message, tensors and what was not captured of them included."""
         both = (record for call in self.calls.values() for record in (call.request, call.response))
-        return max((size_of(record.tp) for record in both if record is not None), default=0)
+        return max((size_of(record) for record in both if record is not None), default=0)
 
     @property
     def ids_in_group(self) -> Mapping[str, int]:
@@ -58,20 +58,15 @@ class Material(Struct, frozen=True, kw_only=True):
         return [b"" if tensor.extent is None else self.read(tensor.extent) for tensor in record.tp.tensors]
 
     def live_name(self, captured: str) -> str:
-        """What a worker of the capture is called in the live group."""
+        """The name in the live group of a worker of the capture."""
         return self.rules.worker_name(captured)
 
     def captured_name(self, live: str) -> str:
-        """What a worker that calls itself so is called in the capture."""
+        """The name in the capture of a worker of the live group."""
         return next((name for name, other in self.rules.renames.items() if other == live), live)
 
 
-def size_of(message: TpMessage) -> int:
-    """Bytes of descriptor, payloads and tensors, as announced."""
-    return message.length + sum(tensor.descriptor.length for tensor in message.tensors)
-
-
-class Played(Protocol):
+class PlayedWorker(Protocol):
     """A worker that is played: a `Peer`, or an `AgentPeer`."""
 
     name: str
@@ -86,13 +81,6 @@ class Played(Protocol):
 
     def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request; False: nobody waits any more."""
-
-
-class Members(Protocol):
-    """Who is in the group."""
-
-    def handle(self, event: PeerEvent) -> bool:
-        """Whether an event was a matter of membership, and is dealt with."""
 
 
 LEAST = 4 * 10**9
@@ -112,7 +100,7 @@ def allowance(planned: PlannedSession, calls: Mapping[int, Exchange]) -> int:
 
 
 def captured_bytes(record: RpcRecord) -> int:
-    """Of payloads and tensors."""
+    """Captured bytes of the payloads and tensors of a message."""
     tensors = (
         tensor.descriptor.length - tensor.missing_bytes
         for tensor in record.tp.tensors

@@ -26,7 +26,7 @@ from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.replayer.planning.model import Spare, some_of
-from rpcinspect.replayer.playing.translate import Arrived, Id
+from rpcinspect.replayer.playing.translate import Id, LiveMessage
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -53,12 +53,13 @@ NOTHING_LIKE_IT = "nothing like it was captured"
 Key: TypeAlias = tuple[str, str, int, str | None, int | None]
 
 
-Values: TypeAlias = tuple[int, ...]
-"""Marks of plain values, see `session/provenance.py`."""
+Mark: TypeAlias = Id | bytes | tuple[int, ...] | None
+"""What requests are looked up by: the captured id of those that are nothing but an id or the gradient of one,
+the payload, marks of the values (see `session/provenance.py`); None: all of a kind."""
 
 
-class Match(Struct, frozen=True):
-    """A captured request and what a live one has in other form."""
+class RequestMatch(Struct, frozen=True):
+    """The captured request that a live one repeats, and what differs in the live one."""
 
     call: Exchange
     differences: tuple[Difference, ...]
@@ -68,40 +69,28 @@ class _Pool:
     """Captured requests, in order, by what can be looked up of them."""
 
     def __init__(self) -> None:
-        self.open: dict[Key, dict[int, Exchange]] = defaultdict(dict)
-        self._named: dict[tuple[Key, Id], dict[int, Exchange]] = defaultdict(dict)
-        """By the captured id, of those that are nothing but an id or the gradient of one."""
-        self._exact: dict[tuple[Key, bytes], dict[int, Exchange]] = defaultdict(dict)
-        """By the payload: tried first."""
-        self._alike: dict[tuple[Key, Values], dict[int, Exchange]] = defaultdict(dict)
-        """By the values, whatever ids are beside them: tried next."""
+        self._by: dict[tuple[Key, Mark], dict[int, Exchange]] = defaultdict(dict)
 
     def add(self, key: Key, call: Exchange) -> None:
-        """Takes one more."""
-        for its in self._places(key, call):
-            its[call.index] = call
+        """Adds a request."""
+        for mark in (None, own_id(call.request), *_marks(call.request)):
+            self._by[key, mark][call.index] = call
 
     def remove(self, key: Key, call: Exchange) -> None:
         """Forgets one, if it is here."""
-        for its in self._places(key, call):
-            its.pop(call.index, None)
+        for mark in (None, own_id(call.request), *_marks(call.request)):
+            self._by[key, mark].pop(call.index, None)
 
-    def _places(self, key: Key, call: Exchange) -> list[dict[int, Exchange]]:
-        own = own_id(call.request)
-        found = [self.open[key], self._exact[key, call.request.rpc.message.payload]]
-        found.append(self._alike[key, _values(call.request)])
-        return found if own is None else [*found, self._named[key, own]]
-
-    def named(self, key: Key, captured: Id) -> list[Exchange]:
-        """Those with this id."""
-        return list(self._named.get((key, captured), {}).values())
+    def of(self, key: Key, mark: Mark = None) -> Mapping[int, Exchange]:
+        """Those of a kind that have this mark, by index."""
+        return self._by.get((key, mark), {})
 
     def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Exchange]:
-        """All of a kind, those with the same bytes first, then those with the same values."""
-        exact = self._exact.get((key, live.rpc.message.payload), {})
+        """Yields all of a kind, those with the same bytes first, then those with the same values."""
+        payload, values = _marks(live)
+        exact, every = self.of(key, payload), self.of(key)
         yield from exact.values()
-        every = self.open.get(key, {})
-        alike = self._alike.get((key, _values(live)), {}) if len(every) > MAX_TRIALS else {}
+        alike = self.of(key, values) if len(every) > MAX_TRIALS else {}
         yield from (call for index, call in alike.items() if index not in exact)
         yield from (call for index, call in every.items() if index not in exact and index not in alike)
 
@@ -138,7 +127,7 @@ class Expected:
         self._rules = rules
         self._ids = ids
 
-    def match(self, sender: str, role: str, live: Arrived) -> Match | None:
+    def match(self, sender: str, role: str, live: LiveMessage) -> RequestMatch | None:
         """The captured request that this one repeats; it won't be found again, unless it is not equal to this
         one and an equal one comes. None: there is none."""
         key = self._key(sender, role, live.record, live=True)
@@ -161,10 +150,10 @@ class Expected:
             return None  # the id says which one it is, and it is none of those
         return self._take(key, call, self._compare(call, live), equal=False)
 
-    def why_not(self, sender: str, role: str, live: Arrived) -> str:
-        """Why there is none for a request, in words."""
+    def why_not(self, sender: str, role: str, live: LiveMessage) -> str:
+        """Says why a live request repeats no captured one."""
         key = self._key(sender, role, live.record, live=True)
-        count, left = self._captured[key], [pool.open.get(key, {}) for pool in (self._like, self._equal)]
+        count, left = self._captured[key], [pool.of(key) for pool in (self._like, self._equal)]
         if not count:
             return NOTHING_LIKE_IT
         if own_id(live.record) is not None:
@@ -175,29 +164,29 @@ class Expected:
         shown = some_of([f"#{index}" for index in unlike])
         return f"it equals none of its kind that are left, all of which the plan leaves out ({shown})"
 
-    def _candidates(self, key: Key, live: Arrived) -> Iterator[tuple[Iterable[Exchange], bool]]:
+    def _candidates(self, key: Key, live: LiveMessage) -> Iterator[tuple[Iterable[Exchange], bool]]:
         """The likeliest first, and whether the nearest of them will do where none is equal; only those with
         the same id, where it is known which that is."""
         own, record = own_id(live.record), live.record
         captured = None if own is None else self._ids.translate_back(*own)
         if own is not None and captured is not None:
             for pool in (self._planned, self._like, self._equal):
-                yield pool.named(key, (own[0], captured)), True  # type: ignore[arg-type]
+                yield pool.of(key, (own[0], captured)).values(), True  # type: ignore[arg-type]
             return
         yield self._planned.likeliest(key, record), True
         if own is None:  # any other id that is not known would be equal to any that is not
-            yield self._like.likeliest(key, record), not self._planned.open.get(key)
+            yield self._like.likeliest(key, record), not self._planned.of(key)
             yield self._equal.likeliest(key, record), False
             yield self._taken.likeliest(key, record), False
 
-    def _take(self, key: Key, call: Exchange, found: list[Difference], *, equal: bool) -> Match:
+    def _take(self, key: Key, call: Exchange, found: list[Difference], *, equal: bool) -> RequestMatch:
         for pool in (self._planned, self._like, self._equal, self._taken):
             pool.remove(key, call)
         if not equal:
             self._taken.add(key, call)
-        return Match(call, tuple(found))
+        return RequestMatch(call, tuple(found))
 
-    def _compare(self, call: Exchange, live: Arrived) -> list[Difference]:
+    def _compare(self, call: Exchange, live: LiveMessage) -> list[Difference]:
         return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)
 
     def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> Key:
@@ -232,14 +221,14 @@ def own_id(record: RpcRecord) -> Id | None:
     return None
 
 
-def _values(record: RpcRecord) -> Values:
-    """Of the arguments of a call in Python; of anything else none."""
+def _marks(record: RpcRecord) -> tuple[bytes, tuple[int, ...]]:
+    """The payload, and marks of the arguments of a call in Python, whatever ids are beside them."""
     pickle = record.facts.pickle if isinstance(record.rpc.command, (PythonCall, PythonRemoteCall)) else None
     udf = None if pickle is None else python_udf(pickle.root)
-    return () if udf is None else marks_of([udf.args, udf.kwargs])
+    return record.rpc.message.payload, () if udf is None else marks_of([udf.args, udf.kwargs])
 
 
 def _distance(found: Sequence[Difference]) -> tuple[int, int]:
-    """How unlike two messages are: differences beyond rounding first, then all."""
+    """Counts the differences of two messages: those beyond rounding, and all."""
     beyond = sum(not one.tolerated and one.code not in ("ulp", "zero-sign") for one in found)
     return beyond, len(found)

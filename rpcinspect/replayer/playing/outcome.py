@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from rpcinspect.equality.computation import Nature, nature_of
 from rpcinspect.equality.difference import Difference
 from rpcinspect.replayer.planning.model import Plan, PlannedSession, Step
-from rpcinspect.replayer.workers.ended import NO_MEMORY, Ended
-from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.replayer.workers.live_group import LeafGradient
+from rpcinspect.replayer.workers.process_exit import NO_MEMORY, EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.run.exchanges import Exchange
 
@@ -33,7 +33,7 @@ although the capture has something. A request without an answer in both is ident
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
-    """What came of one step of the plan."""
+    """The result of one step of the plan."""
 
     step: Step
     result: Result | None
@@ -79,10 +79,20 @@ class SessionOutcome(Struct, frozen=True, kw_only=True):
     """From the first message to the last; without starting the workers."""
     failure: str | None = None
     """Why it could not begin, or ended early; then the steps that did not take place are `failed`."""
-    gradients: Mapping[str, Mapping[int, tuple[Gradient, ...]]] | None = None
+    gradients: Mapping[str, Mapping[int, tuple[LeafGradient, ...]]] | None = None
     """Live worker → context → what its leaves held at the end, if that was asked for."""
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EarlyExit, ...] = ()
     """The processes that ended early, the first first."""
+
+
+def not_played(planned: PlannedSession, why: str | None) -> tuple[StepOutcome, ...]:
+    """The steps of a session that did not take place: all failed, but for those that the plan leaves out."""
+    return tuple(
+        StepOutcome(step=step, result=None)
+        if step.action == "skip"
+        else StepOutcome(step=step, result="failed", text=why)
+        for step in planned.steps
+    )
 
 
 class FoundSeed(Struct, frozen=True, kw_only=True):
@@ -96,7 +106,7 @@ class FoundSeed(Struct, frozen=True, kw_only=True):
 
 
 class SeedSearch(Struct, frozen=True, kw_only=True):
-    """What came of looking for seeds in one session."""
+    """The result of looking for seeds in one session."""
 
     session: int
     tries: range
@@ -112,11 +122,11 @@ class SeedSearch(Struct, frozen=True, kw_only=True):
     """Why nothing could be tried: the session itself ended early."""
 
     def seeds(self, given: Seeds) -> Seeds:
-        """With what was found."""
+        """The given seeds with those that were found."""
         return Seeds(everybody=given.everybody, own=given.own | {one.worker: one.seed for one in self.found})
 
 
-class Recording(Struct, frozen=True, kw_only=True):
+class TrafficRecording(Struct, frozen=True, kw_only=True):
     """The capture that was made of the replay."""
 
     path: Path
@@ -125,7 +135,7 @@ class Recording(Struct, frozen=True, kw_only=True):
 
 
 class ReplayOutcome(Struct, frozen=True, kw_only=True):
-    """Everything that was done."""
+    """The result of a whole replay."""
 
     plan: Plan
     runs: tuple[tuple[SessionOutcome, ...], ...]
@@ -137,7 +147,7 @@ class ReplayOutcome(Struct, frozen=True, kw_only=True):
     captured_wall_s: float
     """From the first to the last message that was captured."""
     interrupted: bool = False
-    recording: Recording | None = None
+    recording: TrafficRecording | None = None
     searches: tuple[SeedSearch, ...] = ()
     """For seeds, before the first run, session by session."""
 
@@ -259,7 +269,7 @@ def _live_groups(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) ->
 
 
 def _places(call: Exchange, groups: Mapping[str, set[str]]) -> set[str]:
-    """Where a difference shows again."""
+    """The live workers at which a difference of a call shows again."""
     return groups.get(call.callee, set()) | groups.get(call.caller, set())
 
 
@@ -291,7 +301,7 @@ def _guess(differences: Sequence[Difference]) -> str:
 
 
 def _hint(line: str) -> str:
-    """Which option may help against an error of a live worker."""
+    """The option that may help against an error of a live worker, as the end of a sentence; or nothing."""
     if "ModuleNotFoundError" in line:
         return "; --path FOLDER lets live workers find a module"
     if any(words in line for words in NO_MEMORY):
@@ -300,7 +310,7 @@ def _hint(line: str) -> str:
 
 
 def error_line(text: str) -> str:
-    """Where Python says which exception it was; native errors have their frames after it."""
+    """The line of an error in which Python names the exception; native errors have their frames after it."""
     lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
     named = [line for line in lines if _EXCEPTION.match(line)]
     return (named or lines or ["an error without words"])[-1][:MAX_LINE]

@@ -22,6 +22,7 @@ from rpcinspect.equality.ids import WORKER
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.loop import (
+    Handle,
     Loop,
     PeerEvent,
     PipeLost,
@@ -31,11 +32,11 @@ from rpcinspect.replayer.peers.loop import (
 )
 from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replayer.planning.steps import NO_ANSWER
-from rpcinspect.replayer.playing.inputs import Material, Members, Played
+from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
 from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutcome
-from rpcinspect.replayer.playing.schedule import Due, Schedule
-from rpcinspect.replayer.playing.timeouts import Patience
+from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
+from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
 from rpcinspect.replayer.playing.uncaptured import (
     Leftovers,
@@ -45,7 +46,7 @@ from rpcinspect.replayer.playing.uncaptured import (
     refused_here,
     too_much,
 )
-from rpcinspect.replayer.workers.ended import Ended
+from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.rpc.message import Message, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
@@ -76,43 +77,44 @@ class Player:
 
     def __init__(
         self,
-        material: Material,
+        inputs: SessionInputs,
         loop: Loop,
-        peers: Mapping[str, Played],
-        membership: Members,
-        patience: Patience,
+        peers: Mapping[str, PlayedWorker],
+        handle: Handle,
+        timeouts: Timeouts,
         *,
         speed: float | None = None,
-        ended: Callable[[float], Sequence[Ended]] = lambda seconds: (),
+        ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
-        """`peers` by the worker that they stand for; `ended` says which processes have ended, the first
-        first, and may wait so many seconds for one; `done` is called with each step that came to its end."""
-        self._material = material
+        """`peers` by the worker that they stand for; `handle` gets each event first; `ended` says which
+        processes have ended, the first first, and may wait so many seconds for one; `done` is called with
+        each step that came to its end."""
+        self._inputs = inputs
         self._loop = loop
         self._peers = peers
-        self._membership = membership
-        self._patience = patience
+        self._handle = handle
+        self._timeouts = timeouts
         self._ended = ended
         self._done = done
-        planned, calls = material.planned, material.calls
-        self._schedule = Schedule(planned, calls, speed=speed, stubborn=patience.stubborn)
-        self._ids = material.ids
-        joined = material.ids_in_group
+        planned, calls = inputs.planned, inputs.calls
+        self._schedule = Schedule(planned, calls, speed=speed, stubborn=timeouts.stubborn)
+        self._ids = inputs.ids
+        joined = inputs.ids_in_group
         self._live_ids = frozenset([joined[name] for name in planned.cast.live if name in joined])
-        for name, worker_id in material.ids_in_group.items():
-            self._ids.carried(WORKER, material.worker_ids[name], worker_id)
+        for name, worker_id in inputs.ids_in_group.items():
+            self._ids.carried(WORKER, inputs.worker_ids[name], worker_id)
         to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
         for number, step in enumerate(to_itself):  # others may use its object before it is sent
             learn_own_fork(calls[step.message].request, self._ids, number)
         asked, spare = _may_come(planned, calls)
-        played = [material.worker_ids[role] for role in planned.cast.roles if role in material.worker_ids]
-        self._expected = Expected(asked, material.read, material.rules, self._ids, played, spare)
+        played = [inputs.worker_ids[role] for role in planned.cast.roles if role in inputs.worker_ids]
+        self._expected = Expected(asked, inputs.read, inputs.rules, self._ids, played, spare)
         self._refused_lacking = False
         """Whether a live worker was refused something for which the recording lacks the answer."""
         self._steps = {step.message: step for step in planned.steps}
         self._live = LiveRecords()
-        self.leftovers = Leftovers(self._ids, material.ids_in_group)
+        self.leftovers = Leftovers(self._ids, inputs.ids_in_group)
         self._sent: dict[tuple[str, int], _Sent] = {}
         """(peer, message id) → request without an answer."""
         self._requests: dict[int, RequestArrived] = {}
@@ -133,7 +135,7 @@ class Player:
     # --- the loop -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
+        """Plays until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
         began = quiet_since = time.monotonic()
         while True:
             now = time.monotonic()
@@ -156,15 +158,15 @@ class Player:
                 self._end(ended.text)
                 return
             elif wake is None:
-                self._lose_patience(time.monotonic() - quiet_since)
+                self._give_up_silent(time.monotonic() - quiet_since)
 
-    def _lose_patience(self, quiet_s: float) -> None:
-        """Nothing has happened for a while: what should have come from live workers by now won't."""
+    def _give_up_silent(self, quiet_s: float) -> None:
+        """Gives up requests of live workers that should have come by now, after a while without events."""
         unasked = self._schedule.unasked
         awaited = self._schedule.awaited()
         for index in awaited or ([] if self._sent else sorted(unasked)):
-            if index in unasked and quiet_s >= self._patience.for_request(index):
-                self._patience.missed(index)
+            if index in unasked and quiet_s >= self._timeouts.for_request(index):
+                self._timeouts.missed(index)
                 self._schedule.arrived(index)
         on_their_way = {sent.call.answer for sent in self._sent.values()}
         if awaited and awaited[0] not in unasked | on_their_way:
@@ -178,7 +180,7 @@ class Player:
             return
         self._renewed = now
         for asked in self._requests:
-            given_ns = self._material.calls[asked].answered_ns
+            given_ns = self._inputs.calls[asked].answered_ns
             causes = self._causes(asked) if given_ns is not None else set()
             for (name, message_id), sent in self._sent.items():
                 call = sent.call
@@ -196,12 +198,12 @@ class Player:
             left += new
         return found
 
-    def _first_ended(self, wait_s: float = 0.0) -> Ended | None:
+    def _first_ended(self, wait_s: float = 0.0) -> EarlyExit | None:
         """The process that has ended, if one has; of several the first."""
         return next(iter(self.with_last(self._ended(wait_s))), None)
 
-    def with_last(self, ended: Iterable[Ended]) -> tuple[Ended, ...]:
-        """With the message that each got last."""
+    def with_last(self, ended: Iterable[EarlyExit]) -> tuple[EarlyExit, ...]:
+        """Adds the message that each process got last."""
         return tuple(replace(one, last_message=self._last.get(one.worker or "")) for one in ended)
 
     def _end_if_killed(self) -> None:
@@ -220,7 +222,7 @@ class Player:
 
     def outcomes(self) -> tuple[StepOutcome, ...]:
         """One for each step of the plan, in its order."""
-        steps = self._material.planned.steps
+        steps = self._inputs.planned.steps
         return tuple(self._outcomes.get(step.message) or self._unfinished(step) for step in steps)
 
     def _unfinished(self, step: Step) -> StepOutcome:
@@ -234,7 +236,7 @@ class Player:
         return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
 
     def _call(self, step: Step) -> Exchange:
-        return self._material.calls[step.message]
+        return self._inputs.calls[step.message]
 
     def _finish(self, outcome: StepOutcome) -> None:
         self._outcomes[outcome.step.message] = outcome
@@ -242,7 +244,7 @@ class Player:
 
     # --- sending --------------------------------------------------------------------------------------------
 
-    def _send(self, due: Due) -> None:
+    def _send(self, due: DueMessage) -> None:
         if due.step.action == "send":
             self._send_request(due.step)
         else:
@@ -258,10 +260,10 @@ class Player:
         try:
             message = translate(call.request, self._ids, self._live_ids)
             message_id = peer.send(
-                self._material.live_name(step.to),
+                self._inputs.live_name(step.to),
                 message,
-                self._material.storages(call.request),
-                timeout_s=self._patience.for_answer(call),
+                self._inputs.storages(call.request),
+                timeout_s=self._timeouts.for_answer(call),
             )
         except ReplayError as error:
             self._give_up(step, "failed", f"not sent: {self._not_told(call) or error}")
@@ -270,11 +272,11 @@ class Player:
         self.leftovers.sent(step.role, step.to, call.request)
         self._sent[peer.name, message_id] = _Sent(step, call, time.monotonic())
         self._last[step.to] = self._last[step.role] = step.message
-        if step.message in self._material.early and call.answer is not None:
+        if step.message in self._inputs.early and call.answer is not None:
             self._schedule.arrived(call.answer)
 
     def _not_told(self, call: Exchange) -> str | None:
-        """Which answer of its context did not come as captured, in words: it may have told ids."""
+        """Says which answer in the context of a call did not come as captured: it may have told ids."""
         missing = [
             one.step.message
             for one in self._outcomes.values()
@@ -293,7 +295,7 @@ class Player:
             return  # nor was that one
         try:
             message = translate(call.response, self._ids, self._live_ids)
-            given = self._peers[step.role].answer(event, message, self._material.storages(call.response))
+            given = self._peers[step.role].answer(event, message, self._inputs.storages(call.response))
         except ReplayError as error:
             self._fail_answer(step, f"the answer was not sent: {error}")
             self._reply(event, refusal())
@@ -313,7 +315,7 @@ class Player:
     def _take(self, event: PeerEvent) -> bool:
         """Whether it was one of those that were waited for. Others come as often as a live worker likes, and
         must not make the session last."""
-        if self._membership.handle(event):
+        if self._handle(event):
             return False
         if isinstance(event, ResponseArrived):
             return self._take_answer(event)
@@ -332,10 +334,10 @@ class Player:
         self.leftovers.came(sent.step.role, sent.step.to, live.record)
         latency_s = time.monotonic() - sent.at
         if call.response is None:
-            outcome = too_much(sent.step, live.record, latency_s, cut_off=self._patience.cut_off(call))
+            outcome = too_much(sent.step, live.record, latency_s, cut_off=self._timeouts.cut_off(call))
         else:
             found = compare_messages(
-                call.response, live.record, self._material.read, live.read, self._material.rules, self._ids
+                call.response, live.record, self._inputs.read, live.read, self._inputs.rules, self._ids
             )
             result, text = self._judged(call.response, found)
             if self._refused_lacking and result == "different" and refused_here(live.record):
@@ -354,7 +356,7 @@ class Player:
 
     def _take_request(self, event: RequestArrived) -> bool:
         live = self._live.decode(event.message, event.tensors)
-        sender, role = self._material.captured_name(event.sender), self._role(event.peer)
+        sender, role = self._inputs.captured_name(event.sender), self._role(event.peer)
         self.leftovers.came(role, sender, live.record)
         match = self._expected.match(sender, role, live)
         kind = type_name(event.message.type)
@@ -410,7 +412,7 @@ class Player:
             text = f"as in the capture, no answer came; waited {event.timeout_s:.1f} s"
             self._give_up(sent.step, "identical", text)
         else:
-            self._patience.disappointed(sent.call)
+            self._timeouts.disappointed(sent.call)
             self._give_up(sent.step, "unanswered", f"no answer within {event.timeout_s:.1f} s")
         return True
 
@@ -425,7 +427,7 @@ class Player:
             self._give_up(sent.step, "failed", text)
         return bool(lost)
 
-    def _ended_meanwhile(self) -> Ended | None:
+    def _ended_meanwhile(self) -> EarlyExit | None:
         """The process that has ended, if that is why a pipe was lost; sockets are closed before it is known
         how their process ended."""
         began = time.monotonic()
@@ -441,8 +443,8 @@ class Player:
         self._over(self._call(step))
 
     def _over(self, call: Exchange) -> None:
-        """Nothing more comes for a request that was to be sent."""
-        self._patience.over(call)
+        """Notes that nothing more comes for a request that was to be sent."""
+        self._timeouts.over(call)
         self._schedule.answered(call.index)
         if call.answer is not None:
             self._schedule.arrived(call.answer)
@@ -450,7 +452,7 @@ class Player:
     def _judged(self, captured: RpcRecord, found: Sequence[Difference]) -> tuple[Result | None, str | None]:
         """The result, and what is to be said of it. Nothing is known of bytes that were not captured: where
         all others are equal, the message is neither that nor different."""
-        rules, its = self._material.rules, self._of_interest(found)
+        rules, its = self._inputs.rules, self._of_interest(found)
         if missing_bytes(captured) or uncertain(captured):
             known = [difference for difference in its if difference.code != "unknown"]
             if len(known) < len(its) and verdict(known, rules) != "different":
@@ -459,7 +461,7 @@ class Player:
 
     def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
         """Without those of devices: where tensors lie is this replay's doing."""
-        codes = ("device", "device-map") if self._material.elsewhere else ("device",)
+        codes = ("device", "device-map") if self._inputs.elsewhere else ("device",)
         return tuple(difference for difference in found if difference.code not in codes)
 
     # --- what was not captured ------------------------------------------------------------------------------
@@ -470,7 +472,7 @@ class Player:
         """A request that no captured one is like, and why: housekeeping is acknowledged, everything else
         refused."""
         answer = acknowledgement(record)
-        if sender in self._material.planned.unheard:
+        if sender in self._inputs.planned.unheard:
             self._refuse_lacking(event, record)
             return None, f"nothing that {sender} sent is recorded"
         if answer is None:
@@ -491,7 +493,7 @@ class Player:
 
     def _role(self, peer: str) -> str:
         """The worker that a peer of this name stands for."""
-        return peer if peer in self._peers else self._material.captured_name(peer)
+        return peer if peer in self._peers else self._inputs.captured_name(peer)
 
 
 def _may_come(

@@ -19,7 +19,7 @@ from msgspec import Struct
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import GlobalUse, PlannedSession
-from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome, not_played
 
 Verdict: TypeAlias = Literal["identical", "tolerance", "different", "failed", "refused", "nothing-to-replay"]
 
@@ -133,7 +133,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def report(outcome: ReplayOutcome) -> Report:
-    """Counts an outcome."""
+    """Returns the outcome of a replay in numbers."""
     sessions = merged(outcome)
     steps = [one for session in sessions for one in session.steps]
     by_action = {
@@ -201,13 +201,9 @@ def merged(outcome: ReplayOutcome) -> tuple[SessionResult, ...]:
 
 def never(outcome: ReplayOutcome, planned: PlannedSession) -> tuple[StepOutcome, ...]:
     """The steps of a session that was not begun: they failed, unless nothing was to be started at all."""
-    refused = bool(outcome.plan.refused) and not outcome.runs
-    return tuple(
-        StepOutcome(step=step, result=None)
-        if refused or step.action == "skip"
-        else StepOutcome(step=step, result="failed", text="it was not begun")
-        for step in planned.steps
-    )
+    if outcome.plan.refused and not outcome.runs:
+        return tuple(StepOutcome(step=step, result=None) for step in planned.steps)
+    return not_played(planned, "it was not begun")
 
 
 def worst(outcomes: Iterable[StepOutcome]) -> StepOutcome:
@@ -285,7 +281,7 @@ class _Gradients:
             self._back.add(message)
 
     def counts(self, *, back: bool = False) -> Counts:
-        """Of all, or of those that live workers send."""
+        """Counts all gradients; `back`: only those that live workers send."""
         return Counts.of(
             result for message, result in self._results.items() if not back or message in self._back
         )
@@ -328,7 +324,7 @@ def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Verdi
 
 
 def _word(results: Iterable[Result | None]) -> Literal["identical", "tolerance", "different", "failed"]:
-    """What all results together are called: an answer that does not come is another outcome."""
+    """The verdict of all results together: an answer that does not come counts as a difference."""
     worst_of_all = _worst(results)
     if worst_of_all is None:
         return "identical"

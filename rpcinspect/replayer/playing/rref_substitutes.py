@@ -1,6 +1,6 @@
 """Gives live workers the stand-ins of a session, before anything else is sent.
 
-In: a session's material, and peers that are members of its group. Out: owners that have a value under the
+In: a session's inputs, and peers that are members of its group. Out: owners that have a value under the
 captured ids. A stand-in is made by an ordinary remote call: of `typing.cast`, which returns what it gets,
 with the captured pickle of the value put into the call as it is; a TorchScript value by `aten::alias`.
 Nothing is loaded here. Older forks are announced to the owner as their users once did.
@@ -11,15 +11,22 @@ An id that a live worker would give out again by itself is replaced by one at th
 from __future__ import annotations
 
 import pickletools
-import time
 from collections.abc import Collection, Mapping
 
 from rpcinspect.equality.ids import FORK, RREF
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.control_calls import cast_pickle
-from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replayer.peers.loop import (
+    Handle,
+    Loop,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+    ended_by,
+)
 from rpcinspect.replayer.planning.model import StandIn
-from rpcinspect.replayer.playing.inputs import Material, Members, Played
+from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.rpc.command import (
     Command,
     PythonRemoteCall,
@@ -41,28 +48,28 @@ ALIAS = "aten::alias(Tensor(a) self) -> Tensor(a)"
 """Returns the tensor, with its form and whether it requires grad."""
 
 
-def give(material: Material, loop: Loop, peers: Mapping[str, Played], members: Members) -> None:
-    """All of a session's stand-ins; returns when their owners have them. Raises `ReplayError` if one does
-    not take it."""
-    planned = material.planned
+def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], handle: Handle) -> None:
+    """Sends all of a session's stand-ins; returns when their owners have them. Raises `ReplayError` if one
+    does not take it."""
+    planned = inputs.planned
     if not planned.stand_ins:
         return
     role = planned.cast.roles[0]
-    live = {material.worker_ids[name] for name in planned.cast.live}
-    waiting: dict[int, StandIn] = {}
+    live = {inputs.worker_ids[name] for name in planned.cast.live}
+    waiting: dict[tuple[str, int], StandIn] = {}
     for number, stand_in in enumerate(planned.stand_ins):
-        _choose_ids(material, stand_in, live)
-        own = GloballyUniqueId(material.worker_ids[role], OWN_IDS + number)
-        answer = material.calls[stand_in.request].response
+        _choose_ids(inputs, stand_in, live)
+        own = GloballyUniqueId(inputs.worker_ids[role], OWN_IDS + number)
+        answer = inputs.calls[stand_in.request].response
         assert answer is not None
-        rref = _live(material, RREF, stand_in.rref)
+        rref = _live(inputs, RREF, stand_in.rref)
         made = made_by(answer, rref, own)
-        sent = [peers[role].send(stand_in.owner, made, material.storages(answer), timeout_s=TIMEOUT_S)]
+        sent = [peers[role].send(stand_in.owner, made, inputs.storages(answer), timeout_s=TIMEOUT_S)]
         for fork in stand_in.forks:
-            told = to_message(RRefForkRequest(rref, _live(material, FORK, fork)))
+            told = to_message(RRefForkRequest(rref, _live(inputs, FORK, fork)))
             sent.append(peers[role].send(stand_in.owner, told, timeout_s=TIMEOUT_S))
-        waiting |= dict.fromkeys(sent, stand_in)
-    _await(role, loop, members, waiting)
+        waiting |= {(peers[role].name, n): stand_in for n in sent}
+    _await(loop, handle, waiting)
 
 
 def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -> Message:
@@ -90,8 +97,8 @@ def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -
 
 
 def opcodes_of_value(data: bytes) -> bytes:
-    """What of a pickle pushes its value: without PROTO, FRAME and STOP. It does so in another pickle too, if
-    nothing was memoised there before."""
+    """The opcodes of a pickle that push its value, without PROTO, FRAME and STOP; they do so in another
+    pickle too, if nothing was memoised there before."""
     places = [(opcode.name, place) for opcode, _, place in pickletools.genops(data) if place is not None]
     ends = [place for _, place in places[1:]]
     kept = [
@@ -102,48 +109,42 @@ def opcodes_of_value(data: bytes) -> bytes:
     return b"".join(kept)
 
 
-def _choose_ids(material: Material, stand_in: StandIn, live: Collection[int]) -> None:
+def _choose_ids(inputs: SessionInputs, stand_in: StandIn, live: Collection[int]) -> None:
     """Ids that live workers made: they count from 0 here, and would give them out again."""
     for kind, captured in ((RREF, stand_in.rref), *((FORK, fork) for fork in stand_in.forks)):
         created_on, local_id = captured
         if created_on in live:
             other = GloballyUniqueId(created_on, OWN_IDS + local_id)
-            material.ids.same(kind, GloballyUniqueId(*captured), other)
+            inputs.ids.same(kind, GloballyUniqueId(*captured), other)
 
 
-def _live(material: Material, kind: str, captured: tuple[int, int]) -> GloballyUniqueId:
+def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> GloballyUniqueId:
     own = GloballyUniqueId(*captured)
-    partner = material.ids.translate(kind, own)
+    partner = inputs.ids.translate(kind, own)
     return partner if isinstance(partner, GloballyUniqueId) else own
 
 
-def _await(role: str, loop: Loop, members: Members, waiting: dict[int, StandIn]) -> None:
-    """Until every owner has acknowledged."""
-    deadline = time.monotonic() + TIMEOUT_S
+def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) -> None:
+    """Waits until every owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
     while waiting:
-        if time.monotonic() > deadline:
-            _not_taken(next(iter(waiting.values())), "nothing came")
-        for event in loop.wait(0.05):
-            if members.handle(event):
+        for event in loop.wait(TIMEOUT_S):
+            if handle(event):
                 continue
-            if isinstance(event, PipeLost):
-                for number in event.unanswered:
-                    if event.peer == role and number in waiting:
-                        _not_taken(waiting[number], event.reason)
-            elif isinstance(event, Unanswered):
-                if event.peer == role and event.message_id in waiting:
-                    _not_taken(waiting[event.message_id], "no answer came")
-            elif isinstance(event, ResponseArrived) and event.peer == role:
-                stand_in = waiting.pop(event.message.id, None)
-                if stand_in is not None and event.message.type not in TAKEN:
-                    _not_taken(stand_in, f"it answers {type_name(event.message.type)}")
-            elif isinstance(event, RequestArrived):
+            if isinstance(event, RequestArrived):
                 raise ReplayError(f"{event.sender} asks for something before anything was sent")
+            for key in ended_by(event):
+                stand_in, why = waiting.pop(key, None), _refused(event)
+                if stand_in is not None and why is not None:
+                    name = f"{stand_in.rref[0]}:{stand_in.rref[1]}"
+                    raise ReplayError(f"{stand_in.owner} does not take the stand-in for RRef {name}: {why}")
 
 
-def _not_taken(stand_in: StandIn, why: str) -> None:
-    name = f"{stand_in.rref[0]}:{stand_in.rref[1]}"
-    raise ReplayError(f"{stand_in.owner} does not take the stand-in for RRef {name}: {why}")
+def _refused(event: ResponseArrived | Unanswered | PipeLost) -> str | None:
+    """Says why an owner has not taken a value; None: it has."""
+    if isinstance(event, ResponseArrived):
+        kind = event.message.type
+        return None if kind in TAKEN else f"it answers {type_name(kind)}"
+    return "no answer came" if isinstance(event, Unanswered) else event.reason
 
 
 TAKEN = (MessageType.REMOTE_RET, MessageType.RREF_ACK)

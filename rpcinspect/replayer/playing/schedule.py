@@ -39,7 +39,7 @@ STUBBORN_HOLD_S = 0.03
 """The same, where such a wait was in vain before for calls of the same function."""
 
 
-class Due(Struct, eq=False):
+class DueMessage(Struct, eq=False):
     """A message of a played worker: a request, or the answer to a live worker's request."""
 
     message: int
@@ -85,30 +85,30 @@ class Schedule:
         self._prefix = 0
         self._reached: dict[int, int] = defaultdict(int)
         """Context → how many arrivals have come, but for those that its gradients do not wait for."""
-        self._queues: dict[str, deque[Due]] = defaultdict(deque)
+        self._queues: dict[str, deque[DueMessage]] = defaultdict(deque)
         """Played worker → its requests, in order."""
-        self._answers: dict[int, Due] = {}
+        self._answers: dict[int, DueMessage] = {}
         """By the index of the request, which has not come."""
-        self._asked: list[tuple[int, int, int, Due]] = []
+        self._asked: list[tuple[int, int, int, DueMessage]] = []
         """Answers to what was asked, a heap by what they wait for and the captured time: what holds up the
         first holds up all."""
         self._unasked: set[int] = set()
         """Requests of live workers that have not come and are not given up."""
         self._speed = speed
         self._began: float | None = None
-        self._followers: dict[int, list[Due]] = defaultdict(list)
+        self._followers: dict[int, list[DueMessage]] = defaultdict(list)
         self._build(planned, calls)
 
     def _build(self, planned: PlannedSession, calls: Mapping[int, Exchange]) -> None:
         times = [_arrival_time(index, calls) for index in _as_requests(planned)]
         place = {step.message: number for number, step in enumerate(planned.steps)}
-        sends: dict[int, Due] = {}
+        sends: dict[int, DueMessage] = {}
         for number, step in enumerate(planned.steps):
             call = calls.get(step.message)
             if call is None or step.action == "skip":
                 continue
             if step.action == "send":
-                due = Due(step.message, step.after, call.begin_ns, step, (True, number))
+                due = DueMessage(step.message, step.after, call.begin_ns, step, (True, number))
                 due.context = gradient_context(call)
                 sends[step.message] = due
                 self._queues[step.role].append(due)
@@ -117,12 +117,12 @@ class Schedule:
                 if call.answered_ns is not None and step.answer is not None:
                     when = call.answered_ns
                     after = 0 if takes_gradient(call) else bisect_left(times, when)
-                    self._answers[step.message] = Due(step.answer, after, when, step, (False, when))
+                    self._answers[step.message] = DueMessage(step.answer, after, when, step, (False, when))
         self._first_ns = min((one.time_ns for one in sends.values()), default=0)
         self._begin_passes(sends)
         self._hold(planned, sends, place, calls)
 
-    def _begin_passes(self, sends: Mapping[int, Due]) -> None:
+    def _begin_passes(self, sends: Mapping[int, DueMessage]) -> None:
         """A gradient that was sent when all gradients before it in its context were answered waits for their
         answers: it begins another pass, which a live worker must not take for the same one."""
         answered: dict[int, list[int]] = defaultdict(list)
@@ -143,11 +143,11 @@ class Schedule:
     def _hold(
         self,
         planned: PlannedSession,
-        sends: Mapping[int, Due],
+        sends: Mapping[int, DueMessage],
         place: Mapping[int, int],
         calls: Mapping[int, Exchange],
     ) -> None:
-        """Which overlapping call waits for which."""
+        """Finds out which overlapping call waits for which."""
         for overlap in planned.overlaps:
             for other in overlap.others:
                 pair = sorted((overlap.message, other), key=lambda index: place.get(index, -1))
@@ -186,8 +186,8 @@ class Schedule:
 
     # --- what may be done -----------------------------------------------------------------------------------
 
-    def ready(self, now: float, quiet_s: float = 0.0) -> Iterator[Due]:
-        """What may be sent at this moment, in order; what is given out counts as sent.
+    def ready(self, now: float, quiet_s: float = 0.0) -> Iterator[DueMessage]:
+        """Yields what may be sent at this moment, in order; what was yielded counts as sent.
 
         `quiet_s`: for how long nothing has happened. Of what only waits for an overlapping call, one at most
         is given out then, and none if there is something else.
@@ -207,16 +207,16 @@ class Schedule:
             self._pop(due)
             yield due
 
-    def _hold_s(self, due: Due) -> float:
-        """How long nothing must have happened before it no longer waits for those that it overlapped."""
+    def _hold_s(self, due: DueMessage) -> float:
+        """Seconds without any event after which it no longer waits for those that it overlapped."""
         stubborn = all(self._calls[index].function in self._stubborn for index in due.behind)
         return min(due.hold_s, STUBBORN_HOLD_S) if stubborn else due.hold_s
 
-    def _heads(self) -> list[Due]:
-        """What is next: of each worker's requests, and of the answers."""
+    def _heads(self) -> list[DueMessage]:
+        """The next message of each worker's requests, and of the answers."""
         return [queue[0] for queue in self._queues.values()] + [one[-1] for one in self._asked[:1]]
 
-    def _pop(self, due: Due) -> None:
+    def _pop(self, due: DueMessage) -> None:
         if due.step.action == "answer":
             heapq.heappop(self._asked)
             return
@@ -225,11 +225,11 @@ class Schedule:
         if not queue:
             del self._queues[due.step.role]
 
-    def _free(self, due: Due, now: float) -> bool:
+    def _free(self, due: DueMessage, now: float) -> bool:
         """Whether nothing but an overlapping call holds it up."""
         return self._caused(due) and (self._speed is None or now >= self._when(due))
 
-    def _caused(self, due: Due) -> bool:
+    def _caused(self, due: DueMessage) -> bool:
         """Whether everything has come that must have."""
         if due.context is None or due.after <= self._prefix:
             return due.after <= self._prefix
@@ -239,7 +239,7 @@ class Schedule:
         self._reached[due.context] = place
         return due.after <= place
 
-    def _when(self, due: Due) -> float:
+    def _when(self, due: DueMessage) -> float:
         assert self._began is not None
         assert self._speed is not None
         return self._began + (due.time_ns - self._first_ns) / 1e9 / self._speed
@@ -255,7 +255,7 @@ class Schedule:
 
     @property
     def empty(self) -> bool:
-        """Everything was sent, and nothing that live workers were to ask is open."""
+        """Whether everything was sent, and nothing that live workers were to ask is open."""
         return not self._queues and not self._asked and not self._unasked
 
     @property

@@ -30,7 +30,7 @@ raises `EnoughError`."""
 
 
 class EnoughError(Exception):
-    """All that a try is made for is known."""
+    """Ends a try early: all that it is made for is known."""
 
 
 def search(
@@ -101,11 +101,11 @@ class _Search(Struct):
 
 
 def _to_the_end(outcome: StepOutcome) -> None:
-    """Nothing that comes is enough."""
+    """Lets a session be played to its end."""
 
 
 def _until(messages: Iterable[int]) -> Done:
-    """Enough is what came of all these requests."""
+    """Ends a session once all these requests have a result."""
     left = set(messages)
 
     def done(outcome: StepOutcome) -> None:

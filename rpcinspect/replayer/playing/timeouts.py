@@ -37,7 +37,7 @@ AGAIN_S = 0.01
 Sign: TypeAlias = tuple[str, str, int, int | None, str | None]
 
 
-class Patience:
+class Timeouts:
     """The waits of one session."""
 
     def __init__(
@@ -80,16 +80,16 @@ class Patience:
         return min(wait_s, LONGEST_S)
 
     def disappointed(self, call: Exchange) -> None:
-        """The wait for its answer was in vain: the next one for the same function is shorter."""
+        """Notes that the answer to a call did not come: the next wait for the same function is shorter."""
         if call.function is not None:
             self._silent.add(call.function)
 
     def over(self, call: Exchange) -> None:
-        """A request that was sent is answered, or given up: its function has come to its end."""
+        """Notes that a request that was sent is answered, or given up: its function has come to its end."""
         self._open[call.callee].pop(call.index, None)
 
     def missed(self, index: int) -> None:
-        """The wait for a live worker's request was in vain: the next one for its like is shorter."""
+        """Notes that a live worker's request did not come: the next wait for its like is shorter."""
         self._missed.add(_sign(self._calls[index]))
 
     def for_request(self, index: int) -> float:
@@ -128,7 +128,7 @@ def _sign(call: Exchange) -> Sign:
 
 
 class _Served:
-    """Which workers served something when, in the capture; asked often, of thousands of calls."""
+    """Knows which workers served something when, in the capture; fast for thousands of calls."""
 
     def __init__(self, in_order: Iterable[Exchange]) -> None:
         spans: dict[tuple[str, int | str | None], list[tuple[int, float]]] = defaultdict(list)

@@ -8,8 +8,8 @@ for byte; in any other only these ids change. Python pickles are changed opcode 
 
 Not found: ids that user code passes as plain integers; only the context of an optimizer's step is known.
 
-`LiveRecords`: a message and its storages, as a peer hands them on → an `RpcRecord` and a reader of its bytes.
-What such a record says of its journey means nothing; its type, its contents and its tensors do.
+`LiveRecords`: a message and its storages, as a peer hands them on → an `RpcRecord` of live origin and a
+reader of its bytes.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId, pack_id, unpack_id
 from rpcinspect.tcp.ranges import Extent
-from rpcinspect.tensorpipe.control_types import Layout
-from rpcinspect.tensorpipe.records import NO_FLOW, Pipe, Placement, TpMessage, TpTensor
+from rpcinspect.tensorpipe.records import TpMessage
 
 HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
 
@@ -88,7 +87,8 @@ def learn_sent(record: RpcRecord, ids: IdMap) -> None:
 
 
 def learn_own_fork(record: RpcRecord, ids: IdMap, number: int) -> None:
-    """For a call that a live worker made to itself and now gets from outside, before anything is sent.
+    """Gives other ids to the object that a live worker made by a call to itself, which it now gets from
+    outside; to be called before anything is sent.
 
     A worker that makes a remote object at itself has it before it asks, and the object's id is also the
     fork's. The live worker has heard of nothing yet: it gets the request as from anybody else, with a fork of
@@ -118,13 +118,21 @@ def ids_of(record: RpcRecord) -> list[Id]:
 
 
 def _all_ids(record: RpcRecord) -> Iterator[Id]:
-    for envelope in record.rpc.envelopes:
+    yield from _ids_of_envelopes(record.rpc.envelopes)
+    yield from _ids_of_command(record)
+
+
+def _ids_of_envelopes(envelopes: Sequence[Envelope]) -> Iterator[Id]:
+    for envelope in envelopes:
         if isinstance(envelope, RpcWithAutograd):
             yield CONTEXT, envelope.autograd_metadata.autograd_context_id
             yield AUTOGRAD_MESSAGE, envelope.autograd_metadata.autograd_message_id
             yield WORKER, envelope.from_worker_id
         else:
             yield PROFILING, envelope.profiling_id
+
+
+def _ids_of_command(record: RpcRecord) -> Iterator[Id]:
     command, pickle = record.rpc.command, record.facts.pickle
     if isinstance(command, PropagateGradientsReq):
         yield CONTEXT, command.autograd_metadata.autograd_context_id
@@ -153,7 +161,7 @@ def _creator(kind: str, value: int | GloballyUniqueId) -> int | None:
 
 
 class _Live:
-    """What captured ids are in the live run."""
+    """Looks up captured ids in the live run."""
 
     def __init__(self, ids: IdMap, live_workers: Collection[int] = ()) -> None:
         self._ids = ids
@@ -218,11 +226,22 @@ def _payload(record: RpcRecord, live: _Live) -> bytes:
     peeled = peel_partial(message.type, message.payload, with_forms=True)
     if peeled.error is not None:
         raise peeled.error
-    command, forms = from_message_forms(peeled.type, peeled.payload)
-    if wrap(peeled.envelopes, to_payload(command, forms), peeled.forms) != message.payload:
-        raise DecodeError("rpc", "it is not written as torch writes messages")
-    envelopes = [live.envelope(envelope) for envelope in peeled.envelopes]
-    return wrap(envelopes, to_payload(_command(record, command, live), forms), peeled.forms)
+    if wrap(peeled.envelopes, peeled.payload, peeled.forms) != message.payload:
+        raise DecodeError("rpc", NOT_TORCHS)
+    payload = peeled.payload
+    if any(live.of(kind, captured) != captured for kind, captured in _ids_of_command(record)):
+        payload = _payload_of_command(record, peeled.type, payload, live)
+    return wrap([live.envelope(envelope) for envelope in peeled.envelopes], payload, peeled.forms)
+
+
+def _payload_of_command(record: RpcRecord, kind: int, payload: bytes, live: _Live) -> bytes:
+    """The payload inside the envelopes with live ids."""
+    command, forms = record.rpc.command, None
+    if type(command) in SCRIPT:  # only the bytes tell which of its values torch has memoised
+        command, forms = from_message_forms(kind, payload)
+    if to_payload(command, forms) != payload:
+        raise DecodeError("rpc", NOT_TORCHS)
+    return to_payload(_command(record, command, live), forms)
 
 
 def _command(record: RpcRecord, command: Any, live: _Live) -> Command:
@@ -276,7 +295,7 @@ def _python_pickle(record: RpcRecord, data: bytes, live: _Live) -> bytes:
 
 
 class _Changes:
-    """What the integers of a pickle are to become."""
+    """Collects the new values of a pickle's integers."""
 
     def __init__(self, numbered: Numbered) -> None:
         self._numbered = numbered
@@ -316,6 +335,8 @@ def _text(kind: str, value: Any) -> str:
     return "{}:{}".format(*unpack_id(value)) if kind in PACKED else str(value)
 
 
+NOT_TORCHS = "it is not written as torch writes messages"
+
 PACKED = frozenset({CONTEXT, AUTOGRAD_MESSAGE})
 """Kinds of ids that hold their creator in the upper bits of one number."""
 
@@ -334,11 +355,12 @@ FIELDS: dict[type, tuple[tuple[str, str], ...]] = {
 """Commands → their fields that hold ids. Gradients carry an `AutogradMetadata`."""
 
 
-class Arrived(Struct, frozen=True):
-    """A live message, decoded."""
+class LiveMessage(Struct, frozen=True):
+    """A message of a live worker, decoded."""
 
     record: RpcRecord
     read: Read
+    """Of the bytes of its tensors."""
 
 
 class LiveRecords:
@@ -347,20 +369,12 @@ class LiveRecords:
     def __init__(self) -> None:
         self._decoder = RecordDecoder()
 
-    def decode(self, message: Message, tensors: Sequence[bytes]) -> Arrived:
+    def decode(self, message: Message, tensors: Sequence[bytes]) -> LiveMessage:
         """The record of a message; damage becomes its problems."""
-        storages, payloads = tuple(tensors), message.to_payloads()
-        descriptor = cpu_descriptor(payloads, storages)
-        carried = [
-            TpTensor(one, Placement.CERTAIN, Extent(one.length, ((n, 0, one.length),) if one.length else ()))
-            for n, one in enumerate(descriptor.tensors)
-        ]
-        tp = TpMessage(_NO_PIPE, True, descriptor, Layout.V1_9, b"", payloads, None, carried)
+        payloads = message.to_payloads()
+        tp = TpMessage.live(cpu_descriptor(payloads, tensors), payloads)
 
         def read(extent: Extent) -> bytes:
-            return b"".join([storages[number][at : at + length] for number, at, length in extent.pieces])
+            return b"".join([tensors[number][at : at + length] for number, at, length in extent.pieces])
 
-        return Arrived(self._decoder.decode(tp), read)
-
-
-_NO_PIPE = Pipe(-1, NO_FLOW)
+        return LiveMessage(self._decoder.decode(tp), read)

@@ -42,7 +42,7 @@ NOT_THERE = b"rpcinspect: nothing was captured that could answer this"
 
 
 def acknowledgement(request: RpcRecord) -> Message | None:
-    """What torch's agent answers to a request that comes when Python drops something; None for others."""
+    """The answer of torch's agent to a request that is sent when Python drops something; None for others."""
     command = ACKNOWLEDGED.get(message_type_of(request.rpc.command))
     return None if command is None else to_message(command)
 
@@ -60,7 +60,7 @@ def refused_here(answer: RpcRecord) -> bool:
 
 
 def refusal() -> Message:
-    """For a request that nothing captured can answer: its sender goes on instead of waiting."""
+    """The answer to a request that nothing captured can answer: its sender goes on instead of waiting."""
     return to_message(ExceptionResponse(NOT_THERE))
 
 
@@ -94,8 +94,8 @@ Release: TypeAlias = tuple[str, str, Message]
 
 
 class Leftovers:
-    """What a session has made in live workers and not taken back. Names are captured ones, ids those of the
-    live group."""
+    """Keeps what a session has made in live workers and not taken back. Names are captured ones, ids
+    those of the live group."""
 
     def __init__(self, ids: IdMap, live_ids: Mapping[str, int]) -> None:
         self._ids = ids
@@ -129,7 +129,7 @@ class Leftovers:
                 self._forks[role, GloballyUniqueId(*fork.fork_id)] = sender, GloballyUniqueId(*fork.rref_id)
 
     def releases(self) -> Iterator[Release]:
-        """What is to be sent; nothing is left after it."""
+        """Yields the messages after which nothing is left."""
         for role, fork in list(self._forks):
             owner, rref = self._forks.pop((role, fork))
             yield role, owner, to_message(RRefUserDelete(rref, fork))

@@ -58,13 +58,13 @@ def bound_memory(allowance: int | None, threads: int) -> int | None:
 
 
 def stack_bytes() -> int:
-    """Of a thread: as much as the stack of a process may have, if that is bounded."""
+    """Bytes of a thread's stack: as many as the stack of a process may have, if that is bounded."""
     soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
     return USUAL_STACK if soft == resource.RLIM_INFINITY else soft
 
 
 def private_bytes() -> int | None:
-    """What RLIMIT_DATA counts of this process by now; None where the system does not tell."""
+    """Bytes of this process that RLIMIT_DATA counts by now; None where the system does not tell."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
 from rpcinspect.replayer.planning.devices import DeviceMaps
-from rpcinspect.replayer.workers.ended import Ended, Exit, count_oom_kills
+from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit, count_oom_kills
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.replayer.workers.worker_protocol import Object
-from rpcinspect.replayer.workers.workers import Child, Workers
+from rpcinspect.replayer.workers.workers import WorkerProcess, Workers
 
 
-class Gradient(Struct, frozen=True, kw_only=True):
-    """What a leaf of a live worker has accumulated in a context."""
+class LeafGradient(Struct, frozen=True, kw_only=True):
+    """The gradient that a leaf of a live worker has accumulated in a context."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -40,9 +40,9 @@ class LiveWorker(Struct, frozen=True):
 
     name: str
     worker_id: int
-    child: Child
+    child: WorkerProcess
 
-    def gradients(self, context_id: int) -> tuple[Gradient, ...]:
+    def gradients(self, context_id: int) -> tuple[LeafGradient, ...]:
         """`get_gradients(context_id)`; `ReplayError` if the worker has no such context, or doesn't answer."""
         what, blob = self._ask("gradients", context_id=context_id)
         if "error" in what:
@@ -72,16 +72,6 @@ class LiveWorker(Struct, frozen=True):
         return answer
 
 
-class _Process(Struct):
-    """Of a group."""
-
-    who: str
-    worker: str | None
-    child: Child
-    memory: int | None
-    """The bound that it has."""
-
-
 class LiveGroup(Closing):
     """A store and the workers around it. Use it in a `with` statement: leaving it ends all of them."""
 
@@ -91,10 +81,9 @@ class LiveGroup(Closing):
         self._all = workers
         self._memory = memory
         self._oom_kills = count_oom_kills()
-        self._processes: list[_Process] = []
-        self._store, ready = self._fork(
-            {"role": "store", "timeout_s": workers.options.rpc_timeout_s}, "the store of the live group", None
-        )
+        self._processes: list[WorkerProcess] = []
+        store = {"role": "store", "timeout_s": workers.options.rpc_timeout_s}
+        _, ready = self._fork(store, "the store of the live group")
         self.port: int = int(ready["port"])
         """Of the store, on 127.0.0.1."""
         self.workers: dict[str, LiveWorker] = {}
@@ -107,40 +96,39 @@ class LiveGroup(Closing):
         """Starts a worker and waits until it is a member. Raises `ReplayError` with the end of what the
         worker wrote."""
         command = self._command("worker", name, worker_id)
-        child, _ = self._fork(command, f"the live worker {name}", name)
+        child, _ = self._fork(command, f"the live worker {name}")
         worker = self.workers[name] = LiveWorker(name, worker_id, child)
         return worker
 
-    def start_agent(self, name: str, worker_id: int, contexts: int) -> Child:
+    def start_agent(self, name: str, worker_id: int, contexts: int) -> WorkerProcess:
         """Starts a process in which torch's agent plays a worker, see `agent/main.py`, in so many autograd
         contexts. As `start`."""
         command = self._command("agent", name, worker_id) | {"contexts": contexts}
-        return self._fork(command, f"the process that plays {name}", name)[0]
+        return self._fork(command, f"the process that plays {name}")[0]
 
-    def ended(self, timeout_s: float = 0.0) -> tuple[Ended, ...]:
+    def ended(self, timeout_s: float = 0.0) -> tuple[EarlyExit, ...]:
         """The processes that have ended before they were to, in that order; waits for the first one."""
-        processes = {one.child.pid: one for one in self._processes}
+        processes = {one.pid: one for one in self._processes}
         deadline = time.monotonic() + timeout_s
         ends = self._all.ends()
         while not processes.keys() & ends.keys() and (left := deadline - time.monotonic()) > 0:
             ends = self._all.ends(left)
         return tuple(self._told(processes[pid], end) for pid, end in ends.items() if pid in processes)
 
-    def _told(self, one: _Process, end: Exit) -> Ended:
-        return Ended(
+    def _told(self, one: WorkerProcess, end: Exit) -> EarlyExit:
+        return EarlyExit(
             who=one.who,
             worker=one.worker,
             exit=end,
-            memory_bytes=one.memory,
+            memory_bytes=one.memory_bytes,
             oom_kills=count_oom_kills() - self._oom_kills,
-            output=one.child.tail(),
+            output=one.tail(),
         )
 
-    def _fork(self, command: Object, who: str, worker: str | None) -> tuple[Child, Object]:
+    def _fork(self, command: Object, who: str) -> tuple[WorkerProcess, Object]:
         """A process of the group, once it is ready."""
         child, ready = self._all.fork({**command, "memory": self._memory}, who)
-        bounded = ready.get("memory") is not None
-        self._processes.append(_Process(who, worker, child, self._memory if bounded else None))
+        self._processes.append(child)
         return child, ready
 
     def _command(self, role: str, name: str, worker_id: int) -> Object:
@@ -161,20 +149,20 @@ class LiveGroup(Closing):
     def mute(self) -> None:
         """Shows nothing that is written from now on, such as that others have ended."""
         for one in self._processes:
-            one.child.mute()
+            one.mute()
 
     def close(self) -> None:
         """Ends the workers, then the store; calling it again is fine."""
         self.mute()
         for one in reversed(self._processes):
-            one.child.end()
+            one.end()
 
 
-def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[Gradient, ...]:
+def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[LeafGradient, ...]:
     found, start = [], 0
     for row in rows:
         end = start + (row["bytes"] or 0)
         data = None if row["bytes"] is None else blob[start:end]
-        found.append(replace(convert({**row, "data": None}, Gradient), data=data))
+        found.append(replace(convert({**row, "data": None}, LeafGradient), data=data))
         start = end
     return tuple(found)

@@ -24,7 +24,7 @@ import threading
 
 
 def options() -> argparse.Namespace:
-    """What the command line says."""
+    """Reads the command line."""
     parser = argparse.ArgumentParser(description="A live worker, for rpcinspect join.")
     parser.add_argument("names", nargs="+", metavar="NAME", help="the workers, by rank")
     parser.add_argument("--path", action="append", default=[], metavar="DIR", help="your sources")
@@ -51,7 +51,7 @@ def load_main(path: str) -> None:
 
 
 def main() -> None:
-    """Joins, waits, leaves."""
+    """Joins the group, waits for a signal, leaves the group."""
     given = options()
     parent = os.getppid()
     over = threading.Event()

@@ -1,8 +1,8 @@
 """What the processes of live workers write, to standard output and errors: read at once, whatever it is, so
 that none of them ever waits for us; shown line by line, within bounds; its end kept for reports.
 
-In: `Outputs` with somebody who shows lines. Out: an `Output` for each process, a pipe. One thread reads all
-pipes. Another one shows: a pager that takes no more lines holds up neither the reading nor the replay.
+In: `Outputs` with somebody who shows lines. Out: a `ProcessOutput` for each process, a pipe. One thread reads
+all pipes. Another one shows: a pager that takes no more lines holds up neither the reading nor the replay.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Outputs(Closing):
         self._show = show
         self._rooms: dict[str, _Room] = {}
         self._lines: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
-        self._news: SimpleQueue[Output | None] = SimpleQueue()
+        self._news: SimpleQueue[ProcessOutput | None] = SimpleQueue()
         """Outputs to read, or not to read any more."""
         self._wake, self._alarm = socket.socketpair()
         self._threads = [threading.Thread(target=self._read_all, name="outputs of workers", daemon=True)]
@@ -50,14 +50,14 @@ class Outputs(Closing):
             thread.start()
         self._closed = False
 
-    def new(self, name: str) -> Output:
+    def new(self, name: str) -> ProcessOutput:
         """A pipe for a process; `name`: what its lines are shown under."""
         room = self._rooms.setdefault(name, _Room()) if self._show is not None else None
-        output = Output(name, room, lambda name, line: self._lines.put((name, line)), self._tell)
+        output = ProcessOutput(name, room, lambda name, line: self._lines.put((name, line)), self._tell)
         self._tell(output)
         return output
 
-    def _tell(self, news: Output | None) -> None:
+    def _tell(self, news: ProcessOutput | None) -> None:
         if not self._closed:
             self._news.put(news)
             self._alarm.send(b"!")
@@ -65,7 +65,7 @@ class Outputs(Closing):
     def _read_all(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake, selectors.EVENT_READ)
-            known: set[Output] = set()
+            known: set[ProcessOutput] = set()
             over = False
             while not over:
                 for key, _ in selector.select():
@@ -113,10 +113,12 @@ class Outputs(Closing):
             thread.join()
 
 
-class Output:
+class ProcessOutput:
     """The pipe of a process: `writer` is its end."""
 
-    def __init__(self, name: str, room: _Room | None, show: Show, tell: Callable[[Output], None]) -> None:
+    def __init__(
+        self, name: str, room: _Room | None, show: Show, tell: Callable[[ProcessOutput], None]
+    ) -> None:
         self.name = name
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
@@ -180,7 +182,7 @@ class Output:
 
 
 class _Room:
-    """How much of a name is shown."""
+    """Bounds how much is shown under a name."""
 
     def __init__(self) -> None:
         self._lines = self._bytes = 0
@@ -201,7 +203,7 @@ class _Room:
         self._left_lines += data.count(b"\n")
 
     def rest(self) -> str:
-        """What is not shown, in words."""
+        """Says how much is not shown."""
         lines = "a line" if self._left_lines < 2 else f"{self._left_lines:,} more lines"
         return f"… {lines} not shown ({self.left_bytes:,} bytes)"
 

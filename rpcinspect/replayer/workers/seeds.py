@@ -15,7 +15,7 @@ MAX_TRIES = 1_000_000
 
 
 class Seeds(Struct, frozen=True, kw_only=True):
-    """Who is seeded with what."""
+    """The seeds of workers."""
 
     everybody: int | None = None
     """Of those that have none of their own; None: they are not seeded."""
@@ -39,7 +39,7 @@ def read_seed(word: str) -> tuple[str | None, int] | None:
 
 
 def read_seeds(words: Sequence[str]) -> Seeds:
-    """All of them; of several for the same the last one holds. Words that are none are left out."""
+    """Reads seeds; of several for the same worker the last one holds, words that are none are left out."""
     found = [one for one in map(read_seed, words) if one is not None]
     own = {name: seed for name, seed in found if name is not None}
     everybody = [seed for name, seed in found if name is None]

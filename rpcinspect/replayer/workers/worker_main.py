@@ -2,13 +2,13 @@
 code.
 
 Started as a script, by `workers.py`, with an end of a socket pair and a JSON object that says what to
-import. That process, the *nursery*, imports everything once and then only forks: a process that hosts a
+import. That process, the *fork server*, imports everything once and then only forks: a process that hosts a
 group's store, and one for each live worker. It has no agent, no store and no thread of its own, since what
 has started threads can't be forked safely. A forked worker talks to our process over a socket pair of its
 own.
 
-Nobody is left behind: a worker is killed by the kernel when the nursery dies; the nursery kills all workers
-by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
+Nobody is left behind: a worker is killed by the kernel when the fork server dies; the fork server kills all
+workers by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
 directories.
 
 Mirrors what torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
@@ -48,11 +48,11 @@ FOREVER_S = 1e6
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
 
 
-# --- the nursery --------------------------------------------------------------------------------------------
+# --- the fork server ----------------------------------------------------------------------------------------
 
 
-class Nursery:
-    """Forks and buries; one command at a time from our process."""
+class ForkServer:
+    """Forks processes and reaps them; takes one command at a time from our process."""
 
     def __init__(self, control: Any, scratch: str) -> None:
         self.control = control
@@ -65,7 +65,7 @@ class Nursery:
         self._wake_write = wake
 
     def serve(self) -> None:
-        """Until our process says so, or is gone."""
+        """Carries out commands until our process says so, or is gone."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only now: what was imported may have set its own
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
         with selectors.DefaultSelector() as selector:
@@ -76,12 +76,12 @@ class Nursery:
                     if key.fileobj is self._wake:
                         with contextlib.suppress(BlockingIOError):
                             self._wake.recv(1 << 12)
-                    elif not self.obey():
+                    elif not self.dispatch():
                         return
-                self.bury()
+                self.reap()
 
-    def obey(self) -> bool:
-        """Does all that was said; False: nothing more is to come."""
+    def dispatch(self) -> bool:
+        """Carries out the commands that have come; False: no more will come."""
         while True:
             message = self.control.receive(FOREVER_S)
             if message is None or message[0]["do"] == "quit":
@@ -111,7 +111,7 @@ class Nursery:
         self.control.send({"forked": pid})
 
     def _become(self, command: dict[str, Any], files: list[int], scratch: str, parent: int) -> NoReturn:
-        """In the child: leaves everything of the nursery behind, does its work, ends."""
+        """Turns the child into a store or a worker: drops all of the fork server, does its work, ends."""
         code = 1
         try:
             set_parent_death_signal(signal.SIGKILL)
@@ -151,8 +151,8 @@ class Nursery:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
-    def bury(self) -> None:
-        """Tells which children have ended, how, and how much of the memory they had at most."""
+    def reap(self) -> None:
+        """Waits for children that have ended; tells our process how they did, and their peak memory."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -177,14 +177,14 @@ class Nursery:
             for pid in own_children():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self.bury()
+            self.reap()
             if not self.children and not own_children():
                 break
             time.sleep(0.005)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def give_up(self) -> NoReturn:
-        """At any moment of this process."""
+        """Ends this process and all that it has forked; a signal may call it at any moment."""
         self.close()
         os._exit(1)
 
@@ -299,20 +299,14 @@ def work(control: Any, command: dict[str, Any]) -> None:
     import torch
     import torch.distributed.rpc as rpc
 
-    from rpcinspect.replayer.workers.bounds import LATER_THREADS, bound_memory
+    from rpcinspect.replayer.workers.bounds import LATER_THREADS
 
-    torch.set_num_threads(command["threads"])
     if command["seed"] is not None:
         torch.manual_seed(command["seed"])
         random.seed(command["seed"])
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed(command["seed"] % (1 << 32))
-    try:
-        init_rpc(command)
-    except Exception as error:
-        control.send({"failed": f"{type(error).__name__}: {error}"})
-        raise
-    control.send({"ready": True, "memory": bound_memory(command["memory"], LATER_THREADS)})
+    join_group(control, command, LATER_THREADS)
     while (message := control.receive(FOREVER_S)) is not None:
         if message[0]["do"] == "gradients":
             answer, blob = show_gradients(message[0]["context_id"])
@@ -324,9 +318,25 @@ def work(control: Any, command: dict[str, Any]) -> None:
             control.send({"left": True})
 
 
+def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
+    """Joins the group, and tells our process that it is ready, or why not. Bounds its memory from then on,
+    with room for so many threads."""
+    import torch
+
+    from rpcinspect.replayer.workers.bounds import bound_memory
+
+    torch.set_num_threads(command["threads"])
+    try:
+        init_rpc(command)
+    except Exception as error:
+        control.send({"failed": f"{type(error).__name__}: {error}"})
+        raise
+    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
+
+
 def init_rpc(command: dict[str, Any]) -> None:
-    """As the user's `init_rpc`, but dynamic, over TCP only, and without torch's rule that rank 0 hosts the
-    store."""
+    """Calls `init_rpc` as the user would, but dynamic, over TCP only, and without torch's rule that rank 0
+    hosts the store."""
     import datetime
 
     import torch
@@ -401,7 +411,7 @@ def play(control: Any, command: dict[str, Any]) -> None:
     """torch's own agent in the place of a captured worker."""
     from rpcinspect.replayer.agent.main import play
 
-    play(control, command, init_rpc)
+    play(control, command, join_group)
 
 
 def has_context(context_id: int) -> bool:
@@ -445,14 +455,14 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
 
 
 def flush() -> None:
-    """What is written leaves this process."""
+    """Writes out what standard output and errors still hold."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the user's modules may have replaced it
             stream.flush()
 
 
 def failed_import(module: str, error: BaseException) -> dict[str, Any]:
-    """What is told of it; a script that exits says why on its standard error, as without us."""
+    """The report of an import that failed; a script that exits writes why to standard error itself."""
     first = next(iter(str(error).splitlines()), "")
     text = type(error).__name__ + (f": {first}" if first else "")
     failed: dict[str, Any] = {"failed": text, "importing": module}
@@ -493,9 +503,9 @@ def main() -> None:
     scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
     os.environ.update(HOME=scratch, TMPDIR=scratch)  # torch and the user's modules may write when imported
     tempfile.tempdir = None
-    nursery = Nursery(control, scratch)
+    server = ForkServer(control, scratch)
     # No exception, which would have to pass through whatever is being imported.
-    signal.signal(signal.SIGTERM, lambda *_: nursery.give_up())
+    signal.signal(signal.SIGTERM, lambda *_: server.give_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
         control.send({"scratch": scratch})
@@ -516,9 +526,9 @@ def main() -> None:
         threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
         set_parent_death_signal(0)  # from here on the end of the socket says that our process is gone
         control.send({"ready": True, "torch": str(torch.__version__), "threads": threads})
-        nursery.serve()
+        server.serve()
     finally:
-        nursery.close()
+        server.close()
         flush()
         os._exit(0)  # what torch would tear down now belongs to nobody any more
 

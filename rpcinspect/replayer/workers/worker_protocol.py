@@ -30,8 +30,24 @@ GRACE_S = 1.0
 """More, for the rest of something that was begun in time."""
 
 
+def with_parts(what: Object, pickle: bytes, rows: Sequence[Object], storages: Sequence[bytes]) -> bytes:
+    """The bytes behind an object that a pickle and tensors go with; the object says how long each is."""
+    what |= {"pickle": len(pickle), "tensors": rows, "storages": [len(data) for data in storages]}
+    return b"".join([pickle, *storages])
+
+
+def parts_of(what: Object, blob: bytes) -> tuple[bytes, list[bytes]]:
+    """The pickle and the storages behind an object."""
+    start = int(what["pickle"])
+    storages, at = [], start
+    for length in what["storages"]:
+        storages.append(blob[at : at + int(length)])
+        at += int(length)
+    return blob[:start], storages
+
+
 class SilenceError(ReplayError):
-    """Nothing was said in the time that was given."""
+    """The other process has sent nothing in the time that it had."""
 
 
 class ControlSocket:

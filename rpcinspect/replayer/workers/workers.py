@@ -1,9 +1,9 @@
 """The processes of live workers: one parent that imports torch, and what is forked from it.
 
-In: what the user wants imported, and the roles of new processes. Out: `Child`s, each with a socket to talk
-to it (`live_group.py` does). This process imports neither torch nor anything of the user's; `worker_main`
-does, in processes of their own with an environment, a directory and a process group of their own.
-Everything that was started ends when the `Workers` are closed, however that comes about, and when this
+In: what the user wants imported, and the roles of new processes. Out: a `WorkerProcess` for each, with a
+socket to talk to it (`live_group.py` does). This process imports neither torch nor anything of the user's;
+`worker_main` does, in processes of their own with an environment, a directory and a process group of their
+own. Everything that was started ends when the `Workers` are closed, however that comes about, and when this
 process dies.
 """
 
@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
-from rpcinspect.replayer.workers.ended import Exit
-from rpcinspect.replayer.workers.outputs import Output, Outputs, Show
+from rpcinspect.replayer.workers.outputs import Outputs, ProcessOutput, Show
+from rpcinspect.replayer.workers.process_exit import Exit
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
@@ -46,7 +46,7 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_P
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """What the user says about live workers."""
+    """Options of live workers."""
 
     path: tuple[str, ...] = ()
     """Folders that modules are searched in first."""
@@ -71,17 +71,30 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     interpreter: str = sys.executable
 
 
-class Child:
-    """A process that the nursery forked."""
+class WorkerProcess:
+    """A process that the fork server has forked."""
 
-    def __init__(self, workers: Workers, pid: int, control: ControlSocket, output: Output) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        pid: int,
+        control: ControlSocket,
+        output: ProcessOutput,
+        who: str,
+        worker: str | None,
+    ) -> None:
+        """`who` in words; `worker`: the captured one that it stands for, if any."""
         self._workers = workers
         self.pid = pid
         self.control = control
+        self.who = who
+        self.worker = worker
+        self.memory_bytes: int | None = None
+        """The bound that it has."""
         self._output = output
 
     def wait(self, timeout_s: float = 0.0) -> Exit | None:
-        """How it has ended, for which it waits; None: it still runs."""
+        """Waits for its end and returns how it has ended; None: it still runs."""
         return self._workers.wait(self.pid, timeout_s)
 
     def tail(self) -> str:
@@ -118,7 +131,7 @@ class Workers(Closing):
         """Process id → how it ended, in the order in which they did."""
         self._parent_exit: Exit | None = None
         """Of each child that nobody is left to tell of."""
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, WorkerProcess] = {}
         self._ready = False
         self._scratch: str | None = None
         self._closed = False
@@ -149,7 +162,7 @@ class Workers(Closing):
             self.close()
             raise
 
-    def fork(self, command: Object, who: str) -> tuple[Child, Object]:
+    def fork(self, command: Object, who: str) -> tuple[WorkerProcess, Object]:
         """A new process in the role that `command` says, once it is ready, and what it said then."""
         if self._closed:
             raise ReplayError(f"{who} can't be started any more: all have ended")
@@ -166,7 +179,7 @@ class Workers(Closing):
         finally:
             theirs.close()
             output.hand_over()
-        child = self._children[pid] = Child(self, pid, ours, output)
+        child = self._children[pid] = WorkerProcess(self, pid, ours, output, who, command.get("name"))
         seconds = self.options.start_timeout_s
         try:
             answer = ours.receive(seconds)
@@ -175,6 +188,8 @@ class Workers(Closing):
                 raise ReplayError(f"{who} {found.text} while it started{_quoted(child.tail())}")
             if "failed" in answer[0]:
                 raise ReplayError(f"{who} could not start: {answer[0]['failed']}{_quoted(child.tail())}")
+            if answer[0].get("memory") is not None:
+                child.memory_bytes = command["memory"]
             return child, answer[0]
         except SilenceError:
             child.end()
@@ -189,30 +204,30 @@ class Workers(Closing):
         try:
             while not self._closed and self._parent_exit is None:
                 if self._heard(timeout_s) is None:
-                    self._lose_parent()
+                    self._parent_exit = self._exit_of_parent()
                 timeout_s = 0.0
         except SilenceError:  # there is no more news
             pass
         except ReplayError:  # what it says is no news
-            self._lose_parent()
+            self._parent_exit = self._exit_of_parent()
         orphaned = self._parent_exit
         if orphaned is None:
             return self._ended
         return self._ended | {pid: orphaned for pid in self._children if pid not in self._ended}
 
     def wait(self, pid: int, timeout_s: float) -> Exit | None:
-        """How a process that was forked has ended, for which it waits; None: it still runs."""
+        """Waits for the end of a forked process and returns how it has ended; None: it still runs."""
         deadline = time.monotonic() + timeout_s
         found = self.ends().get(pid)
         while found is None and not self._closed and (left := deadline - time.monotonic()) > 0:
             found = self.ends(left).get(pid)
         return found
 
-    def _lose_parent(self) -> None:
-        """Children go with their parent, and nobody tells how; nor does one that talks nonsense."""
+    def _exit_of_parent(self) -> Exit:
+        """How the parent process has ended, and its children with it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
-        self._parent_exit = Exit(None, parent_code=self._process.poll())
+        return Exit(None, parent_code=self._process.poll())
 
     def end(self, pid: int) -> None:
         """Kills a forked process and waits for its end."""
@@ -276,7 +291,7 @@ class Workers(Closing):
         )
 
     def _until(self, key: str, timeout_s: float, who: str) -> Object:
-        """What the parent process says next with this key."""
+        """Waits for the next report of the parent process that has this key."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -293,10 +308,8 @@ class Workers(Closing):
                 return heard
 
     def _end_of_parent(self) -> str:
-        """In words; what it imports may end it."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
-        how = Exit(None, parent_code=self._process.poll()).parent_text
+        """Says how the parent process has ended; a module that it imports may end it."""
+        how = self._exit_of_parent().parent_text
         if self._importing and not self._ready:
             return f"importing {self._importing} ended the process: it {how}"
         return f"the workers' parent process {how}"
@@ -334,7 +347,7 @@ def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
 
 
 def _failed_import(heard: Object) -> str:
-    """Which module can't be imported, and why."""
+    """Says which module can't be imported, and why."""
     head = f"importing {heard['importing']}" if heard.get("importing") else "import"
     if "exit" not in heard:
         return f"{head}: {heard['failed']}"

@@ -18,16 +18,16 @@ from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.planning.sessions import LIVE
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
-    Recording,
     ReplayOutcome,
     Result,
     SeedSearch,
     SessionOutcome,
     StepOutcome,
+    TrafficRecording,
 )
 from rpcinspect.replayer.playing.report import Report, first_difference, never
-from rpcinspect.replayer.workers.ended import Ended
-from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.replayer.workers.live_group import LeafGradient
+from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.views.jsonl.lines import lines
 from rpcinspect.views.replay.plan_json import global_json, stand_ins_json, step_json
 
@@ -112,7 +112,7 @@ def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
             }
 
 
-def gradient_json(gradient: Gradient) -> Json:
+def gradient_json(gradient: LeafGradient) -> Json:
     """A leaf's gradient; `sha256` as of decoded tensors, null where its bytes are too many."""
     return {
         **picked("dtype shape layout parameter")(gradient),
@@ -141,7 +141,7 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
     }
 
 
-def recording_json(made: Recording | None) -> Json | None:
+def recording_json(made: TrafficRecording | None) -> Json | None:
     """The capture of the replay, and what is not in it."""
     if made is None:
         return None
@@ -177,7 +177,7 @@ def _failures(outcome: ReplayOutcome, error: str | None) -> Iterator[Json]:
                 }
 
 
-def ended_json(one: Ended) -> Json:
+def ended_json(one: EarlyExit) -> Json:
     """A process that ended early."""
     return {
         **picked("worker")(one),

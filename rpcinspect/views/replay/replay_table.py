@@ -20,13 +20,13 @@ from rpcinspect.replayer.planning.model import REASONS
 from rpcinspect.replayer.planning.sessions import LIVE
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
-    Recording,
     ReplayOutcome,
     SessionOutcome,
     StepOutcome,
+    TrafficRecording,
 )
 from rpcinspect.replayer.playing.report import GRADIENT, RANK, Counts, Report, SessionResult, merged
-from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.replayer.workers.live_group import LeafGradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
@@ -314,7 +314,7 @@ def _times(made: Report) -> Iterator[Line]:
     yield f"the messages took {times[0]}{runs}, {times[1]} in the capture; the whole replay {times[2]}", ""
 
 
-def _recording(made: Recording | None) -> Iterator[Line]:
+def _recording(made: TrafficRecording | None) -> Iterator[Line]:
     if made is not None:
         yield f"recorded in {path_label(str(made.path))}. {NOT_RECORDED}", ""
     if made is not None and made.failure is not None:
@@ -369,7 +369,7 @@ def _held(outcome: ReplayOutcome) -> Iterator[Line]:
             yield from _contexts(worker, contexts, where)
 
 
-def _contexts(worker: str, contexts: Mapping[int, Sequence[Gradient]], where: str) -> Iterator[Line]:
+def _contexts(worker: str, contexts: Mapping[int, Sequence[LeafGradient]], where: str) -> Iterator[Line]:
     for context, gradients in contexts.items():
         leaves = counted(len(gradients), "gradient")
         yield f"{end_label(worker)} holds {leaves} in context {packed(context)}{where}", "bold"
@@ -377,7 +377,7 @@ def _contexts(worker: str, contexts: Mapping[int, Sequence[Gradient]], where: st
             yield f"  {gradient_phrase(gradient)}", ""
 
 
-def gradient_phrase(gradient: Gradient) -> str:
+def gradient_phrase(gradient: LeafGradient) -> str:
     """`[3,4] float32 parameter: 0.5 1.0 …`."""
     words = [f"[{','.join(map(str, gradient.shape))}]", gradient.dtype]
     if gradient.layout != "strided":
@@ -388,7 +388,7 @@ def gradient_phrase(gradient: Gradient) -> str:
     return printable(f"{' '.join(words)}: {values}")
 
 
-def _first_values(gradient: Gradient) -> str:
+def _first_values(gradient: LeafGradient) -> str:
     dtype = DTYPES.get(gradient.dtype)
     if gradient.data is None:
         return "too many bytes to show"

@@ -32,7 +32,7 @@ class Sink(torch.autograd.Function):
     def backward(ctx, grad):
         order.append(ctx.number)
         return None, grad
-agent = a.Agent.__new__(a.Agent)
+agent = a.PlayedAgent.__new__(a.PlayedAgent)
 agent.outs, agent.gates = {}, a.defaultdict(queue.SimpleQueue)
 x = torch.ones((), requires_grad=True)
 for number in range(4):
@@ -41,7 +41,7 @@ wanted = [2, 0, 3, 1]
 leaves = agent.leaves(0, wanted)
 for number in range(4):
     agent.gates[0, number].put([torch.ones(())])
-(root,) = a.Recorded.apply(a.Root(4, lambda: None), *leaves)
+(root,) = a.RecordedFunction.apply(a.PassRoot(4, lambda: None), *leaves)
 root.backward()
 print(json.dumps([order, wanted]))
 """

@@ -15,13 +15,11 @@ from rpcinspect.replayer.agent.messages import (
     made,
     read_message,
     retained,
-    split_blob,
 )
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp, PythonCall, PythonResp
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import Message, MessageType
-from rpcinspect.rpc.types import GloballyUniqueId
 from tests.replayer.captured import captured
 from tests.replayer.talks import Workers, udf
 from tests.truth import capture_of
@@ -52,10 +50,6 @@ def test_without_an_envelope() -> None:
 def test_what_can_not_be_read() -> None:
     with pytest.raises(ReplayError, match="FORWARD_AUTOGRAD_REQ"):
         read_message(Message(int(MessageType.FORWARD_AUTOGRAD_REQ), 0, b"x", b""))
-
-
-def test_a_blob() -> None:
-    assert split_blob({"pickle": 2, "storages": [1, 0, 3]}, b"ppaccc") == (b"pp", [b"a", b"", b"ccc"])
 
 
 def test_who_asks() -> None:
@@ -101,7 +95,7 @@ def test_an_argument_gets_the_ids_that_torch_gave() -> None:
     message = messages_with_rrefs(PythonCall)[0]
     (fork,) = message.record.facts.forks  # type: ignore[attr-defined]
     rrefs = OwnRRefs()
-    rrefs.made(GloballyUniqueId(*fork.rref_id), (1, 70))
+    rrefs.made(fork.rref_id, (1, 70))
     asked: list[Sequence[int]] = []
 
     def new_fork(rref: Sequence[int]) -> tuple[int, int]:
@@ -131,5 +125,5 @@ def test_what_an_answer_brings_can_be_used() -> None:
     rrefs = OwnRRefs()
     brought = rrefs.brought(message.record.rpc.command.serialized_py_obj)  # type: ignore[attr-defined]
     assert brought == [[fork.owner_id, *fork.rref_id, *fork.fork_id, fork.parent, fork.type_str]]
-    assert rrefs.real_pair(fork.rref_id) == fork.rref_id
+    assert rrefs.real(fork.rref_id) == fork.rref_id
     assert rrefs.brought(b"N.") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.pickles.tree import Call, Global
-from rpcinspect.replayer.agent.passes import Passes, cannot, read_passes
+from rpcinspect.replayer.agent.passes import RolePasses, cannot, read_passes
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -87,7 +87,7 @@ def gradient(
     talk.call(caller, callee, begin, end, request, PropagateGradientsResp())
 
 
-def passes_of(talk: Workers, role: str = "w0") -> Passes:
+def passes_of(talk: Workers, role: str = "w0") -> RolePasses:
     calls = {call.index: call for call in talk.calls()}
     return read_passes(calls, calls, role)
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.errors import ReplayError
-from rpcinspect.replayer.agent.passes import Passes
-from rpcinspect.replayer.agent.peer import AgentPeer, Part
+from rpcinspect.replayer.agent.passes import RolePasses
+from rpcinspect.replayer.agent.peer import AgentPeer, RoleInputs
 from rpcinspect.replayer.peers.loop import (
     Loop,
     PeerEvent,
@@ -65,12 +65,12 @@ class Ends(Struct):
 @pytest.fixture
 def ends() -> Iterator[Ends]:
     ours, theirs = ControlSocket.pair()
-    part = Part(
+    part = RoleInputs(
         role="w0",
         ids={"w0": 0, "w1": 1},
         calls={},
         asked=(),
-        passes=Passes({}, {}, frozenset()),
+        passes=RolePasses({}, {}, frozenset()),
         place=lambda device: "cpu",
         contexts=(5,),
     )

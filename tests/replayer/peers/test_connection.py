@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.replayer.peers.connection import Connection
+from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import Loop, PeerLimits
 from rpcinspect.replayer.peers.membership import PREFIX
 from rpcinspect.replayer.peers.peer import Peer
@@ -28,7 +28,7 @@ class End:
     """A connection of ours, the raw socket at its other end, and what came of it."""
 
     loop: Loop
-    connection: Connection
+    connection: FrameConnection
     other: socket.socket
     frames: list[bytes] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ def make_end(loop: Loop) -> End:
         ours, _ = listener.accept()
     frames: list[bytes] = []
     lost: list[str] = []
-    return End(loop, Connection(loop, ours, frames.append, lost.append), other, frames, lost)
+    return End(loop, FrameConnection(loop, ours, frames.append, lost.append), other, frames, lost)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_first_frames_go_out_with_the_opening() -> None:
     with Loop(QUICK) as loop, socket.create_server(("127.0.0.1", 0)) as listener:
         frames: list[bytes] = []
         lost: list[str] = []
-        connection = Connection(loop, socket.socket(), frames.append, lost.append, connecting=True)
+        connection = FrameConnection(loop, socket.socket(), frames.append, lost.append, connecting=True)
         connection.open(*listener.getsockname(), b"hello", b"offer")
         other, _ = listener.accept()
         with other:
@@ -83,7 +83,7 @@ def test_who_can_not_be_reached_is_told_by_the_loop(host: str) -> None:
         port = sock.getsockname()[1]
     with Loop(QUICK) as loop:
         lost: list[str] = []
-        connection = Connection(loop, socket.socket(), lambda _: None, lost.append, connecting=True)
+        connection = FrameConnection(loop, socket.socket(), lambda _: None, lost.append, connecting=True)
         connection.open(host, port, b"hello")
         assert lost == []
         loop.wait(0.2)

@@ -29,9 +29,9 @@ from rpcinspect.replayer.peers.loop import Loop, RequestArrived, ResponseArrived
 from rpcinspect.replayer.peers.membership import PREFIX
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
-from rpcinspect.replayer.peers.traffic_pcap import Recorder
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.replayer.playing.outcome import Recording
+from rpcinspect.replayer.playing.outcome import TrafficRecording
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions
@@ -71,7 +71,7 @@ class Told(Struct):
 class Teller:
     """Tells a recorder of made-up connections, and keeps what it told."""
 
-    def __init__(self, record: Recorder, told: list[Told] | None = None) -> None:
+    def __init__(self, record: TrafficRecorder, told: list[Told] | None = None) -> None:
         self.record = record
         self.told: list[Told] = [] if told is None else told
         self.open: dict[int, Told] = {}
@@ -126,7 +126,7 @@ def test_what_was_told_is_read_back(steps: list[tuple[int, bool, bytes | None]],
         mock.patch.object(recorder, "_random", side_effect=numbers),
     ):
         path = Path(folder) / "out.pcap"
-        with Recorder(path) as record:
+        with TrafficRecorder(path) as record:
             teller = Teller(record)
             for step in steps:
                 teller.do(*step)
@@ -137,7 +137,7 @@ def test_a_large_message_is_split_and_times_are_in_order(tmp_path: Path) -> None
     path = tmp_path / "out.pcap"
     data = bytes(range(256)) * 12_000
     before = time.time_ns()
-    with Recorder(path) as record:
+    with TrafficRecorder(path) as record:
         teller = Teller(record)
         teller.do(0, True, data)
         with mock.patch.object(recorder.time, "time_ns", return_value=1):  # the clock is set back
@@ -153,7 +153,7 @@ def test_a_large_message_is_split_and_times_are_in_order(tmp_path: Path) -> None
 @pytest.mark.skipif(find_program("tshark") is None, reason="tshark is not installed")
 def test_tshark_reads_the_same(tmp_path: Path) -> None:
     path = tmp_path / "out.pcap"
-    with Recorder(path) as record:
+    with TrafficRecorder(path) as record:
         teller = Teller(record)
         for turn in range(12):
             teller.do(turn % 3, turn % 5 < 2, bytes([turn]) * (turn * 20_000))
@@ -181,7 +181,7 @@ def test_tshark_reads_the_same(tmp_path: Path) -> None:
 )
 def test_a_path_that_can_not_be_written(name: str, reason: str, tmp_path: Path, nothing_left: None) -> None:
     with pytest.raises(OutputError, match=f"can't be written: .*{reason}"):
-        Recorder(tmp_path / name)
+        TrafficRecorder(tmp_path / name)
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_a_disk_that_fills_up_ends_the_recording_only(
     tmp_path: Path, small_files: int, nothing_left: None
 ) -> None:
     path = tmp_path / "out.pcap"
-    record = Recorder(path)
+    record = TrafficRecorder(path)
     teller = Teller(record)
     for turn in range(60):
         teller.do(turn % 2, True, bytes([turn]) * 100_000)
@@ -217,7 +217,7 @@ def test_a_disk_that_fills_up_ends_the_recording_only(
 
 
 def test_what_fails_at_the_very_end_is_told(tmp_path: Path, small_files: int) -> None:
-    with Recorder(tmp_path / "out.pcap") as record:
+    with TrafficRecorder(tmp_path / "out.pcap") as record:
         teller = Teller(record)
         teller.do(0, True, bytes(2_200_000))
         teller.do(0, True, bytes(700_000))
@@ -230,7 +230,7 @@ def test_ctrl_c_leaves_a_whole_file(tmp_path: Path, nothing_left: None) -> None:
         raise KeyboardInterrupt
 
     def talk(path: Path, seconds: float, told: list[Told]) -> None:
-        with Recorder(path) as record:
+        with TrafficRecorder(path) as record:
             teller = Teller(record, told)
             end, turn = time.monotonic() + 10, 0
             signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -278,7 +278,7 @@ def test_a_connection_of_two_peers_is_recorded_once(host: str, tmp_path: Path) -
         ]
     )
     tensors = (b"abc", bytes(range(250)) * 8000)
-    with Recorder(path) as record, Loop(tap=record) as loop:
+    with TrafficRecorder(path) as record, Loop(tap=record) as loop:
         one, two = Peer(loop, "one", 1, host=host), Peer(loop, "two", 2, host=host)
         one.addresses["two"] = two.address
         ask = Message(int(MessageType.PYTHON_CALL), 0, b"\0\x80\x02N.", table)
@@ -370,7 +370,7 @@ def test_a_replayed_backward_pass_is_decoded_from_its_recording(
     path = tmp_path / "out.pcap"
     group.start("worker1", 1)
     with (
-        Recorder(path) as record,
+        TrafficRecorder(path) as record,
         StoreClient("127.0.0.1", group.port, prefix=PREFIX, timeout_s=SECONDS, tap=record) as store,
         Loop(tap=record) as loop,
         captured(str(repo / "captures" / "basic_chain.pcap")) as messages,
@@ -425,7 +425,7 @@ def test_a_recording_holds_every_session_of_a_replay(repo: Path, tmp_path: Path,
     with open_run(str(repo / "captures" / "basic_chain.pcap")) as opened:
         made = plan(opened.session, opened.messages, PlanOptions(trust=True))
         outcome = replay(opened, made, options)
-    assert outcome.recording == Recording(path=path, failure=None)
+    assert outcome.recording == TrafficRecording(path=path, failure=None)
     with open_run(str(path)) as opened:
         session = opened.session
         assert session.problems == ()

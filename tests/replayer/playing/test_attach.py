@@ -24,7 +24,7 @@ from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sessions import Cast
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.replayer.playing.attach import JoinOptions, check
-from rpcinspect.replayer.playing.inputs import Material
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.player import Player
 from rpcinspect.replayer.playing.report import report
@@ -143,7 +143,7 @@ def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient
         message=call.index, type=call.type, role="w0", to="w1", sender="w0", action="send", answer=call.answer
     )
     cast = Cast(0, ("w0",), ("w1", "w2"), "")
-    material = Material(
+    inputs = SessionInputs(
         planned=PlannedSession(number=0, cast=cast, steps=(step,), arrivals=(), overlaps=()),
         calls={call.index: call},
         read=read_ones,
@@ -154,9 +154,9 @@ def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient
     store.set(MEMBERS, b"w1-4,other-2,")
     options = JoinOptions(store=StoreAddress("127.0.0.1", group.port))
     with pytest.raises(ReplayError, match=f"#{call.index} speaks of w2, who is no member of the group"):
-        check([material], options)
+        check([inputs], options)
     store.set(MEMBERS, b"w1-4,w2-2,")
-    check([material], options)
+    check([inputs], options)
 
 
 def test_a_target_that_is_not_there(group: LiveGroup, store: StoreClient) -> None:
@@ -221,7 +221,7 @@ def test_a_store_that_ends_in_the_middle(group: LiveGroup, store: StoreClient) -
 
     def progress(done: int, _: int) -> None:
         if done == 2:
-            group._store.end()
+            group._processes[0].end()
 
     outcome = outcome_of(group, progress=progress)
     (run,) = outcome.runs

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rpcinspect.replayer.peers.connection import Connection
+from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import DEFAULT_PEER_LIMITS, PeerLimits, RequestArrived, limits_for
 from rpcinspect.replayer.peers.loopback import parse_address
 from rpcinspect.rpc.command import PythonCall, PythonResp
@@ -40,7 +40,7 @@ def three_calls() -> Workers:
     return workers
 
 
-def connection_of(worker: Scripted, request: RequestArrived) -> Connection:
+def connection_of(worker: Scripted, request: RequestArrived) -> FrameConnection:
     """On which the request came, and its answer is to go."""
     found = worker.peer._pipes[request.pipe]._descriptor
     assert found is not None

@@ -14,7 +14,7 @@ from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sessions import Cast
 from rpcinspect.replayer.playing import inputs as module
-from rpcinspect.replayer.playing.inputs import LEAST, TIMES, Material, allowance, captured_bytes
+from rpcinspect.replayer.playing.inputs import LEAST, TIMES, SessionInputs, allowance, captured_bytes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from tests.replayer.hostile_captures import Job
@@ -23,9 +23,9 @@ from tests.replayer.talks import udf
 from tests.truth import capture_of
 
 
-def material(**more: object) -> Material:
+def inputs(**more: object) -> SessionInputs:
     cast = Cast(0, ("w0",), ("w1",), "")
-    return Material(
+    return SessionInputs(
         planned=PlannedSession(number=0, cast=cast, steps=(), arrivals=(), overlaps=()),
         calls={},
         read=read_ones,
@@ -36,14 +36,14 @@ def material(**more: object) -> Material:
 
 
 def test_names_both_ways() -> None:
-    made = material()
+    made = inputs()
     assert [made.live_name(name) for name in ("w0", "w1", "w2")] == ["w0-replay-1", "ps", "w2"]
     assert [made.captured_name(name) for name in ("w0-replay-1", "ps", "w2")] == ["w0", "w1", "w2"]
 
 
 def test_ids_as_captured_or_as_joined() -> None:
-    assert material().ids_in_group == {"w0": 0, "w1": 1, "w2": 2}
-    assert material(live_ids={"w0": 32767, "w1": 5}).ids_in_group == {"w0": 32767, "w1": 5}
+    assert inputs().ids_in_group == {"w0": 0, "w1": 1, "w2": 2}
+    assert inputs(live_ids={"w0": 32767, "w1": 5}).ids_in_group == {"w0": 32767, "w1": 5}
 
 
 @contextmanager

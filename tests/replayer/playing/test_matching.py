@@ -17,7 +17,7 @@ from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKE
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import Spare
 from rpcinspect.replayer.playing.matching import MAX_TRIALS, NOTHING_LIKE_IT, Expected
-from rpcinspect.replayer.playing.translate import Arrived
+from rpcinspect.replayer.playing.translate import LiveMessage
 from rpcinspect.rpc.command import (
     Command,
     PropagateGradientsReq,
@@ -50,12 +50,12 @@ FLOAT = TensorMeta(dtype="float32", sizes=(1,), strides=(1,), storage=0, storage
 class Side:
     """Requests of one run, with the bytes of their tensors."""
 
-    seen: list[Arrived]
+    seen: list[LiveMessage]
 
-    def add(self, command: Command, *envelopes: RpcWithAutograd, value: float | None = None) -> Arrived:
+    def add(self, command: Command, *envelopes: RpcWithAutograd, value: float | None = None) -> LiveMessage:
         metas = [] if value is None else [FLOAT]
         storages = [] if value is None else [np.float32(value).tobytes()]
-        made = Arrived(*record(command, *envelopes, metas=metas, storages=storages))
+        made = LiveMessage(*record(command, *envelopes, metas=metas, storages=storages))
         self.seen.append(made)
         return made
 
@@ -380,7 +380,7 @@ def spread(
     return Expected(its, reader(captured), STRICT, ids or workers(), [0], spare)
 
 
-def taken(waiting: Expected, came: Arrived) -> int | None:
+def taken(waiting: Expected, came: LiveMessage) -> int | None:
     match = waiting.match(LIVE, ROLE, came)
     return None if match is None else match.call.index
 

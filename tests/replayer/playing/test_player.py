@@ -18,7 +18,7 @@ from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.playing.matching import NOTHING_LIKE_IT
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.replayer.playing.uncaptured import NOT_THERE
-from rpcinspect.replayer.workers.ended import Ended, Exit
+from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -40,7 +40,7 @@ from tests.session.records import gradient
 
 Does = Callable[[Scripted, RequestArrived], None]
 
-SEGFAULT = Ended(who="the live worker w1", worker="w1", exit=Exit(-11))
+SEGFAULT = EarlyExit(who="the live worker w1", worker="w1", exit=Exit(-11))
 
 TEXT = b"\x80\x02X\x03\x00\x00\x00%sq\x00."
 """A pickle of three letters."""
@@ -729,7 +729,7 @@ def test_a_pipe_that_is_lost_fails_what_was_on_its_way_and_nothing_else() -> Non
 
 def test_a_worker_that_is_gone_ends_the_session() -> None:
     workers = back()
-    gone: list[Ended] = []
+    gone: list[EarlyExit] = []
 
     def does(worker: Scripted, request: RequestArrived) -> None:
         if function(request) == b"f":
@@ -748,12 +748,12 @@ def test_a_worker_that_is_gone_ends_the_session() -> None:
 def test_a_pipe_that_is_lost_with_its_worker() -> None:
     """The step that waited knows why at once, and nothing more is sent there."""
     workers = simple()
-    gone: list[Ended] = []
+    gone: list[EarlyExit] = []
 
     def does(worker: Scripted, request: RequestArrived) -> None:
         worker.peer._pipes[request.pipe].lose("a test")
 
-    def ended(seconds: float) -> list[Ended]:
+    def ended(seconds: float) -> list[EarlyExit]:
         """Its sockets are closed before the system tells."""
         if seconds:
             gone.append(SEGFAULT)
@@ -792,7 +792,7 @@ def test_a_worker_that_ends_when_everything_is_answered(code: int, failed: bool)
         as_captured(workers)(worker, request)
         moments.append(time.monotonic())
 
-    def ended(seconds: float) -> list[Ended]:
+    def ended(seconds: float) -> list[EarlyExit]:
         """A moment after the last answer."""
         return [end] if len(moments) == 3 and time.monotonic() > moments[-1] + 0.03 else []
 

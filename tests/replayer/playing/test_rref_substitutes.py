@@ -19,7 +19,7 @@ from rpcinspect.replayer.planning.gate import Gate
 from rpcinspect.replayer.planning.model import StandIn
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sources import Sources
-from rpcinspect.replayer.playing.inputs import Material
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.playing.rref_substitutes import OWN_IDS, give, opcodes_of_value
 from rpcinspect.replayer.replayer import ReplayOptions, replay
@@ -104,7 +104,7 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[0]["index"])
     with Run.open([str(path)]) as opened:
         made = plan(opened.session, opened.messages, PlanOptions(trust=True, stand_ins=True))
-        material, stand_in = material_of(opened, made.sessions[0])
+        inputs, stand_in = material_of(opened, made.sessions[0])
         group.start("worker1", 1)
         with (
             Loop() as loop,
@@ -113,24 +113,26 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
         ):
             membership = Membership(store, [peer])
             membership.join()
-            give(material, loop, {"worker0": peer}, membership)
+            give(inputs, loop, {"worker0": peer}, membership.handle)
             live = GloballyUniqueId(1, OWN_IDS + 7)
-            assert material.ids.translate("rref", GloballyUniqueId(1, 7)) == live
+            assert inputs.ids.translate("rref", GloballyUniqueId(1, 7)) == live
             fetch = to_payload(PythonRRefFetchCall(1, live))
             peer.send("worker1", Message(MessageType.PYTHON_RREF_FETCH_CALL, 0, fetch, NO_TENSORS))
             heard = (event for _ in range(600) for event in loop.wait(0.05))
             answer = next(event for event in heard if isinstance(event, ResponseArrived))
-        assert answer.tensors == tuple(storages(material.calls[stand_in.request], opened))
+        assert answer.tensors == tuple(storages(inputs.calls[stand_in.request], opened))
 
 
-def material_of(opened: Run, planned: Any) -> tuple[Material, StandIn]:
+def material_of(opened: Run, planned: Any) -> tuple[SessionInputs, StandIn]:
     """With the stand-in of an RRef that worker1 made itself, in the place of the captured one."""
     calls = opened.calls
     stand_in = replace(planned.stand_ins[0], rref=(1, 7), forks=((1, 8),))
     cast = replace(planned.cast, live=("worker1",))
     session = replace(planned, cast=cast, stand_ins=(stand_in,))
     ids = {"worker0": 0, "worker1": 1}
-    return Material(planned=session, calls=calls, read=opened.read, rules=Rules(), worker_ids=ids), stand_in
+    return SessionInputs(
+        planned=session, calls=calls, read=opened.read, rules=Rules(), worker_ids=ids
+    ), stand_in
 
 
 def storages(call: Exchange, opened: Run) -> list[bytes]:

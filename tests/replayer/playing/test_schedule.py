@@ -18,7 +18,7 @@ from rpcinspect.replayer.playing.schedule import (
     LONGEST_HOLD_S,
     SHORTEST_HOLD_S,
     STUBBORN_HOLD_S,
-    Due,
+    DueMessage,
     Schedule,
     late_answers,
 )
@@ -83,7 +83,7 @@ class Simulation:
     calls: Mapping[int, Exchange]
     never: frozenset[int] = frozenset()
     """Requests that the live workers leave out."""
-    given: list[Due] = field(default_factory=list)
+    given: list[DueMessage] = field(default_factory=list)
     come: set[int] = field(default_factory=set)
     over: set[int] = field(default_factory=set)
     """Requests that were sent and have their answer."""
@@ -156,7 +156,7 @@ class Simulation:
             self.given.append(due)
         return len(found)
 
-    def unsettled(self, due: Due) -> bool:
+    def unsettled(self, due: DueMessage) -> bool:
         """Whether a call that it overlapped comes first and has no answer."""
         place = {step.message: number for number, step in enumerate(self.planned.steps)}
         pairs = [(due.message, other) for other in self.first.get(due.message, ())]
@@ -166,7 +166,7 @@ class Simulation:
             for one, other in pairs
         )
 
-    def check(self, due: Due) -> None:
+    def check(self, due: DueMessage) -> None:
         """Everything has come that had come in the capture when this was sent."""
         missing = {
             arrival

@@ -20,7 +20,7 @@ from rpcinspect.replayer.playing.timeouts import (
     SILENCE_S,
     SILENT_S,
     TIMES,
-    Patience,
+    Timeouts,
 )
 from rpcinspect.rpc.command import RRefAck, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
@@ -59,7 +59,7 @@ def test_an_answer_has_several_times_the_captured_time(
     took_s: float | None, asked_s: float | None, wait_s: float
 ) -> None:
     calls = one_call(1.0, None if took_s is None else 1.0 + took_s)
-    waits = Patience(calls, asked_s)
+    waits = Timeouts(calls, asked_s)
     assert waits.for_answer(calls[0]) == pytest.approx(wait_s, abs=1e-4)
 
 
@@ -70,18 +70,18 @@ def test_a_function_that_did_not_answer_is_waited_for_less_long_also_in_the_next
     calls = calls_of(workers)
     f, again, g = calls.values()
     silent: set[str] = set()
-    waits = Patience(calls, None, silent)
+    waits = Timeouts(calls, None, silent)
     waits.disappointed(f)
     assert waits.for_answer(again) == pytest.approx(SILENT_S, abs=1e-5)
     assert waits.for_answer(g) == pytest.approx(LEAST_S, abs=1e-5)
-    assert Patience(calls, None, silent).for_answer(f) == pytest.approx(SILENT_S, abs=1e-5)
-    assert Patience(calls, None).for_answer(f) == pytest.approx(LEAST_S, abs=1e-5)
+    assert Timeouts(calls, None, silent).for_answer(f) == pytest.approx(SILENT_S, abs=1e-5)
+    assert Timeouts(calls, None).for_answer(f) == pytest.approx(LEAST_S, abs=1e-5)
 
 
 def test_an_answer_before_its_request_counts_as_one_at_once() -> None:
     """Clocks of several captures may differ."""
     calls = one_call(9.0, 1.0)
-    assert Patience(calls).for_answer(calls[min(calls)]) == LEAST_S
+    assert Timeouts(calls).for_answer(calls[min(calls)]) == LEAST_S
 
 
 # --- requests of live workers -------------------------------------------------------------------------------
@@ -93,8 +93,8 @@ def test_a_request_has_several_times_the_captured_pause_before_it() -> None:
     workers.call(1, 0, 3 * SECOND, 4 * SECOND, "app.g")
     calls = calls_of(workers)
     g = next(index for index, call in calls.items() if call.caller == "w1")
-    assert Patience(calls).for_request(g) == pytest.approx(QUIET_S + 2 * TIMES, abs=1e-6)
-    assert Patience(calls, 1.5).for_request(g) == 1.5
+    assert Timeouts(calls).for_request(g) == pytest.approx(QUIET_S + 2 * TIMES, abs=1e-6)
+    assert Timeouts(calls, 1.5).for_request(g) == 1.5
 
 
 def test_housekeeping_is_not_waited_for() -> None:
@@ -104,7 +104,7 @@ def test_housekeeping_is_not_waited_for() -> None:
     workers.call(1, 0, 90 * SECOND, 91 * SECOND, RRefUserDelete(fork, fork), RRefAck())  # type: ignore[arg-type]
     calls = calls_of(workers)
     delete = next(index for index, call in calls.items() if call.caller == "w1")
-    assert Patience(calls).for_request(delete) == HOUSEKEEPING_S
+    assert Timeouts(calls).for_request(delete) == HOUSEKEEPING_S
 
 
 def test_what_was_sent_while_something_was_served_is_not_waited_for_once_that_is_over() -> None:
@@ -114,7 +114,7 @@ def test_what_was_sent_while_something_was_served_is_not_waited_for_once_that_is
     workers.call(1, 0, 10, 20, "app.g")
     calls = calls_of(workers)
     first, second, g = calls.values()
-    waits = Patience(calls)
+    waits = Timeouts(calls)
     assert waits.for_request(g.index) >= QUIET_S
     waits.over(second)
     assert waits.for_request(g.index) >= QUIET_S
@@ -132,7 +132,7 @@ def test_what_did_not_come_before_is_waited_for_less_long() -> None:
         workers.call(1, 0, begin + 30, begin + 40, "app.h")
     calls = calls_of(workers)
     first, g, _, second, again, other = calls.values()
-    waits = Patience(calls)
+    waits = Timeouts(calls)
     waits.over(first)
     assert waits.for_request(g.index) == OVER_S
     waits.missed(g.index)
@@ -170,9 +170,9 @@ def served_by_definition(call: Exchange, calls: Mapping[int, Exchange]) -> set[i
 
 def test_a_year_in_the_capture_is_an_hour_here() -> None:
     calls = one_call(0, 365 * 86_400)
-    assert Patience(calls).for_answer(calls[0]) == LONGEST_S
-    assert Patience(calls, 7.0).for_answer(calls[0]) == 7.0
-    assert Patience(calls, silent={"app.f"}).for_answer(calls[0]) == LONGEST_S
+    assert Timeouts(calls).for_answer(calls[0]) == LONGEST_S
+    assert Timeouts(calls, 7.0).for_answer(calls[0]) == 7.0
+    assert Timeouts(calls, silent={"app.f"}).for_answer(calls[0]) == LONGEST_S
 
 
 @settings(max_examples=100, deadline=None)
@@ -186,7 +186,7 @@ def test_every_wait_is_finite_and_short_only_where_nothing_is_served(
         where = None if context is None else (context[0], context[1] + number)
         workers.call(caller, callee, begin, None if length is None else begin + length, context=where)
     calls = calls_of(workers)
-    waits = Patience(calls, timeout_s)
+    waits = Timeouts(calls, timeout_s)
     over = {call.index for call, one in zip(calls.values(), drawn, strict=True) if one[5]}
     for index in over:
         waits.over(calls[index])
@@ -207,7 +207,7 @@ def test_thousands_of_requests_are_looked_at_in_no_time() -> None:
         workers.call(1, 0, 10 * number + 5, 10 * count + 10 * number, "app.g")
     calls = calls_of(workers)
     began = time.perf_counter()
-    waits = Patience(calls)
+    waits = Timeouts(calls)
     asked = [call.index for call in calls.values() if call.caller == "w1"]
     for call in calls.values():
         if call.caller == "w0":
@@ -228,7 +228,7 @@ def test_a_capture_that_ends_before_an_answer_is_due_says_nothing_about_it() -> 
     workers.call(0, 1, 9 * SECOND, None, "app.late")
     calls = calls_of(workers)
     by_function = {call.function: call for call in calls.values()}
-    waits = Patience(calls)
+    waits = Timeouts(calls)
     assert not waits.cut_off(by_function["app.early"])
     assert waits.cut_off(by_function["app.late"])
     assert not waits.cut_off(by_function["app.f"])
@@ -236,4 +236,4 @@ def test_a_capture_that_ends_before_an_answer_is_due_says_nothing_about_it() -> 
 
 def test_a_single_request_without_an_answer() -> None:
     calls = one_call(3.0, None)
-    assert Patience(calls).cut_off(calls[0])
+    assert Timeouts(calls).cut_off(calls[0])

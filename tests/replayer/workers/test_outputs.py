@@ -15,8 +15,8 @@ from rpcinspect.replayer.workers.outputs import (
     MAX_LINE_BYTES,
     MAX_LINES,
     TAIL_BYTES,
-    Output,
     Outputs,
+    ProcessOutput,
 )
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -35,7 +35,7 @@ def shown(*written: tuple[str, bytes]) -> list[Line]:
     return found
 
 
-def run(output: Output, code: str) -> None:
+def run(output: ProcessOutput, code: str) -> None:
     """A process whose standard output and errors are this one."""
     subprocess.run([sys.executable, "-c", code], stdout=output.writer, stderr=output.writer, check=True)
 

@@ -6,11 +6,12 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replayer.workers.worker_protocol import HEADER, ControlSocket
+from rpcinspect.replayer.workers.worker_protocol import HEADER, ControlSocket, parts_of, with_parts
 
 
 @pytest.fixture
@@ -95,3 +96,10 @@ def test_a_reader_that_does_not_read(ends: tuple[ControlSocket, ControlSocket]) 
     one, _ = ends
     with pytest.raises(ReplayError, match="can't be told anything"):
         one.send({}, bytes(1 << 24), timeout_s=0.1)
+
+
+def test_a_pickle_and_storages_behind_an_object() -> None:
+    what: dict[str, Any] = {"said": "answer"}
+    blob = with_parts(what, b"pp", [], [b"a", b"", b"ccc"])
+    assert what == {"said": "answer", "pickle": 2, "tensors": [], "storages": [1, 0, 3]}
+    assert parts_of(what, blob) == (b"pp", [b"a", b"", b"ccc"])

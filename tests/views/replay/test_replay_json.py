@@ -10,10 +10,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from rpcinspect.replayer.planning.model import REASONS
-from rpcinspect.replayer.playing.outcome import InboundOutcome, Recording, ReplayOutcome
+from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, TrafficRecording
 from rpcinspect.replayer.playing.report import report
-from rpcinspect.replayer.workers.ended import Ended, Exit
-from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.replayer.workers.live_group import LeafGradient
+from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit
 from rpcinspect.views.replay.replay_json import replay_lines
 from tests.contract import MAYBE_COUNT, MAYBE_TEXT, NUMBER, TYPE, check, count, map_of
 from tests.replayer.outcomes import (
@@ -187,7 +187,7 @@ def test_what_could_not_start() -> None:
 
 def test_failures_and_what_workers_wrote() -> None:
     plan = planned(CHAIN)
-    ended = Ended(
+    ended = EarlyExit(
         who="the live worker worker1",
         worker="worker1",
         exit=Exit(-6, 12_000_000),
@@ -227,7 +227,7 @@ def test_seeds_that_were_looked_for() -> None:
 
 
 def test_a_recording() -> None:
-    made = Recording(path=Path("again.pcap"), failure="no space left")
+    made = TrafficRecording(path=Path("again.pcap"), failure="no space left")
     line = lines_of(outcome_of(planned(CHAIN), recording=made))[-1]
     assert (line["recording"]["path"], line["recording"]["failure"]) == ("again.pcap", "no space left")
     assert "not what live workers sent to each other" in line["recording"]["not_recorded"]
@@ -236,7 +236,7 @@ def test_a_recording() -> None:
 
 def test_what_live_workers_hold() -> None:
     plan = planned(CHAIN)
-    held = Gradient(dtype="float32", shape=(2,), layout="strided", parameter=True, data=b"\0\0\x80?" * 2)
+    held = LeafGradient(dtype="float32", shape=(2,), layout="strided", parameter=True, data=b"\0\0\x80?" * 2)
     large = replace(held, data=None)
     session = session_of(plan.sessions[0], gradients={"worker1": {0: (held, large)}})
     (line,) = (line for line in lines_of(outcome_of(plan, [session])) if line["kind"] == "gradients")

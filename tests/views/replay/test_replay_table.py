@@ -13,13 +13,13 @@ from rpcinspect.replayer.planning.model import StandIn
 from rpcinspect.replayer.playing.outcome import (
     FoundSeed,
     InboundOutcome,
-    Recording,
     ReplayOutcome,
     SeedSearch,
+    TrafficRecording,
 )
 from rpcinspect.replayer.playing.report import report
-from rpcinspect.replayer.workers.ended import Ended, Exit
-from rpcinspect.replayer.workers.live_group import Gradient
+from rpcinspect.replayer.workers.live_group import LeafGradient
+from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit
 from rpcinspect.views.replay.replay_table import gradient_phrase, show_replay
 from tests.cli.runner import visible
 from tests.replayer.outcomes import ONE_ULP, TOLERATED, not_started, outcome_of, planned, refused, session_of
@@ -28,7 +28,7 @@ from tests.views.opened import file_console, terminal_console
 
 CHAIN = "basic_chain.pcap"
 FULL_SCREEN = 24
-SEGFAULT = Ended(
+SEGFAULT = EarlyExit(
     who="the live worker worker1",
     worker="worker1",
     exit=Exit(-11),
@@ -205,7 +205,7 @@ def test_runs_and_interruption() -> None:
 
 
 def test_a_recording() -> None:
-    made = Recording(path=Path("again.pcap"), failure=None)
+    made = TrafficRecording(path=Path("again.pcap"), failure=None)
     lines = shown(outcome_of(planned(CHAIN), recording=made))
     assert any(
         line.startswith("recorded in again.pcap. The recording holds the connections") for line in lines
@@ -273,7 +273,7 @@ def test_notes() -> None:
 
 def test_what_live_workers_hold() -> None:
     plan = planned(CHAIN)
-    held = Gradient(
+    held = LeafGradient(
         dtype="float32", shape=(8,), layout="strided", parameter=True, data=struct.pack("<8f", *range(8))
     )
     session = session_of(plan.sessions[0], gradients={"worker1": {1 << 48: (held,)}})

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replayer.workers.ended import Ended, Exit, count_oom_kills, signal_name
+from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit, count_oom_kills, signal_name
 
 GONE = Exit(None, parent_code=-9)
 
 
-def ended(code: int | None, peak: int | None = None, **more: object) -> Ended:
+def ended(code: int | None, peak: int | None = None, **more: object) -> EarlyExit:
     exit = GONE if code is None else Exit(code, peak)
-    return Ended(who="the live worker w1", worker="w1", exit=exit, **more)  # type: ignore[arg-type]
+    return EarlyExit(who="the live worker w1", worker="w1", exit=exit, **more)  # type: ignore[arg-type]
 
 
 KILLED = "was ended by SIGKILL; that is not this replay's doing"
@@ -39,7 +39,7 @@ BOUND = "it got no more memory, of which it may take 1 GB (--memory)"
         (ended(-6, output="assertion failed", memory_bytes=10**9), "was ended by SIGABRT"),
     ],
 )
-def test_what_is_said(one: Ended, text: str) -> None:
+def test_what_is_said(one: EarlyExit, text: str) -> None:
     assert one.text == f"the live worker w1 {text}"
 
 

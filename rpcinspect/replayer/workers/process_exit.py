@@ -1,8 +1,8 @@
 """How a process of a live group came to its end before it was to: by which signal, with how much memory, and
 what it got last; that in words, too.
 
-In: what the parent of all workers tells of a child, and the last that it wrote. Out: an `Ended`. The system
-tells nobody why a process was killed: what is said of that is what is known beside it.
+In: what the parent of all workers tells of a child, and the last that it wrote. Out: an `EarlyExit`. The
+system tells nobody why a process was killed: what is said of that is what is known beside it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from rpcinspect.session.words import amount
+
 NO_MEMORY = (
     *("std::bad_alloc", "MemoryError", "Cannot allocate memory", "can't allocate memory"),
     *("can't start new thread", "Resource temporarily unavailable"),
@@ -20,7 +22,7 @@ NO_MEMORY = (
 
 
 class Exit(Struct, frozen=True):
-    """What the system tells of a process that has ended."""
+    """How a process has ended, as far as the system tells."""
 
     code: int | None
     """Negative: the number of the signal that ended it; None: its parent has ended, too, and nobody can
@@ -48,7 +50,7 @@ class Exit(Struct, frozen=True):
         return "ended" if self.parent_code is None else _how(self.parent_code)
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class EarlyExit(Struct, frozen=True, kw_only=True):
     """A process of a live group that has ended early."""
 
     who: str
@@ -72,14 +74,16 @@ class Ended(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Everything in a line."""
+        """How it ended and what is known of the reason, in one line."""
         parts = [f"{self.who} {self.exit.text}"]
         if self.no_memory and self.memory_bytes is not None:
-            parts.append(f"it got no more memory, of which it may take {size(self.memory_bytes)} (--memory)")
+            parts.append(
+                f"it got no more memory, of which it may take {amount(self.memory_bytes)} (--memory)"
+            )
         if self.exit.signal == "SIGKILL":
             parts.append(f"that is not this replay's doing{self._oom()}")
             if self.exit.peak_bytes is not None:
-                parts.append(f"it had at most {size(self.exit.peak_bytes)} in memory")
+                parts.append(f"it had at most {amount(self.exit.peak_bytes)} in memory")
         if self.last_message is not None:
             parts.append(f"the last that it was sent is #{self.last_message}")
         return "; ".join(parts)
@@ -101,12 +105,6 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def size(count: int) -> str:
-    """Bytes as `--memory` takes them."""
-    unit, name = (10**9, "GB") if count >= 10**9 else (10**6, "MB")
-    return f"{count / unit:.3g} {name}"
 
 
 def count_oom_kills() -> int:
