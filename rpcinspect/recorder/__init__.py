@@ -5,7 +5,7 @@ the stages that decode.
 
     launcher    runs the command; knows no mechanism
     record      joins the parts, and says what a way of recording must offer
-    wire        one of them: packets; with sniffer, namespace
+    wire        one of them: packets; with namespace, and the sniffer of capture
     agent       the other: messages; with library, queue_file
     notes       what the processes of the command tell of themselves
     summary     what was recorded, in lines for people
