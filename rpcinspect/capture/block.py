@@ -15,13 +15,19 @@ offsets point into a temporary file that holds the payloads, one after the other
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
+
+
+class Report(Protocol):
+    """Takes the reason of a problem, the number of the packet that it concerns, and a place in the input."""
+
+    def __call__(self, reason: str, packet: int | None = None, offset: int | None = None) -> None: ...
 
 
 class Heads(Struct, frozen=True, eq=False):

@@ -14,22 +14,19 @@ sf-pcap.c. The walk from record to record is the only loop in Python; all column
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
 
-from rpcinspect.capture.block import Int64s, PacketBlock
+from rpcinspect.capture.block import Int64s, PacketBlock, Report
 from rpcinspect.capture.skim import Records, are_large, by_heads, skim
 from rpcinspect.capture.source import Source
 from rpcinspect.errors import CaptureError, UnknownFormatError
 
 MAX_CAPLEN = 1 << 28
 """A captured length above this is damage, not a packet."""
-
-Report = Callable[[str, int | None], None]
-"""Takes the reason of a problem and the number of the packet it concerns."""
 
 FILE_HEADER = 24
 SNAP_LENGTH = 1 << 18

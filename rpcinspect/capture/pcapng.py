@@ -26,8 +26,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Int64s, PacketBlock
-from rpcinspect.capture.pcap import MAX_CAPLEN, Report
+from rpcinspect.capture.block import Int64s, PacketBlock, Report
+from rpcinspect.capture.pcap import MAX_CAPLEN
 from rpcinspect.capture.skim import Records, are_large, by_heads, skim
 from rpcinspect.capture.source import Source
 from rpcinspect.errors import CaptureError, UnknownFormatError

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.capture import Live, Reading, open_capture
+from rpcinspect.capture import CaptureReader, Live, Reading
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import CaptureError
 from tests import decoded
@@ -183,7 +183,7 @@ def test_lost_packets_are_a_problem(impostor: Callable[[str], None]) -> None:
         "Packets received/dropped on interface 'lo': 3/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (30.0%)"
     )
     impostor(f'cat capture; echo "{summary}" >&2')
-    with open_capture(Live("lo"), 0, BY_DUMPCAP) as reader:
+    with CaptureReader(Live("lo"), 0, BY_DUMPCAP) as reader:
         assert sum(block.packets for block in reader.blocks()) == 3
     (problem,) = reader.problems
     assert problem.reason == "7 packets were lost while capturing: they came too fast"
@@ -191,7 +191,7 @@ def test_lost_packets_are_a_problem(impostor: Callable[[str], None]) -> None:
 
 def test_an_end_that_nobody_asked_for_is_a_problem(impostor: Callable[[str], None]) -> None:
     impostor('cat capture; echo "dumpcap: The interface went down." >&2; exit 2')
-    with open_capture(Live("lo"), 0, BY_DUMPCAP) as reader:
+    with CaptureReader(Live("lo"), 0, BY_DUMPCAP) as reader:
         assert sum(block.packets for block in reader.blocks()) == 3
     (problem,) = reader.problems
     assert problem.reason == "the capture ended: The interface went down."
@@ -199,7 +199,7 @@ def test_an_end_that_nobody_asked_for_is_a_problem(impostor: Callable[[str], Non
 
 def test_it_ends_when_asked(impostor: Callable[[str], None]) -> None:
     impostor("trap 'cat capture; exit 0' INT\nhead -c 200 capture\nwhile :; do sleep 0.05; done")
-    with open_capture(Live("lo"), 0, BY_DUMPCAP) as reader:
+    with CaptureReader(Live("lo"), 0, BY_DUMPCAP) as reader:
         assert reader.end()
 
 
@@ -207,7 +207,7 @@ def test_it_ends_when_asked(impostor: Callable[[str], None]) -> None:
 def test_it_says_nothing_of_use(script: str, impostor: Callable[[str], None]) -> None:
     impostor(script)
     with pytest.raises(CaptureError, match=r"^lo: ") as caught:
-        open_capture(Live("lo"), 0, BY_DUMPCAP)
+        CaptureReader(Live("lo"), 0, BY_DUMPCAP)
     assert str(caught.value).rstrip()[-1] != ":"
 
 
