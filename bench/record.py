@@ -26,9 +26,8 @@ from typing import Any
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.agent import Agent
-from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.record import Mechanism
-from rpcinspect.recorder.wire import Wire
+from rpcinspect.recorder.wire import Wire, enter_own_network
 
 CALLS = {"4 floats": 300, "1 MiB": 40, "forward + backward": 40}
 """Of one round."""

@@ -195,7 +195,7 @@ class CaptureReader(Closing):
 
 
 def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Read]:
-    head = source.window(0, 4)[:16]
+    head = source.window(0, len(MAGIC))[:16]  # no other is as long
     if not head:
         raise CaptureError(f"{source.name}: {problems[0].reason if problems else 'empty file'}")
     for magic, name, read in READERS:

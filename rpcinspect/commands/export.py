@@ -28,7 +28,7 @@ from rpcinspect.export.reproducer.script import (
 )
 from rpcinspect.export.safetensors import write_safetensors
 from rpcinspect.fields.phrases import counted, path_label
-from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.output import OutputFolder
 from rpcinspect.files.place import writing
 from rpcinspect.replayer.planning.model import missing_allowances
 from rpcinspect.replayer.workers.seeds import read_seeds

@@ -24,9 +24,8 @@ from rpcinspect.fields.phrases import counted, some
 from rpcinspect.files.output import open_growing
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.recorder.agent import Agent
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record
-from rpcinspect.recorder.summary import summary
+from rpcinspect.recorder.processes import Note
+from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record, summary
 from rpcinspect.recorder.wire import Wire
 from rpcinspect.views.empty import empty_line
 

@@ -24,7 +24,7 @@ from typing import NoReturn
 from rpcinspect.capture.sniffer import fork
 from rpcinspect.errors import CommandError, RecordError
 from rpcinspect.files.closing import Closing
-from rpcinspect.recorder.reaper import Process, Reaper
+from rpcinspect.recorder.processes import Process, Reaper
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)

@@ -9,6 +9,7 @@ Of a `TcpBlock`, whose headers were read before, only the directions are entered
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,18 @@ from rpcinspect.capture.block import (
     TcpBlock,
     as_int64,
 )
-from rpcinspect.tcp.fragment import Datagram, Fragment, Piece, Reassembly
+from rpcinspect.tcp.fragment import (
+    Datagram,
+    Fragment,
+    Part,
+    Piece,
+    Reassembly,
+    lay_out,
+    list_fragments,
+)
 from rpcinspect.tcp.ip import NETWORKS, PROTOCOLS, TCP, Count, Fragments, IpPackets, behind_extensions
-from rpcinspect.tcp.link import ETHERTYPES, LINKS, network_headers, step_over_tags
-from rpcinspect.tcp.pieces import Part, lay_out, list_fragments, row_of
+from rpcinspect.tcp.link import ETHERTYPES, LINKS, MAX_NESTING, TUNNELS, network_headers, step_over_tags
 from rpcinspect.tcp.rows import NO_TUNNEL, Kinds, Rows, distinct_numbers, distinct_rows, gather
-from rpcinspect.tcp.tunnel import MAX_NESTING, TUNNELS
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
@@ -211,7 +218,7 @@ class Segmenter:
                 listed += inner
             if not listed:
                 break
-            listed.sort(key=row_of)
+            listed.sort(key=attrgetter("row"))
         return parts
 
     def _read_datagrams(

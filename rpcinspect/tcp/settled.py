@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain, pairwise, repeat
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ HISTORY_SEGMENTS = 512
 
 MANY = 16
 """Ranges that are looked up all at once by numpy; fewer are faster one by one."""
+end_of = attrgetter("end")
 NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
@@ -254,8 +256,3 @@ class SettledBytes:
             del runs[:head]
             head = 0
         self._head = head
-
-
-def end_of(run: Run) -> int:
-    """Where a run ends."""
-    return run.end

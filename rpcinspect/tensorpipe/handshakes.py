@@ -32,12 +32,11 @@ from rpcinspect.tensorpipe.control_types import (
     SpontaneousConnection,
 )
 from rpcinspect.tensorpipe.frame import HEADER_BYTES, FrameCursor
-from rpcinspect.tensorpipe.handler import Handler
 from rpcinspect.tensorpipe.nop import LAYER
 from rpcinspect.tensorpipe.orphans import Orphan
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
-from rpcinspect.tensorpipe.registry import Registry, Role
+from rpcinspect.tensorpipe.registry import Handler, Registry, Role
 from rpcinspect.tensorpipe.search import DescriptorSearch
 
 FIRST_FRAME_BYTES = 4096

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
-from rpcinspect.tensorpipe.handler import Handler
 from rpcinspect.tensorpipe.orphans import Orphan
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
-from rpcinspect.tensorpipe.registry import Registry
+from rpcinspect.tensorpipe.registry import Handler, Registry
 from rpcinspect.tensorpipe.search import DescriptorSearch
 
 TYPE_REQUEST, TYPE_RESPONSE = 0x100, 0x200

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -225,9 +226,5 @@ def _usual(distances: Distances) -> float:
     """The mean without the message that is the farthest from its tensors, unless it is the only one."""
     if not distances:
         return 0.0
-    farthest = max(distances, key=_second)[0]
+    farthest = max(distances, key=itemgetter(1))[0]
     return _mean([d for d in distances if d[0] is not farthest] or distances)
-
-
-def _second(distance: tuple[TpMessage, int]) -> int:
-    return distance[1]

@@ -13,9 +13,8 @@ from rpcinspect.store.conversation import StoreConversation, StoreEntry, is_dire
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.store.visits import Visit, Visits
 from rpcinspect.tcp.stream import Connection
-from rpcinspect.tensorpipe.handler import Handler
 from rpcinspect.tensorpipe.records import TpMessage
-from rpcinspect.tensorpipe.registry import Registry
+from rpcinspect.tensorpipe.registry import Handler, Registry
 
 
 class StoreHandler(Handler):

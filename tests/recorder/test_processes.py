@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.notes import Note, read_notes
-from rpcinspect.recorder.processes import Processes, is_there, zombie_status
-from rpcinspect.recorder.reaper import START, Process, process_stat
+from rpcinspect.recorder.processes import (
+    START,
+    Note,
+    Process,
+    Processes,
+    is_running,
+    process_stat,
+    read_notes,
+    zombie_status,
+)
 from rpcinspect.recorder.record import STARTUP
 from rpcinspect.session.ended import Ended
 
@@ -116,7 +123,7 @@ def test_one_that_runs_and_one_that_nobody_has_waited_for(processes: Processes) 
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         other = process_of(child.pid)
         assert zombie_status(other) == 9 << 8
-        assert not is_there(other)
+        assert not is_running(*other)
         ends = processes.ends([note_of(mine), note_of(other)], {})
     assert (ends[mine].how, ends[other].status) == ("running", 9)
     assert zombie_status(other) is None
@@ -125,7 +132,7 @@ def test_one_that_runs_and_one_that_nobody_has_waited_for(processes: Processes) 
 def test_an_id_that_is_used_again_is_another_process(processes: Processes) -> None:
     pid, start = process_of(os.getpid())
     before = pid, start - 1
-    assert not is_there(before)
+    assert not is_running(*before)
     assert processes.ends([note_of(before)], {(pid, start): (0, 1)})[before].how == "unknown"
 
 

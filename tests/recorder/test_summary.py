@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec.structs
 
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.record import Outcome, Recorded
-from rpcinspect.recorder.summary import summary
+from rpcinspect.recorder.processes import Note
+from rpcinspect.recorder.record import Outcome, Recorded, summary
 from rpcinspect.session.ended import Ended
 
 
