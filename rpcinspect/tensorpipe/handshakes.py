@@ -37,7 +37,6 @@ from rpcinspect.tensorpipe.orphans import Orphan
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
 from rpcinspect.tensorpipe.registry import Handler, Registry, Role
-from rpcinspect.tensorpipe.search import DescriptorSearch
 
 FIRST_FRAME_BYTES = 4096
 """A worker's name is at most 128 characters; a longer first frame is not TensorPipe's."""
@@ -81,18 +80,13 @@ class PipeHandler(Handler):
         if not self._settled:
             reason = "more bytes were announced than came, and messages follow"
         for cursor in (self._client, self._server):
-            if cursor is not None and self._find(cursor) is not None:
+            if cursor is None:
+                continue
+            if self.registry.search(cursor.stream, cursor.position).find() is not None:
                 self._give_up(f"handshake: {reason}")
                 self._search_server()
                 done += self.state.advance()
                 return
-
-    def _find(self, cursor: FrameCursor) -> int | None:
-        """Where a descriptor is behind what was read."""
-        registry = self.registry
-        return DescriptorSearch(
-            cursor.stream, cursor.position, registry.shapes.lengths, registry.limits
-        ).find()
 
     def _handshake(self, done: list[TpMessage]) -> bool:
         limits, begin = self.registry.limits, self._client.position

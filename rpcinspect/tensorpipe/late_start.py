@@ -76,9 +76,7 @@ class MidstreamHandler(Handler):
         if search is None:
             if stream.origin is None:
                 return None
-            registry = self.registry
-            search = DescriptorSearch(stream, stream.origin, registry.shapes.lengths, registry.limits)
-            self._searches[id(stream)] = search
+            search = self._searches[id(stream)] = self.registry.search(stream, stream.origin)
         while (start := search.find()) is not None:
             length = HEADER.unpack(stream.read(start, start + HEADER_BYTES))[0]
             behind = start + HEADER_BYTES + length + HEADER_BYTES

@@ -11,12 +11,11 @@ Mirrors `tensorpipe/core/pipe_impl.cc`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.tcp.ranges import Extent
-from rpcinspect.tcp.stream import Stream
+from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE, MPT, Channel, Due
 from rpcinspect.tensorpipe.control_types import (
     BOOTSTRAP_TRANSPORT,
@@ -29,9 +28,6 @@ from rpcinspect.tensorpipe.control_types import (
 from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.tensorpipe.nop import LAYER
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor, Visibility
-
-if TYPE_CHECKING:
-    from rpcinspect.tcp.stream import Connection
 
 FROM_CLIENT, FROM_SERVER = 0, 1
 

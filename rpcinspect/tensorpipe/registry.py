@@ -15,12 +15,13 @@ from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.store.visits import Visit
-from rpcinspect.tcp.stream import Connection
+from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.descriptor import ShapeTable
 from rpcinspect.tensorpipe.orphans import Orphan
 from rpcinspect.tensorpipe.pipe import PipeState
 from rpcinspect.tensorpipe.rebuild import ReadTable
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
+from rpcinspect.tensorpipe.search import DescriptorSearch
 
 
 class Role(Struct, frozen=True):
@@ -67,8 +68,6 @@ class Registry:
         self.store_bytes = 0
         self.skipped_bytes = 0
         self.problems: list[Problem] = []
-        self.given_up: set[str] = set()
-        """Flows of which messages may be lost because their reading failed."""
         self._roles: dict[tuple[str, int], Role] = {}
         self._requested: dict[tuple[str, int], Requested] = {}
 
@@ -83,6 +82,10 @@ class Registry:
         self.pipes.append(state)
         self.opened.append(pipe)
         return state
+
+    def search(self, stream: Stream, position: int) -> DescriptorSearch:
+        """Looks for descriptors in a stream from that position on."""
+        return DescriptorSearch(stream, position, self.shapes.lengths, self.limits)
 
     def note_ends(self) -> None:
         """Tells pipes when they ended, as far as that is known by now."""
