@@ -12,10 +12,10 @@ import os
 import re
 from typing import Protocol
 
-from rpcinspect.capture.child import Child
+from rpcinspect.capture.child import ChildTool
 from rpcinspect.capture.packet_socket import Ring, open_socket
 from rpcinspect.capture.sniffer import Sniffed, Sniffer
-from rpcinspect.capture.source import SpooledSource, Stream, spooled
+from rpcinspect.capture.source import InputStream, SpooledSource, spooled
 from rpcinspect.capture.tshark import INSTALL, find_program
 from rpcinspect.capture.unpack import Report
 from rpcinspect.errors import CaptureError
@@ -53,7 +53,7 @@ class Dumpcap:
             needed = "as this user" if capture_filter is None else "with a filter"
             raise CaptureError(f"{interface}: to capture {needed}, tshark's dumpcap is needed; {INSTALL}")
         command = [program, "-q", "-i", interface, "-B", str(KERNEL_MB), "-n", "-w", "-"]
-        self._child = Child(command if capture_filter is None else [*command, "-f", capture_filter])
+        self._child = ChildTool(command if capture_filter is None else [*command, "-f", capture_filter])
         self.output = self._child.output()
         self.stop, self.close = self._child.interrupt, self._child.close
 
@@ -65,7 +65,7 @@ class Dumpcap:
         return Sniffed(dropped=dropped, ended_early=told if code else None)
 
 
-class _Capture(Stream):
+class _Capture(InputStream):
     """What a capturer writes."""
 
     def __init__(self, interface: str, output: int, capturer: Capturer, report: Report) -> None:

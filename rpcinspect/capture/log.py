@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from rpcinspect.capture.block import LogBlock, LogRecord, Report
+from rpcinspect.capture.block import LogBlock, LogRecord, ReportProblem
 from rpcinspect.capture.source import WINDOW, Source
 from rpcinspect.errors import CaptureError, NoRoomError
 
@@ -66,7 +66,7 @@ class FirstLine(Struct):
     """The version of its format."""
 
 
-class Frame(Struct):
+class RecordFrame(Struct):
     """What leads from one record to the next, of a record of any kind."""
 
     rpc: str
@@ -83,7 +83,7 @@ class OwnBytes(Struct):
     table: Length = 0
 
 
-def read_log(source: Source, capture: int, report: Report) -> Iterator[LogBlock]:
+def read_log(source: Source, capture: int, report: ReportProblem) -> Iterator[LogBlock]:
     """Every record in file order; the first line is read at once, the rest as blocks are asked for.
 
     Raises `CaptureError` for a version that is not known.
@@ -94,7 +94,7 @@ def read_log(source: Source, capture: int, report: Report) -> Iterator[LogBlock]
 class _LogWalk:
     """The state of one walk."""
 
-    def __init__(self, source: Source, capture: int, report: Report) -> None:
+    def __init__(self, source: Source, capture: int, report: ReportProblem) -> None:
         self._source = source
         self._capture = capture
         self._report = report
@@ -177,7 +177,13 @@ class _LogWalk:
             self._report("the log is damaged in more places, which are not told", offset=at)
 
     def _record(
-        self, header: dict[str, Any], frame: Frame, text: bytes | None, number: int, at: int, body_at: int
+        self,
+        header: dict[str, Any],
+        frame: RecordFrame,
+        text: bytes | None,
+        number: int,
+        at: int,
+        body_at: int,
     ) -> tuple[LogRecord, int]:
         total = frame.bytes
         own = _typed(header, OwnBytes) if frame.rpc == "message" else OwnBytes()
@@ -293,7 +299,7 @@ def _check_version(line: bytes) -> None:
         )
 
 
-def _read_header(line: bytes) -> tuple[dict[str, Any], Frame, bytes | None]:
+def _read_header(line: bytes) -> tuple[dict[str, Any], RecordFrame, bytes | None]:
     """What a header line says, twice, and its base64 apart, which is in no one's way there."""
     if not line.startswith(BEGIN):
         raise Damage("no header where one must begin")
@@ -306,7 +312,7 @@ def _read_header(line: bytes) -> tuple[dict[str, Any], Frame, bytes | None]:
             raise Damage(f"a header of more than {MAX_HEADER:,} bytes, whose last item is no base64")
         text, line = match[1], head[:-1] + b"}"
     header = _object(line)
-    frame = _typed(header, Frame)
+    frame = _typed(header, RecordFrame)
     header.pop("base64", None)
     return header, frame, text if frame.base64 is None else frame.base64.encode("ascii", "replace")
 
@@ -333,6 +339,6 @@ def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
         raise Damage(f"its header can't be: {error}"[:MAX_REASON]) from error
 
 
-Typed = TypeVar("Typed", Frame, OwnBytes, FirstLine)
+Typed = TypeVar("Typed", RecordFrame, OwnBytes, FirstLine)
 
 _BASE64_TAIL = re.compile(rb'\s*:\s*"([A-Za-z0-9+/=]*)"\s*}\s*')

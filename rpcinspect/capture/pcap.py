@@ -20,7 +20,7 @@ from contextlib import suppress
 import numpy as np
 from msgspec import Struct
 
-from rpcinspect.capture.block import Int64s, PacketBlock, Report
+from rpcinspect.capture.block import Int64s, PacketBlock, ReportProblem
 from rpcinspect.capture.skim import Records, are_large, by_heads, skim
 from rpcinspect.capture.source import Source
 from rpcinspect.errors import CaptureError, UnknownFormatError
@@ -68,13 +68,13 @@ class PcapLayout(Struct, frozen=True, kw_only=True):
         )
 
 
-def read_pcap(source: Source, capture: int, report: Report) -> Iterator[PacketBlock]:
+def read_pcap(source: Source, capture: int, report: ReportProblem) -> Iterator[PacketBlock]:
     """Blocks of packets in file order; the file header is read at once, the rest as blocks are asked for."""
     layout = PcapLayout.from_header(source.window(0, FILE_HEADER)[:FILE_HEADER], source.name)
     return _blocks(source, layout, capture, report)
 
 
-def _blocks(source: Source, layout: PcapLayout, capture: int, report: Report) -> Iterator[PacketBlock]:
+def _blocks(source: Source, layout: PcapLayout, capture: int, report: ReportProblem) -> Iterator[PacketBlock]:
     position, number, needed = FILE_HEADER, 1, layout.record_header
     caplen_of = struct.Struct(layout.order + "I").unpack_from
     large = False

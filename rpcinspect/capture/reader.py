@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.capture.block import Int64s, LogBlock, PacketBlock, Report, TcpBlock
+from rpcinspect.capture.block import Int64s, LogBlock, PacketBlock, ReportProblem, TcpBlock
 from rpcinspect.capture.log import FORMAT, MAGIC, read_log
 from rpcinspect.capture.pcap import FILE_HEADER, MAGICS, PcapLayout, read_pcap
 from rpcinspect.capture.pcapng import SECTION_HEADER, first_link_type, read_pcapng
@@ -216,7 +216,7 @@ def _link_type(source: Source, format: str) -> int:
     return PcapLayout.from_header(source.window(0, FILE_HEADER)[:FILE_HEADER], source.name).link_type
 
 
-Read = Callable[[Source, int, Report], Iterator[PacketBlock] | Iterator[LogBlock]]
+Read = Callable[[Source, int, ReportProblem], Iterator[PacketBlock] | Iterator[LogBlock]]
 
 READERS: tuple[tuple[bytes, str, Read], ...] = (
     *((magic, "pcap", read_pcap) for magic in MAGICS),

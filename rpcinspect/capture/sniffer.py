@@ -105,7 +105,7 @@ def _serve(ring: Ring, output: int, stop: int, report: int, complain: Callable[[
             os.dup2(nowhere, descriptor)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)  # it ends when our process says so, or is gone
-        writer = _Writer(ring, output)
+        writer = _PcapWriter(ring, output)
         try:
             writer.run(stop)
         except Exception as error:
@@ -118,7 +118,7 @@ def _serve(ring: Ring, output: int, stop: int, report: int, complain: Callable[[
         os._exit(0)
 
 
-class _Writer:
+class _PcapWriter:
     def __init__(self, ring: Ring, file: int) -> None:
         self._ring = ring
         self._file = file

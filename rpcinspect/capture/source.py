@@ -141,7 +141,9 @@ class SpooledSource(Source):
 
     complete = False
 
-    def __init__(self, name: str, stream: Stream, head: bytes, report: Report, unpacking: Unpacking) -> None:
+    def __init__(
+        self, name: str, stream: InputStream, head: bytes, report: Report, unpacking: Unpacking
+    ) -> None:
         self._stream = stream
         self._spool = Temporary()
         compression = compression_of(head)
@@ -218,7 +220,7 @@ class SpooledSource(Source):
         self._stream.close()
 
 
-class Stream:
+class InputStream:
     """Something read front to back: a descriptor, or a file object (standard input set by a test)."""
 
     def __init__(self, name: str, descriptor: int | None, file: IO[bytes] | None, live: bool) -> None:
@@ -292,7 +294,7 @@ def open_source(path: str, report: Report, unpacking: Unpacking = DEFAULT_UNPACK
     name = STDIN_NAME if path == "-" else path
     descriptor = _descriptor(path, name)
     if descriptor is None:
-        return spooled(name, Stream(name, None, sys.stdin.buffer, live=True), report, unpacking)
+        return spooled(name, InputStream(name, None, sys.stdin.buffer, live=True), report, unpacking)
     try:
         state = os.fstat(descriptor)
         if stat.S_ISDIR(state.st_mode):
@@ -302,7 +304,7 @@ def open_source(path: str, report: Report, unpacking: Unpacking = DEFAULT_UNPACK
             source = Source(name, descriptor)
             if compression_of(source.pread(0, 4)) is None:
                 return source
-        return spooled(name, Stream(name, descriptor, None, live=not regular), report, unpacking)
+        return spooled(name, InputStream(name, descriptor, None, live=not regular), report, unpacking)
     except BaseException:
         os.close(descriptor)
         raise
@@ -322,7 +324,7 @@ def _descriptor(path: str, name: str) -> int | None:
 
 
 def spooled(
-    name: str, stream: Stream, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING
+    name: str, stream: InputStream, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING
 ) -> SpooledSource:
     """A stream as a source; waits for its first bytes."""
     head = b""
@@ -334,7 +336,7 @@ def spooled(
     return SpooledSource(name, stream, head, report, unpacking)
 
 
-def _chunks(head: bytes, stream: Stream) -> Iterator[bytes]:
+def _chunks(head: bytes, stream: InputStream) -> Iterator[bytes]:
     if head:
         yield head
     while chunk := stream.read(_CHUNK):

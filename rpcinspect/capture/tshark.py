@@ -15,8 +15,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 
-from rpcinspect.capture.block import Report, TcpBlock
-from rpcinspect.capture.child import Child
+from rpcinspect.capture.block import ReportProblem, TcpBlock
+from rpcinspect.capture.child import ChildTool
 from rpcinspect.capture.source import Source
 from rpcinspect.capture.tshark_fields import FIELDS, FieldLines
 from rpcinspect.errors import CaptureError, NoRoomError, RpcInspectError
@@ -61,7 +61,7 @@ class Tshark(Source):
         source: Source,
         preferences: Sequence[str],
         capture: int,
-        report: Report,
+        report: ReportProblem,
         unpacking: Unpacking,
     ) -> None:
         """Starts tshark and waits for its first packets; owns `source` from then on. It may unpack what we do
@@ -87,7 +87,7 @@ class Tshark(Source):
             self.ended_early = source.ended_early
             self.read_to = source.size()
             self._allowed = unpacking.allowed(self.read_to)
-            child = Child(_command(program, self._path, preferences), descriptors)
+            child = ChildTool(_command(program, self._path, preferences), descriptors)
             self._child = self._opened.enter_context(closing(child))
             self._first = self._batch()
             if self._first is None:

@@ -23,10 +23,10 @@ from rpcinspect.errors import CommandError, RecordError, RpcInspectError
 from rpcinspect.fields.phrases import counted, some
 from rpcinspect.files.output import open_growing
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.recorder.agent import Agent
-from rpcinspect.recorder.processes import Note
-from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record, summary
-from rpcinspect.recorder.wire import Wire
+from rpcinspect.recorder.agent import AgentMechanism
+from rpcinspect.recorder.processes import ProcessNote
+from rpcinspect.recorder.record import Mechanism, Outcome, RecordingResult, record, summary
+from rpcinspect.recorder.wire import WireMechanism
 from rpcinspect.views.empty import empty_line
 
 ENDINGS = {"wire": ".pcap", "agent": ".rpclog"}
@@ -130,7 +130,7 @@ def hidden(path: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def redacted(recorded: Recorded, file: Path, seed: str | None) -> Recorded:
+def redacted(recorded: RecordingResult, file: Path, seed: str | None) -> RecordingResult:
     """The recording redacted, as `decode -w --redact` does it."""
     from rpcinspect.commands.redacting import redact_file
 
@@ -168,11 +168,11 @@ def chosen(request: Request) -> tuple[Mechanism, Path]:
             say(f"not recording via agent: {error}")
     file = request.output or default_name(request.command, "wire")
     written = beside(file) if request.redact else file
-    return Wire(written, interface=request.interface or "lo", private_net=request.private_net), file
+    return WireMechanism(written, interface=request.interface or "lo", private_net=request.private_net), file
 
 
-def _agent(request: Request, file: Path) -> Agent:
-    return Agent(
+def _agent(request: Request, file: Path) -> AgentMechanism:
+    return AgentMechanism(
         file,
         request.command,
         tensors=request.tensors or "all",
@@ -229,7 +229,9 @@ def look_into(
     return Held(messages, complete, names, empty_line(session) if complete else None)
 
 
-def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -> Recorded:
+def looked_into(
+    recorded: RecordingResult, notes: Sequence[ProcessNote], *, strangers: bool
+) -> RecordingResult:
     """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
     of this command are told of; on other interfaces they are expected."""
     held = look_into(recorded.file)
@@ -244,12 +246,12 @@ def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -
     )
 
 
-def _none(why: str | None, notes: Sequence[Note]) -> Iterator[str]:
+def _none(why: str | None, notes: Sequence[ProcessNote]) -> Iterator[str]:
     if why is not None and any(note.recorded for note in notes):  # else it was said that nobody used RPC
         yield why
 
 
-def _others(workers: frozenset[str], notes: Sequence[Note]) -> Iterator[str]:
+def _others(workers: frozenset[str], notes: Sequence[ProcessNote]) -> Iterator[str]:
     """Packets do not tell to which command they belong."""
     ours = {note.name for note in notes}
     others = sorted(workers - ours)

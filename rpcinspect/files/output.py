@@ -22,7 +22,7 @@ from rpcinspect.errors import OutputError
 from rpcinspect.files.place import (
     PRIVATE,
     PUBLIC,
-    Place,
+    OutputPlace,
     find_place,
     is_at,
     new_file,
@@ -71,7 +71,7 @@ class Output:
 
 
 @contextmanager
-def _explained(place: Place) -> Iterator[None]:
+def _explained(place: OutputPlace) -> Iterator[None]:
     """A file that could be written to may be one that no other can replace: its folder takes no new ones, or
     it is mounted there by itself.
     """

@@ -1,6 +1,6 @@
 """Where an output goes: what stands at its path, behind the links, and whether it may be written there.
 
-In: a path as the user says it. Out: a `Place`; `OutputError` where nothing may be written.
+In: a path as the user says it. Out: a `OutputPlace`; `OutputError` where nothing may be written.
 
 A link is followed, as by `cp` and a shell's `>`: the user's own `-o latest.pcap` may be one. What stands in
 a folder that anybody can write to, such as /tmp, is followed, replaced or written to only if it belongs to
@@ -38,7 +38,7 @@ PUBLIC = 0o666
 """That of reports, which quote it; the umask is taken from it."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class OutputPlace(Struct, frozen=True, kw_only=True):
     """A path with the links of its last part resolved."""
 
     path: Path
@@ -66,7 +66,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return os.open(self.path, flags, mode)
 
 
-def find_place(path: Path) -> Place:
+def find_place(path: Path) -> OutputPlace:
     """The place that a path names."""
     with writing(path):
         return _find(path)
@@ -82,7 +82,7 @@ def writing(path: Path | None) -> Iterator[None]:
         raise OutputError(f"{where}: can't be written: {error.strerror or error}") from error
 
 
-def _find(path: Path) -> Place:
+def _find(path: Path) -> OutputPlace:
     at = os.fspath(path)
     for _ in range(MAX_LINKS):
         folder, name = os.path.split(at)
@@ -94,7 +94,7 @@ def _find(path: Path) -> Place:
                 return _opened(at, int(process[1]))
             there = os.lstat(at)
         except FileNotFoundError:
-            return Place(path=Path(at), there=None)
+            return OutputPlace(path=Path(at), there=None)
         except ValueError as error:
             raise OutputError(f"{path}: can't be written: {error}") from error
         _refuse_a_strangers(path, there, folder)
@@ -104,20 +104,20 @@ def _find(path: Path) -> Place:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def _opened(at: str, process: int) -> Place:
+def _opened(at: str, process: int) -> OutputPlace:
     """What some process has open: one of ours is written to by itself, at the position where it is."""
     name = os.path.basename(at)
     ours = int(name) if process == os.getpid() and name.isdecimal() else None
     there = os.stat(at) if ours is None else os.fstat(ours)
-    return Place(path=Path(at), there=there, opened=True, descriptor=ours)
+    return OutputPlace(path=Path(at), there=there, opened=True, descriptor=ours)
 
 
-def _checked(at: str, there: os.stat_result) -> Place:
+def _checked(at: str, there: os.stat_result) -> OutputPlace:
     if stat.S_ISDIR(there.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not os.access(at, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-    return Place(path=Path(at), there=there)
+    return OutputPlace(path=Path(at), there=there)
 
 
 def _refuse_a_strangers(path: Path, there: os.stat_result, folder: str) -> None:

@@ -1,7 +1,7 @@
 """Recording by the agent: each process of a command writes its own messages into one log
 (startup/rpcinspect_agent.py), and what is still in the queue of one that was killed is written in the end.
 
-In: the log, the command, what is recorded of tensors. Out: a `Recorded`.
+In: the log, the command, what is recorded of tensors. Out: a `RecordingResult`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from msgspec import Struct
 from rpcinspect.errors import RecordError
 from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.library import QUEUE_BYTES, build_agent, interpreter_of
-from rpcinspect.recorder.processes import Note, Process, is_running
-from rpcinspect.recorder.record import Mechanism, Recorded, counted
+from rpcinspect.recorder.processes import Process, ProcessNote, is_running
+from rpcinspect.recorder.record import Mechanism, RecordingResult, counted
 from rpcinspect.rpclog.header import MAX_NAME
 from rpcinspect.rpclog.write import FIRST_LINE, process_line, span_line
 from rpcinspect.session.ended import Ended
@@ -35,7 +35,7 @@ ROOM = 16
 QUEUE = ".queue"
 
 
-class Agent(Mechanism):
+class AgentMechanism(Mechanism):
     """Messages, from within the processes, which write them by themselves."""
 
     via = "agent"
@@ -83,10 +83,10 @@ class Agent(Mechanism):
             except OSError as error:
                 raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
 
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
         """What is left in queues of processes that are gone goes into the log, and how they ended."""
         assert self._queues is not None
-        queues: list[Queue] = []
+        queues: list[MessageQueue] = []
         problem = None
         for path in sorted(self._queues.glob(f"*{QUEUE}")):
             is_left = not is_running(_pid(path))
@@ -107,7 +107,7 @@ class Agent(Mechanism):
         if lines:
             with contextlib.suppress(OSError):
                 append(self._file.resolve(), b"".join(lines))
-        return Recorded(
+        return RecordingResult(
             file=self._file,
             bytes=self._file.stat().st_size if self._file.exists() else 0,
             messages=counted(sum(queue.messages for queue in queues), "message"),
@@ -121,7 +121,7 @@ class Agent(Mechanism):
             shutil.rmtree(self._queues, ignore_errors=True)
 
 
-def _processes(notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Iterator[bytes]:
+def _processes(notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> Iterator[bytes]:
     """How the process of each worker in the log ended."""
     for note in notes:
         ended = None if note.started is None else ends.get((note.pid, note.started))
@@ -159,7 +159,7 @@ NO_BATCH = (1 << 64) - 1
 LOCK_SECONDS = 5.0
 
 
-class Queue(Struct, frozen=True):
+class MessageQueue(Struct, frozen=True):
     """What stands at the begin of a queue, of the time being.
 
     `native/queue.cpp` fills it, in memory that the process shares with this file. Numbers are native. At 0:
@@ -191,19 +191,19 @@ class Queue(Struct, frozen=True):
     over: int
 
 
-def read_queue(path: Path) -> Queue | None:
+def read_queue(path: Path) -> MessageQueue | None:
     """What a queue tells of its process; None if the file is no queue."""
     with path.open("rb") as file:
         data = file.read(DATA_AT)
     if len(data) < DATA_AT:
         return None
     magic, *numbers = FIELDS.unpack_from(data)
-    queue = Queue(*numbers)
+    queue = MessageQueue(*numbers)
     is_one = magic == MAGIC and queue.capacity and 0 <= queue.head - queue.tail <= queue.capacity
     return queue if is_one else None
 
 
-def recover(queue: Queue, path: Path, log: Path) -> int:
+def recover(queue: MessageQueue, path: Path, log: Path) -> int:
     """Writes what is left in a queue, whose file is at `path`; how many records that was. `OSError` where the
     log can't be written.
 
@@ -239,7 +239,7 @@ def open_log(log: Path) -> BinaryIO:
     return file
 
 
-def _records(file: int, queue: Queue) -> Iterator[bytes]:
+def _records(file: int, queue: MessageQueue) -> Iterator[bytes]:
     """Those that are complete; of one that was being copied nothing is of use."""
     at = queue.tail
     while at < queue.head:
@@ -270,7 +270,7 @@ def _lock(descriptor: int) -> None:
             return
 
 
-def _already_there(log: int, queue: Queue, records: list[bytes]) -> int:
+def _already_there(log: int, queue: MessageQueue, records: list[bytes]) -> int:
     """How many of the records the batch in hand has brought into the log; what is there of the next one is
     blotted out."""
     if queue.batch_at == NO_BATCH or queue.batch_tail != queue.tail:

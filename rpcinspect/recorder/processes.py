@@ -2,8 +2,8 @@
 parent is.
 
 In: a folder of notes and a handle on itself that each of them gives us at its start
-(startup/rpcinspect_notes.py), and what the kernel (Linux) says of our children. Out: `Note`s, and an `Ended`
-for each. Notes are written by processes of the user: one that can't be read is passed over.
+(startup/rpcinspect_notes.py), and what the kernel (Linux) says of our children. Out: `ProcessNote`s, and an
+`Ended` for each. Notes are written by processes of the user: one that can't be read is passed over.
 
 A handle is a pidfd. From Linux 6.15 on it keeps the status after the parent has taken it in; before, the
 status can be read as long as the parent has not. It comes through a socket whose queue keeps it, so that a
@@ -32,7 +32,7 @@ from msgspec import Struct, ValidationError, convert
 from rpcinspect.session.ended import Ended
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class ProcessNote(Struct, frozen=True, kw_only=True):
     """One process that started RPC, or would have."""
 
     pid: int
@@ -61,7 +61,7 @@ class Note(Struct, frozen=True, kw_only=True):
 _MAX_BYTES = 1 << 16
 
 
-def read_notes(folder: Path) -> list[Note]:
+def read_notes(folder: Path) -> list[ProcessNote]:
     """Every note, in the order of processes' starts."""
     paths = sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
     notes = [_read(path) for path in paths]
@@ -70,10 +70,10 @@ def read_notes(folder: Path) -> list[Note]:
     )
 
 
-def _read(path: Path) -> Note | None:
+def _read(path: Path) -> ProcessNote | None:
     try:
         with path.open("rb") as file:
-            return convert(json.loads(file.read(_MAX_BYTES)), Note)
+            return convert(json.loads(file.read(_MAX_BYTES)), ProcessNote)
     except (OSError, ValueError, ValidationError):
         return None
 
@@ -192,7 +192,7 @@ SECONDS = 1.0
 """A process that has connected is waited for so long: it says all at once."""
 
 
-class Processes:
+class CommandProcesses:
     """From before a command begins to after its end; `close` it in any case."""
 
     def __init__(self, folder: Path) -> None:
@@ -213,7 +213,7 @@ class Processes:
         self._thread.start()
 
     def ends(
-        self, notes: Iterable[Note], statuses: Mapping[Process, tuple[int, int]]
+        self, notes: Iterable[ProcessNote], statuses: Mapping[Process, tuple[int, int]]
     ) -> dict[Process, Ended]:
         """How each ended that has left a note, in the end; `statuses`: (wait status, time_ns) of our own."""
         self._halt()
@@ -315,7 +315,7 @@ def zombie_status(process: Process) -> int | None:
     return int(stat[EXIT_CODE])
 
 
-def _ended(note: Note, status: int | None, time_ns: int | None, killed: int) -> Ended:
+def _ended(note: ProcessNote, status: int | None, time_ns: int | None, killed: int) -> Ended:
     assert note.started is not None
     if status is not None:
         code = os.waitstatus_to_exitcode(status)

@@ -21,7 +21,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from rpcinspect.recorder.launcher import Command
-from rpcinspect.recorder.processes import Note, Process, Processes, is_running, read_notes
+from rpcinspect.recorder.processes import CommandProcesses, Process, ProcessNote, is_running, read_notes
 from rpcinspect.session.ended import Ended
 from rpcinspect.session.words import lack_of_memory
 
@@ -29,7 +29,7 @@ VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class RecordingResult(Struct, frozen=True, kw_only=True):
     """What came of a recording, in numbers."""
 
     file: Path
@@ -70,7 +70,7 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
         """The command has ended, and its processes as `ends` has it: completes the file."""
 
     @abstractmethod
@@ -82,8 +82,8 @@ class Outcome(Struct, frozen=True):
     """What came of a command that was run."""
 
     exit_code: int
-    recorded: Recorded
-    notes: Sequence[Note]
+    recorded: RecordingResult
+    notes: Sequence[ProcessNote]
     left: frozenset[int]
     """Processes with a note that still run."""
     ends: Mapping[Process, Ended] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def record(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
         stack.callback(mechanism.close)
         settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
-        processes = stack.enter_context(contextlib.closing(Processes(folder)))
+        processes = stack.enter_context(contextlib.closing(CommandProcesses(folder)))
         with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
             mechanism.begin(command.descriptors)
             ready()
@@ -181,7 +181,7 @@ def _processes(outcome: Outcome) -> Iterator[str]:
         yield f"  and {more:,} more"
 
 
-def _end(outcome: Outcome, note: Note) -> str:
+def _end(outcome: Outcome, note: ProcessNote) -> str:
     """How a process ended, unless it ended well."""
     ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
     if ended is not None and ended.over:
@@ -189,7 +189,7 @@ def _end(outcome: Outcome, note: Note) -> str:
     return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
 
 
-def _who(note: Note) -> str:
+def _who(note: ProcessNote) -> str:
     torch = "" if note.torch is None else f", torch {note.torch}"
     if note.name is None:
         return f"process {note.pid}{torch}"

@@ -1,8 +1,8 @@
 """Recording the wire: torch is made to send everything over TCP (startup/rpcinspect_wire.py), and a sniffer
 writes the packets of an interface into a pcap.
 
-In: the file, the interface, and whether the command gets a network of its own. Out: a `Recorded`. A write
-that fails ends the recording, with one line on standard error at that moment, and the job goes on.
+In: the file, the interface, and whether the command gets a network of its own. Out: a `RecordingResult`. A
+write that fails ends the recording, with one line on standard error at that moment, and the job goes on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rpcinspect.capture.packet_socket import Ring, open_socket
 from rpcinspect.capture.sniffer import Sniffer
 from rpcinspect.errors import CaptureError, OutputError, RecordError
 from rpcinspect.files.output import open_growing
-from rpcinspect.recorder.processes import Note, Process
-from rpcinspect.recorder.record import Mechanism, Recorded
+from rpcinspect.recorder.processes import Process, ProcessNote
+from rpcinspect.recorder.record import Mechanism, RecordingResult
 from rpcinspect.session.ended import Ended
 
 MAY_NOT_CAPTURE = (
@@ -30,7 +30,7 @@ MAY_NOT_CAPTURE = (
 )
 
 
-class Wire(Mechanism):
+class WireMechanism(Mechanism):
     """Packets of one interface. What can be refused is asked for by the process that becomes the command."""
 
     via = "wire"
@@ -71,7 +71,7 @@ class Wire(Mechanism):
     def _complaint(self, reason: str) -> str:
         return f"rpcinspect: {self._file}: {reason}: the recording ends here, the job goes on\n"
 
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
         """The sniffer writes what is left and ends; a pcap has no place for ends of processes."""
         assert self._sniffer is not None
         sniffed = self._sniffer.finish()
@@ -81,7 +81,7 @@ class Wire(Mechanism):
                 size = self._file.stat().st_size
             except OSError:
                 size, why = 0, f"{why}, and its file removed"
-        return Recorded(
+        return RecordingResult(
             file=self._file, bytes=size, packets=sniffed.packets, dropped=sniffed.dropped, ended_early=why
         )
 

@@ -55,7 +55,7 @@ class JobNumbers:
     """
 
     def __init__(self) -> None:
-        self._told: dict[int, _Told] = {}
+        self._told: dict[int, _KnownWorkers] = {}
         self._same: dict[int, list[int]] = defaultdict(list)
         """Jobs that logs give this number."""
         self._here: dict[tuple[int, int], int] = {}
@@ -76,7 +76,7 @@ class JobNumbers:
                     found = OTHERS + self._count
                     self._count += 1
                 self._same[job].append(found)
-                self._told[found] = _Told()
+                self._told[found] = _KnownWorkers()
             self._told[found].add(its)
             if found != job:
                 self._here[capture, job] = found
@@ -86,7 +86,7 @@ class JobNumbers:
         return self._here.get((capture, job), job) if self._here and isinstance(job, int) else job
 
 
-class _Told:
+class _KnownWorkers:
     """What logs have said of the workers of a job, by group."""
 
     def __init__(self) -> None:

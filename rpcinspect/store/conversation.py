@@ -133,8 +133,8 @@ class StoreConversation:
         self._found: list[StoreEntry] = []
         self._pending: deque[_Request] = deque()
         self._pending_cost = 0
-        self._client = _Direction(self._requests(), "requests", limits)
-        self._server = _Direction(self._replies(), "replies", limits)
+        self._client = _Side(self._requests(), "requests", limits)
+        self._server = _Side(self._replies(), "replies", limits)
 
     def feed(self, from_client: bool, data: bytes, time_ns: int) -> list[StoreEntry]:
         """More bytes of one direction, all captured at this time; returns what became known, from either."""
@@ -174,7 +174,7 @@ class StoreConversation:
             if direction.problem is not None
         ]
 
-    def _add(self, key: str, value: bytes, size: int, operation: str, direction: _Direction) -> None:
+    def _add(self, key: str, value: bytes, size: int, operation: str, direction: _Side) -> None:
         self._found.append(StoreEntry(key, value, size, operation, direction.time_ns()))
 
     def _requests(self) -> _Steps[None]:
@@ -308,7 +308,7 @@ class _ProtocolError(Exception):
     """A direction contradicts the protocol; never leaves this module."""
 
 
-class _Direction:
+class _Side:
     """The bytes of one direction, and a generator that reads them: it yields whenever it needs more."""
 
     def __init__(self, steps: _Steps[None], what: str, limits: Limits) -> None:

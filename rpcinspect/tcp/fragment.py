@@ -44,7 +44,7 @@ INCOMPLETE, PART, AGAIN, BAD = (
 capture; it was captured before; it lies outside of any packet."""
 
 
-class Piece(Struct):
+class FragmentPiece(Struct):
     """A range of a packet that lies in one place of the file."""
 
     start: int
@@ -56,11 +56,11 @@ class Piece(Struct):
     data: bytes
     """What is there: less than the range where a snap length cut it."""
 
-    def part(self, start: int, end: int) -> Piece:
+    def part(self, start: int, end: int) -> FragmentPiece:
         """What lies in [start, end), which must overlap it."""
         low, high = max(start, self.start), min(end, self.end)
         skip = low - self.start
-        return Piece(low, high, self.offset + skip, self.data[skip : high - self.start])
+        return FragmentPiece(low, high, self.offset + skip, self.data[skip : high - self.start])
 
 
 class Fragment(Struct):
@@ -73,7 +73,7 @@ class Fragment(Struct):
     identification: int
     protocol: int
     more: bool
-    pieces: list[Piece]
+    pieces: list[FragmentPiece]
     """Usually one; several where a fragment came in fragments."""
 
 
@@ -85,8 +85,8 @@ class Datagram(Struct, eq=False):
     """Of the fragment that came first."""
     protocol: int = -1
     """Known once the first part was seen."""
-    pieces: list[Piece] = field(default_factory=list)
-    copies: list[Piece] = field(default_factory=list)
+    pieces: list[FragmentPiece] = field(default_factory=list)
+    copies: list[FragmentPiece] = field(default_factory=list)
     """Second copies that differ from the first."""
     row: int = 0
     """Of the fragment that came last."""
@@ -111,7 +111,7 @@ class Datagram(Struct, eq=False):
                 there = piece.start + len(piece.data)
         return bytes(data), len(data) if there is None else there
 
-    def between(self, start: int, end: int) -> list[Piece]:
+    def between(self, start: int, end: int) -> list[FragmentPiece]:
         """The pieces of [start, end)."""
         at = max(0, bisect_right(self.pieces, start, key=attrgetter("start")) - 1)
         found = []
@@ -121,7 +121,7 @@ class Datagram(Struct, eq=False):
             at += 1
         return found
 
-    def add(self, new: Piece) -> None:
+    def add(self, new: FragmentPiece) -> None:
         """Takes what is not there yet, and keeps other copies that differ apart."""
         pieces = self.pieces
         for kept in self.between(new.start, new.end):
@@ -256,7 +256,7 @@ def _near(datagram: Datagram, fragment: Fragment) -> bool:
 FIN, SYN = 1, 2
 
 
-class Part(Struct, frozen=True, eq=False):
+class SegmentColumns(Struct, frozen=True, eq=False):
     """Segments of one link type and IP version; positions count from the window."""
 
     row: Int64s
@@ -272,7 +272,7 @@ class Part(Struct, frozen=True, eq=False):
 def list_fragments(
     block: PacketBlock,
     fragments: list[Fragments],
-    place: Callable[[int, int, int, int], tuple[int, list[Piece]]],
+    place: Callable[[int, int, int, int], tuple[int, list[FragmentPiece]]],
 ) -> list[Fragment]:
     """Fragments one by one, in file order; `place` says in which row and where in the file one lies."""
     listed = []
@@ -295,7 +295,9 @@ def list_fragments(
     return sorted(listed, key=attrgetter("row"))
 
 
-def lay_out(parts: list[Part], datagrams: list[Datagram], base: list[int], window_offset: int) -> Part:
+def lay_out(
+    parts: list[SegmentColumns], datagrams: list[Datagram], base: list[int], window_offset: int
+) -> SegmentColumns:
     """Segments of the window of these packets as ranges of the file: one row for each piece of a payload.
 
     What belongs to the first byte is said by the first row, what belongs to the last by the last. Behind them
@@ -325,7 +327,7 @@ def lay_out(parts: list[Part], datagrams: list[Datagram], base: list[int], windo
                     )
                 )
     table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
-    return Part(
+    return SegmentColumns(
         row=table[0],
         flow=table[1],
         sequence=table[2],
@@ -337,12 +339,12 @@ def lay_out(parts: list[Part], datagrams: list[Datagram], base: list[int], windo
     )
 
 
-def _ranges(datagram: Datagram, at: int, end: int, flags: int) -> Iterator[tuple[Piece, int, int]]:
+def _ranges(datagram: Datagram, at: int, end: int, flags: int) -> Iterator[tuple[FragmentPiece, int, int]]:
     """Pieces of a payload [at, end), their flags, and how many sequence numbers come before each."""
     syn = flags >> 1 & 1
     pieces = datagram.between(at, end)
     if not pieces and datagram.whole:
-        pieces = [Piece(at, at, 0, b"")]
+        pieces = [FragmentPiece(at, at, 0, b"")]
     for index, piece in enumerate(pieces):
         first, last = index == 0, index == len(pieces) - 1 and datagram.whole
         its_flags = flags & ~((0 if first else SYN) | (0 if last else FIN))

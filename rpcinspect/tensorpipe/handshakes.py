@@ -33,7 +33,7 @@ from rpcinspect.tensorpipe.control_types import (
 )
 from rpcinspect.tensorpipe.frame import HEADER_BYTES, FrameCursor
 from rpcinspect.tensorpipe.nop import LAYER
-from rpcinspect.tensorpipe.orphans import Orphan
+from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
 from rpcinspect.tensorpipe.registry import Handler, Registry, Role
@@ -222,9 +222,9 @@ class RequestedHandler(Handler):
                 self._read_channel_hello(role, done)
             done += role.owner.advance()
 
-    def orphan(self) -> Orphan | None:
+    def orphan(self) -> LaneCandidate | None:
         """A lane for sure, but of which pipe?"""
-        return Orphan(self.connection, self.position) if self._role is None else None
+        return LaneCandidate(self.connection, self.position) if self._role is None else None
 
     def finish(self) -> None:
         """A connection that nothing explained is not ours to count as decoded."""

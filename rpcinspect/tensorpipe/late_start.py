@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
-from rpcinspect.tensorpipe.orphans import Orphan
+from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
 from rpcinspect.tensorpipe.registry import Handler, Registry
@@ -38,9 +38,9 @@ class MidstreamHandler(Handler):
                 self._read(self._state)
             done += self._state.advance()
 
-    def orphan(self) -> Orphan | None:
+    def orphan(self) -> LaneCandidate | None:
         """Not a pipe's own connection, so perhaps one of its lanes."""
-        return Orphan(self.connection, None) if self._state is None else None
+        return LaneCandidate(self.connection, None) if self._state is None else None
 
     def finish(self) -> None:
         """Nothing of ours was found: the bytes are another protocol's, or a channel's without its pipe."""

@@ -17,7 +17,7 @@ from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.store.visits import Visit
 from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.descriptor import ShapeTable
-from rpcinspect.tensorpipe.orphans import Orphan
+from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import PipeState
 from rpcinspect.tensorpipe.rebuild import ReadTable
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
@@ -134,7 +134,7 @@ class Handler:
     def end(self, done: list[TpMessage]) -> None:
         """The streams have ended, and those of all others; before it is asked whether it is an orphan."""
 
-    def orphan(self) -> Orphan | None:
+    def orphan(self) -> LaneCandidate | None:
         """This connection, if nothing has explained it and it may be a lane of some pipe."""
         return None
 
