@@ -124,7 +124,7 @@ def no_sniffing() -> str | None:
     """Moves this process into a network of its own, or stays where it is; why it can't sniff in either."""
     from rpcinspect.capture.packet_socket import open_socket
     from rpcinspect.errors import CaptureError, RecordError
-    from rpcinspect.recorder.wire import enter_own_network
+    from rpcinspect.recorder.namespace import enter_own_network
 
     with suppress(RecordError):
         enter_own_network()

@@ -26,8 +26,9 @@ from typing import Any
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.agent import AgentMechanism
+from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.record import Mechanism
-from rpcinspect.recorder.wire import WireMechanism, enter_own_network
+from rpcinspect.recorder.wire import WireMechanism
 
 CALLS = {"4 floats": 300, "1 MiB": 40, "forward + backward": 40}
 """Of one round."""

@@ -5,7 +5,7 @@ the stages that decode.
 
     launcher    runs the command; knows no mechanism
     record      joins the parts, says what a way of recording must offer, and tells what came of it
-    wire        one of them: packets, by the sniffer of capture/
+    wire        one of them: packets, by the sniffer of capture/; with namespace
     agent       the other: messages; with library
     processes   what the processes of the command tell of themselves, and how they ended
     startup/    what runs inside the processes of the command

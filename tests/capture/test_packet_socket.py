@@ -13,7 +13,7 @@ from tests.recorder.recording import environment, need_own_network
 
 TALK = """
 import select, socket, sys
-from rpcinspect.recorder.wire import enter_own_network
+from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.capture.packet_socket import Ring, open_socket
 enter_own_network()
 ring = Ring(open_socket(sys.argv[1]), tcp_only=sys.argv[2] == "tcp")

@@ -17,7 +17,7 @@ from pathlib import Path
 from rpcinspect.capture.packet_socket import Ring, open_socket
 from rpcinspect.capture.sniffer import Sniffer
 from rpcinspect.files.output import open_growing
-from rpcinspect.recorder.wire import enter_own_network
+from rpcinspect.recorder.namespace import enter_own_network
 enter_own_network()
 sniffer = Sniffer(Ring(open_socket("lo")), open_growing(Path(sys.argv[1])))
 with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:

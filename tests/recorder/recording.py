@@ -87,7 +87,7 @@ def record(
 def may_have_own_network() -> bool:
     """Whether this system gives us a network namespace and the right to capture in it."""
     code = (
-        "from rpcinspect.recorder.wire import enter_own_network\n"
+        "from rpcinspect.recorder.namespace import enter_own_network\n"
         "from rpcinspect.capture.packet_socket import open_socket\n"
         "enter_own_network(); open_socket('lo')"
     )

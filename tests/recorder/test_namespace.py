@@ -15,7 +15,7 @@ from tests.recorder.recording import environment, need_own_network
 
 LOOK = """
 import json, os, socket
-from rpcinspect.recorder.wire import enter_own_network
+from rpcinspect.recorder.namespace import enter_own_network
 before = os.getuid(), os.getgid()
 enter_own_network()
 with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
