@@ -122,15 +122,15 @@ class Check:
 
 def no_sniffing() -> str | None:
     """Moves this process into a network of its own, or stays where it is; why it can't sniff in either."""
-    from rpcinspect.errors import RecordError
+    from rpcinspect.capture.packet_socket import open_socket
+    from rpcinspect.errors import CaptureError, RecordError
     from rpcinspect.recorder.namespace import enter_own_network
-    from rpcinspect.recorder.packet_socket import open_socket
 
     with suppress(RecordError):
         enter_own_network()
     try:
         open_socket("lo").close()
-    except RecordError as error:
+    except (CaptureError, OSError) as error:
         return str(error)
     return None
 
@@ -138,10 +138,11 @@ def no_sniffing() -> str | None:
 @contextmanager
 def sniffed(path: Path) -> Iterator[None]:
     """The loopback's packets meanwhile, in a capture."""
-    from rpcinspect.recorder.packet_socket import Ring, open_socket
-    from rpcinspect.recorder.sniffer import Sniffer
+    from rpcinspect.capture.packet_socket import Ring, open_socket
+    from rpcinspect.capture.sniffer import Sniffer
+    from rpcinspect.files.output import open_growing
 
-    sniffer = Sniffer(Ring(open_socket("lo")), path)
+    sniffer = Sniffer(Ring(open_socket("lo")), open_growing(path))
     try:
         yield
     finally:

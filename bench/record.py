@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from rpcinspect.errors import RecordError
-from rpcinspect.recorder.agent import Agent
+from rpcinspect.recorder.agent import AgentMechanism
 from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.record import Mechanism
-from rpcinspect.recorder.wire import Wire
+from rpcinspect.recorder.wire import WireMechanism
 
 CALLS = {"4 floats": 300, "1 MiB": 40, "forward + backward": 40}
 """Of one round."""
@@ -114,8 +114,8 @@ def mechanism_of(mode: str, file: Path) -> Mechanism | None:
     if mode == "stock":
         return None
     if mode == "wire":
-        return Wire(file)
-    return Agent(file, [sys.executable], tensors=mode.removeprefix("agent, "), tell=print)
+        return WireMechanism(file)
+    return AgentMechanism(file, [sys.executable], tensors=mode.removeprefix("agent, "), tell=print)
 
 
 def run(mode: str, folder: Path, port: int, calls: dict[str, int]) -> tuple[Measured, int, int]:
@@ -184,7 +184,7 @@ def main() -> int:
         print(f"nothing to measure: {error}")
         return 0
     try:
-        Agent(Path("x"), [sys.executable], tell=print)
+        AgentMechanism(Path("x"), [sys.executable], tell=print)
     except RecordError as error:
         print(f"without the agent: {error}")
         modes = [mode for mode in modes if not mode.startswith("agent")]

@@ -1,12 +1,12 @@
 """The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
 
-    capture/   open_capture        bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
+    capture/   CaptureReader        bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
     sources    PacketSource
       wire/    Segmenter           either               → SegmentBlock
       wire/    Tcp                 SegmentBlock         → streams that grew
       wire/    Demux               streams              → TpMessage
     or, of a log, whose records are messages already:
-    capture/   open_capture        bytes of a file      → LogBlock
+    capture/   CaptureReader        bytes of a file      → LogBlock
     sources    LogSource
       rpclog/  LogJoin             LogBlock             → TpMessage
     rpc/       RecordDecoder       TpMessage            → RpcRecord
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
+from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading
 from rpcinspect.checks.findings import Findings
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import CaptureError, Location, Problem
@@ -87,7 +87,7 @@ class Decoding(Closing):
         """Bytes by their place in the captures, for whoever shows or hashes tensors."""
         try:
             self.readers: list[CaptureReader] = [
-                self._stack.enter_context(open_capture(path, index, options.reading))
+                self._stack.enter_context(CaptureReader(path, index, options.reading))
                 for index, path in enumerate(paths)
             ]
             self._front = _front_of(

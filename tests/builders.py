@@ -30,7 +30,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture.block import Heads, PacketBlock, SegmentBlock, as_int64
+from rpcinspect.capture.block import PacketBlock, PacketHeads, SegmentBlock, as_int64
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
@@ -445,7 +445,7 @@ def by_heads(block: PacketBlock, size: int) -> PacketBlock:
         window += b"\xee" * 16
         at.append(len(window))
         window += block.window[start : start + min(caplen, size)]
-    heads = Heads(as_int64(at), np.minimum(block.caplen, size), lambda: block)
+    heads = PacketHeads(as_int64(at), np.minimum(block.caplen, size), lambda: block)
     return replace(block, window=bytes(window), window_offset=0, heads=heads)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rpcinspect.capture import open_capture
+from rpcinspect.capture import CaptureReader
 from rpcinspect.capture.block import PacketBlock
 from rpcinspect.tcp.segment import Endpoint, Flow
 
@@ -96,7 +96,7 @@ def tcp_header(frame: bytes, link_type: int) -> Header | None:
 
 def frames(path: Path) -> Iterator[tuple[bytes, int, int, int]]:
     """(frame, link type, nanoseconds, offset in the file) of every packet of a capture of any format."""
-    with open_capture(str(path), 0) as reader:
+    with CaptureReader(str(path), 0) as reader:
         for block in reader.blocks():
             assert isinstance(block, PacketBlock)
             columns = (block.offset, block.caplen, block.link_type, block.time_ns)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.capture import LogBlock, open_capture
+from rpcinspect.capture import CaptureReader, LogBlock
 from rpcinspect.capture.block import LogRecord
 from rpcinspect.cli.redacting import save_log
 from rpcinspect.pipeline import Decoding
@@ -89,7 +89,7 @@ def log_of(*records: bytes) -> bytes:
 
 def blocks_of(path: Path) -> tuple[list[LogRecord], list[str], bool]:
     """The records of a log, its problems, and whether some may have been lost."""
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         blocks = [block for block in reader.blocks() if isinstance(block, LogBlock)]
         records = [record for block in blocks for record in block.records]
         return records, [p.reason for p in reader.problems], any(block.damaged for block in blocks)

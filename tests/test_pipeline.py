@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import CaptureReader, PacketBlock, open_capture, skim
+from rpcinspect.capture import CaptureReader, PacketBlock, skim
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.command import PythonCall, PythonResp
@@ -374,13 +374,13 @@ def test_packets_that_are_not_read_to_their_end_at_first(
     path = CAPTURES / f"{name}.pcap"
     if pcapng:
         path = tmp_path / "copy.pcapng"
-        with open_capture(str(CAPTURES / f"{name}.pcap")) as reader:
+        with CaptureReader(str(CAPTURES / f"{name}.pcap")) as reader:
             path.write_bytes(pcapng_file(captured(reader)))
     whole = list(pieces(path))
     monkeypatch.setattr("rpcinspect.capture.source.WINDOW", 4096)
     monkeypatch.setattr(skim, "LARGE_PACKET", 1)
     monkeypatch.setattr(skim, "HEAD", 80)
     monkeypatch.setattr(skim, "SKIMMED_PACKETS", 7)
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         assert any(isinstance(block, PacketBlock) and block.heads for block in reader.blocks())
     assert b"".join(pieces(path)) == b"".join(whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcinspect.capture.block import LogBlock, PacketBlock, TcpBlock
-from rpcinspect.capture.reader import DEFAULT_READING, CaptureReader, Live, Reading, open_capture
+from rpcinspect.capture.reader import DEFAULT_READING, CaptureReader, Live, Reading
 
 __all__ = [
     "DEFAULT_READING",
@@ -13,5 +13,4 @@ __all__ = [
     "PacketBlock",
     "Reading",
     "TcpBlock",
-    "open_capture",
 ]

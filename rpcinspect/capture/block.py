@@ -15,7 +15,7 @@ offsets point into a temporary file that holds the payloads, one after the other
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 
 
-class Heads(Struct, frozen=True, eq=False):
+class ReportProblem(Protocol):
+    """Takes the reason of a problem, the number of the packet that it concerns, and a place in the input."""
+
+    def __call__(self, reason: str, packet: int | None = None, offset: int | None = None) -> None: ...
+
+
+class PacketHeads(Struct, frozen=True, eq=False):
     """Packets that are nearly all payload, whose bytes few ask for: the window holds their first bytes, one
     packet after the other, and its offset in the file means nothing.
     """
@@ -61,7 +67,7 @@ class PacketBlock(Struct, frozen=True, kw_only=True, eq=False):
     """Nanoseconds since 1970; 0 where the format has no time."""
     link_type: NDArray[np.uint16]
     """LINKTYPE_ number of each packet; the bits above it in a pcap header (FCS length) are removed."""
-    heads: Heads | None = None
+    heads: PacketHeads | None = None
     """Where the window holds the first bytes of packets only; None: all of each packet is there."""
 
     def __len__(self) -> int:

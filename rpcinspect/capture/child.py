@@ -19,7 +19,7 @@ _PATIENCE_S = 2.0
 _ERROR_BYTES = 1 << 16
 
 
-class Child:
+class ChildTool:
     """A running program; `close` it."""
 
     def __init__(self, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:

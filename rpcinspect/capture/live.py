@@ -1,78 +1,107 @@
-"""A capture that is being made: dumpcap, Wireshark's capturing program, writes pcapng into a pipe.
+"""A capture that is being made: packets of an interface as a pipe, which is read as standard input is.
 
-In: the name of an interface. Out: a `Source`, read as standard input is: what dumpcap has written is there at
-once. dumpcap has the rights to capture, where the system gives it any, and nothing here runs with them.
+In: the name of an interface. Out: a `Source`: what was captured is there at once. Where the user may open
+packet sockets (root, CAP_NET_RAW), the same `Sniffer` captures as for `rpcinspect record`; dumpcap does for
+users to whom the system gives the right by it, and where a filter in libpcap's syntax is to be compiled.
+Nothing here runs with dumpcap's rights.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from typing import Protocol
 
-from rpcinspect.capture.child import Child
-from rpcinspect.capture.source import SpooledSource, Stream, spooled
+from rpcinspect.capture.child import ChildTool
+from rpcinspect.capture.packet_socket import Ring, open_socket
+from rpcinspect.capture.sniffer import Sniffed, Sniffer
+from rpcinspect.capture.source import InputStream, SpooledSource, spooled
 from rpcinspect.capture.tshark import INSTALL, find_program
 from rpcinspect.capture.unpack import Report
 from rpcinspect.errors import CaptureError
 
 KERNEL_MB = 64
-"""Room for packets while we are busy; what finds none is lost."""
+"""Room for packets while dumpcap is busy; what finds none is lost."""
 
 NO_RIGHT = (
     "run this as root, or let your user capture (Debian, Ubuntu: sudo dpkg-reconfigure wireshark-common, "
     "then sudo usermod -aG wireshark YOU and log in again)"
 )
 
-
 _DROPPED = re.compile(r"received/dropped on interface .*: \d+/(\d+) ")
 
 
-class _Capture(Stream):
-    """What dumpcap writes."""
+class Capturer(Protocol):
+    """A process that captures."""
 
-    def __init__(self, interface: str, child: Child, report: Report) -> None:
-        super().__init__(interface, child.output(), None, live=True)
-        self._child = child
+    def stop(self) -> None:
+        """Has it write what it holds, and end. May be called by a signal handler."""
+
+    def finish(self) -> Sniffed:
+        """What came of it, once its output has ended."""
+
+    def close(self) -> None:
+        """Ends it; closing twice is fine."""
+
+
+class Dumpcap:
+    """Wireshark's capturing program, which writes pcapng."""
+
+    def __init__(self, interface: str, capture_filter: str | None) -> None:
+        program = find_program("dumpcap")
+        if program is None:
+            needed = "as this user" if capture_filter is None else "with a filter"
+            raise CaptureError(f"{interface}: to capture {needed}, tshark's dumpcap is needed; {INSTALL}")
+        command = [program, "-q", "-i", interface, "-B", str(KERNEL_MB), "-n", "-w", "-"]
+        self._child = ChildTool(command if capture_filter is None else [*command, "-f", capture_filter])
+        self.output = self._child.output()
+        self.stop, self.close = self._child.interrupt, self._child.close
+
+    def finish(self) -> Sniffed:
+        """What it says when it ends."""
+        code, lines = self._child.result(), self._child.complaint()
+        dropped = sum(int(count) for line in lines for count in _DROPPED.findall(line))
+        told = _told(lines) or f"dumpcap, code {code}"
+        return Sniffed(dropped=dropped, ended_early=told if code else None)
+
+
+class _Capture(InputStream):
+    """What a capturer writes."""
+
+    def __init__(self, interface: str, output: int, capturer: Capturer, report: Report) -> None:
+        super().__init__(interface, output, None, live=True)
+        self._capturer = capturer
         self._report = report
-        self._read = 0
         self._over = False
 
     def read(self, size: int) -> bytes:
         data = super().read(size)
-        self._read += len(data)
-        if not data and self._read and not self._over:
+        if not data and self._taken and not self._over:
             self._over = True
             self._look_back()
         return data
 
     def end(self) -> bool:
-        self._child.interrupt()
+        self._capturer.stop()
         return super().end()
 
     def close(self) -> None:
         super().close()
-        self._child.close()
+        self._capturer.close()
 
     def _look_back(self) -> None:
         """Reports what was lost, and an end that nobody asked for."""
-        code = self._child.result()
-        lines = self._child.complaint()
-        dropped = sum(int(count) for line in lines for count in _DROPPED.findall(line))
-        if dropped:
-            self._report(f"{dropped:,} packets were lost while capturing: they came too fast")
-        if code:
-            self._report(f"the capture ended: {_told(lines) or f'dumpcap, code {code}'}")
+        sniffed = self._capturer.finish()
+        if sniffed.dropped:
+            self._report(f"{sniffed.dropped:,} packets were lost while capturing: they came too fast")
+        if sniffed.ended_early is not None:
+            self._report(f"the capture ended: {sniffed.ended_early}")
 
 
 def open_live(interface: str, capture_filter: str | None, report: Report) -> SpooledSource:
-    """Starts to capture; raises `CaptureError` where dumpcap is not there or not allowed to."""
-    program = find_program("dumpcap")
-    if program is None:
-        raise CaptureError(f"{interface}: to capture live, tshark's dumpcap is needed; {INSTALL}")
-    command = [program, "-q", "-i", interface, "-B", str(KERNEL_MB), "-n", "-w", "-"]
-    if capture_filter is not None:
-        command += ["-f", capture_filter]
-    child = Child(command)
-    stream = _Capture(interface, child, report)
+    """Starts to capture; raises `CaptureError` where that can't be, or is not allowed."""
+    output, capturer = _begin(interface, capture_filter)
+    stream = _Capture(interface, output, capturer, report)
     try:
         source = spooled(interface, stream, report)
     except BaseException:
@@ -80,12 +109,26 @@ def open_live(interface: str, capture_filter: str | None, report: Report) -> Spo
         raise
     try:
         if not source.window(0, 4):
-            told = f"dumpcap ended with code {child.result()}"
-            raise CaptureError(f"{interface}: can't be captured: {_told(child.complaint()) or told}")
+            told = capturer.finish().ended_early or "nothing came"
+            raise CaptureError(f"{interface}: can't be captured: {told}")
     except BaseException:
         source.close()
         raise
     return source
+
+
+def _begin(interface: str, capture_filter: str | None) -> tuple[int, Capturer]:
+    """A descriptor of what is captured, and who captures."""
+    if capture_filter is None:
+        try:
+            ring = Ring(open_socket(interface), tcp_only=False)
+        except OSError:
+            pass  # no right, or no Linux
+        else:
+            output, its_end = os.pipe()
+            return output, Sniffer(ring, its_end, not_for_it=[output])
+    dumpcap = Dumpcap(interface, capture_filter)
+    return dumpcap.output, dumpcap
 
 
 def _told(lines: list[str]) -> str:

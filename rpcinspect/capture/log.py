@@ -13,15 +13,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from rpcinspect.capture.block import Int64s, LogBlock, LogRecord
+from rpcinspect.capture.block import LogBlock, LogRecord, ReportProblem
 from rpcinspect.capture.source import WINDOW, Source
 from rpcinspect.errors import CaptureError, NoRoomError
-from rpcinspect.files.temporary import Temporary
 
 MAGIC = b'{"rpclog":'
 """What the first line begins with."""
@@ -42,15 +41,10 @@ MAX_REASON = 200
 """Characters of what a library says of a line, which may quote it."""
 MAX_PROBLEMS = 1000
 """Of one log that are told one by one."""
-SPOOLED = 1 << 62
-"""Offsets from here on are those in the temporary file that holds what base64 said."""
 BATCH, BATCH_BYTES = 1000, WINDOW
 
 Length: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LENGTH)]
 Time: TypeAlias = Annotated[int, Meta(ge=-MAX_TIME, le=MAX_TIME)]
-
-Report = Callable[[str, int | None, int | None], None]
-"""Takes the reason of a problem, None for the packet, and the offset in the log."""
 
 
 class Damage(Exception):
@@ -72,7 +66,7 @@ class FirstLine(Struct):
     """The version of its format."""
 
 
-class Frame(Struct):
+class RecordFrame(Struct):
     """What leads from one record to the next, of a record of any kind."""
 
     rpc: str
@@ -89,21 +83,24 @@ class OwnBytes(Struct):
     table: Length = 0
 
 
-class LogReader:
-    """An open log; stands for its `Source` once it reads."""
+def read_log(source: Source, capture: int, report: ReportProblem) -> Iterator[LogBlock]:
+    """Every record in file order; the first line is read at once, the rest as blocks are asked for.
 
-    def __init__(self, source: Source, capture: int, report: Report) -> None:
-        """Reads the first line; raises `CaptureError` for a version that is not known."""
-        self.compression = source.compression
+    Raises `CaptureError` for a version that is not known.
+    """
+    return _LogWalk(source, capture, report).blocks()
+
+
+class _LogWalk:
+    """The state of one walk."""
+
+    def __init__(self, source: Source, capture: int, report: ReportProblem) -> None:
         self._source = source
         self._capture = capture
         self._report = report
-        self._spool: Temporary | None = None
-        self._spooled = 0
         self._windows = _Windows(source)
         self._damaged = False
         self._problems = 0
-        self._no_room: str | None = None
         line = self._windows.line(0, MAX_HEADER)
         if line is None:
             raise CaptureError(f"{source.name}: cut within the first line of a log")
@@ -113,13 +110,7 @@ class LogReader:
             raise CaptureError(f"{source.name}: {damage}") from damage
         self._begin = len(line)
 
-    @property
-    def read_to(self) -> int:
-        """Bytes of the log that were read so far."""
-        return self._source.read_to
-
     def blocks(self) -> Iterator[LogBlock]:
-        """Every record in the order of the file."""
         at, number = self._begin, 0
         batch: list[LogRecord] = []
         held = 0
@@ -138,34 +129,6 @@ class LogReader:
                 batch, held = [], 0
         if batch or self._damaged:
             yield self._block(batch)
-
-    def pread(self, offset: int, length: int) -> bytes:
-        """Bytes of the log, or of what its base64 said."""
-        if offset < SPOOLED or self._spool is None:
-            return self._source.pread(offset, length)
-        return self._spool.pread(offset - SPOOLED, length)
-
-    @property
-    def ended_early(self) -> str | None:
-        """Why there is more of the log than is read."""
-        return self._no_room or self._source.ended_early
-
-    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
-        """What is not needed of a record goes when it is read."""
-
-    def progress(self) -> tuple[int, int | None]:
-        """See `Source.progress`."""
-        return self._source.progress()
-
-    def end(self) -> bool:
-        """Ends a log that is still being written; see `Source.end`."""
-        return self._source.end()
-
-    def close(self) -> None:
-        """Closes the log and the temporary file; closing twice is fine."""
-        self._source.close()
-        if self._spool is not None:
-            self._spool.close()
 
     def _block(self, records: list[LogRecord]) -> LogBlock:
         damaged, self._damaged = self._damaged, False
@@ -187,8 +150,8 @@ class LogReader:
             header, frame, text = _read_header(line)
             return self._record(header, frame, text, number, at, at + len(line))
         except NoRoomError as error:
-            self._no_room = f"the rest is not read: {error}"
-            self._tell(self._no_room, at)
+            self._source.ended_early = f"the rest is not read: {error}"
+            self._tell(self._source.ended_early, at)
             return None
         except Newer as newer:
             self._tell(f"the rest is not read: {newer}", at)
@@ -209,12 +172,18 @@ class LogReader:
     def _tell(self, reason: str, at: int) -> None:
         self._problems += 1
         if self._problems <= MAX_PROBLEMS:
-            self._report(reason, None, at)
+            self._report(reason, offset=at)
         elif self._problems == MAX_PROBLEMS + 1:
-            self._report("the log is damaged in more places, which are not told", None, at)
+            self._report("the log is damaged in more places, which are not told", offset=at)
 
     def _record(
-        self, header: dict[str, Any], frame: Frame, text: bytes | None, number: int, at: int, body_at: int
+        self,
+        header: dict[str, Any],
+        frame: RecordFrame,
+        text: bytes | None,
+        number: int,
+        at: int,
+        body_at: int,
     ) -> tuple[LogRecord, int]:
         total = frame.bytes
         own = _typed(header, OwnBytes) if frame.rpc == "message" else OwnBytes()
@@ -249,12 +218,7 @@ class LogReader:
             raise Damage(f"its base64 is none: {error}") from error
         if len(data) != total:
             raise Damage(f"its base64 says {len(data):,} bytes, {total:,} are announced")
-        rest = SPOOLED + self._spooled
-        if len(data) > kept:
-            if self._spool is None:
-                self._spool = Temporary()
-            self._spool.write(memoryview(data)[kept:])
-            self._spooled += len(data) - kept
+        rest = self._source.put_aside(memoryview(data)[kept:]) if len(data) > kept else 0
         return data, rest
 
 
@@ -335,7 +299,7 @@ def _check_version(line: bytes) -> None:
         )
 
 
-def _read_header(line: bytes) -> tuple[dict[str, Any], Frame, bytes | None]:
+def _read_header(line: bytes) -> tuple[dict[str, Any], RecordFrame, bytes | None]:
     """What a header line says, twice, and its base64 apart, which is in no one's way there."""
     if not line.startswith(BEGIN):
         raise Damage("no header where one must begin")
@@ -348,7 +312,7 @@ def _read_header(line: bytes) -> tuple[dict[str, Any], Frame, bytes | None]:
             raise Damage(f"a header of more than {MAX_HEADER:,} bytes, whose last item is no base64")
         text, line = match[1], head[:-1] + b"}"
     header = _object(line)
-    frame = _typed(header, Frame)
+    frame = _typed(header, RecordFrame)
     header.pop("base64", None)
     return header, frame, text if frame.base64 is None else frame.base64.encode("ascii", "replace")
 
@@ -375,6 +339,6 @@ def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
         raise Damage(f"its header can't be: {error}"[:MAX_REASON]) from error
 
 
-Typed = TypeVar("Typed", Frame, OwnBytes, FirstLine)
+Typed = TypeVar("Typed", RecordFrame, OwnBytes, FirstLine)
 
 _BASE64_TAIL = re.compile(rb'\s*:\s*"([A-Za-z0-9+/=]*)"\s*}\s*')

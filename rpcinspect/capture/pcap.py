@@ -14,22 +14,19 @@ sf-pcap.c. The walk from record to record is the only loop in Python; all column
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
 
-from rpcinspect.capture.block import Int64s, PacketBlock
+from rpcinspect.capture.block import Int64s, PacketBlock, ReportProblem
 from rpcinspect.capture.skim import Records, are_large, by_heads, skim
 from rpcinspect.capture.source import Source
 from rpcinspect.errors import CaptureError, UnknownFormatError
 
 MAX_CAPLEN = 1 << 28
 """A captured length above this is damage, not a packet."""
-
-Report = Callable[[str, int | None], None]
-"""Takes the reason of a problem and the number of the packet it concerns."""
 
 FILE_HEADER = 24
 SNAP_LENGTH = 1 << 18
@@ -71,13 +68,13 @@ class PcapLayout(Struct, frozen=True, kw_only=True):
         )
 
 
-def read_pcap(source: Source, capture: int, report: Report) -> Iterator[PacketBlock]:
+def read_pcap(source: Source, capture: int, report: ReportProblem) -> Iterator[PacketBlock]:
     """Blocks of packets in file order; the file header is read at once, the rest as blocks are asked for."""
     layout = PcapLayout.from_header(source.window(0, FILE_HEADER)[:FILE_HEADER], source.name)
     return _blocks(source, layout, capture, report)
 
 
-def _blocks(source: Source, layout: PcapLayout, capture: int, report: Report) -> Iterator[PacketBlock]:
+def _blocks(source: Source, layout: PcapLayout, capture: int, report: ReportProblem) -> Iterator[PacketBlock]:
     position, number, needed = FILE_HEADER, 1, layout.record_header
     caplen_of = struct.Struct(layout.order + "I").unpack_from
     large = False

@@ -26,8 +26,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rpcinspect.capture.block import Int64s, PacketBlock
-from rpcinspect.capture.pcap import MAX_CAPLEN, Report
+from rpcinspect.capture.block import Int64s, PacketBlock, ReportProblem
+from rpcinspect.capture.pcap import MAX_CAPLEN
 from rpcinspect.capture.skim import Records, are_large, by_heads, skim
 from rpcinspect.capture.source import Source
 from rpcinspect.errors import CaptureError, UnknownFormatError
@@ -88,7 +88,7 @@ class Interface(Struct, frozen=True, kw_only=True):
         )
 
 
-def read_pcapng(source: Source, capture: int, report: Report) -> Iterator[PacketBlock]:
+def read_pcapng(source: Source, capture: int, report: ReportProblem) -> Iterator[PacketBlock]:
     """Blocks of packets in file order; the first section header is checked at once."""
     head = source.window(0, 28)[:28]
     if not head.startswith(SECTION_HEADER):
@@ -122,7 +122,7 @@ def first_link_type(source: Source) -> int:
 class _Walker:
     """The state of one walk: byte order and interfaces of the section, number and time of the last packet."""
 
-    def __init__(self, source: Source, capture: int, report: Report) -> None:
+    def __init__(self, source: Source, capture: int, report: ReportProblem) -> None:
         self._source = source
         self._capture = capture
         self._report = report

@@ -12,13 +12,13 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.capture.block import Int64s, LogBlock, PacketBlock, TcpBlock
-from rpcinspect.capture.log import FORMAT, MAGIC, LogReader
-from rpcinspect.capture.pcap import FILE_HEADER, MAGICS, PcapLayout, Report, read_pcap
+from rpcinspect.capture.block import Int64s, LogBlock, PacketBlock, ReportProblem, TcpBlock
+from rpcinspect.capture.log import FORMAT, MAGIC, read_log
+from rpcinspect.capture.pcap import FILE_HEADER, MAGICS, PcapLayout, read_pcap
 from rpcinspect.capture.pcapng import SECTION_HEADER, first_link_type, read_pcapng
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
@@ -42,6 +42,8 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 DEFAULT_READING = Reading()
 
+Block: TypeAlias = PacketBlock | TcpBlock | LogBlock
+
 
 class Live(Struct, frozen=True):
     """Stands for a path: what passes an interface from now on."""
@@ -49,26 +51,14 @@ class Live(Struct, frozen=True):
     interface: str
 
 
-class Bytes(Protocol):
-    """What a reader needs of its input once it reads: a `Source`, or tshark in its place."""
-
-    compression: str | None
-
-    @property
-    def read_to(self) -> int: ...
-    @property
-    def ended_early(self) -> str | None: ...
-    def pread(self, offset: int, length: int) -> bytes: ...
-    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None: ...
-    def progress(self) -> tuple[int, int | None]: ...
-    def end(self) -> bool: ...
-    def close(self) -> None: ...
-
-
 class CaptureReader(Closing):
     """An open capture. Use it in a `with` statement; `blocks` may be called once."""
 
     def __init__(self, path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
+        """Opens a capture (`-` is standard input); `index` is its place among those opened together.
+
+        Raises `CaptureError` where it can't be read and `UnknownFormatError` where it is no capture.
+        """
         self.path = path.interface if isinstance(path, Live) else path
         self._live = isinstance(path, Live)
         self.index = index
@@ -81,46 +71,38 @@ class CaptureReader(Closing):
         self.first_time_ns: int | None = None
         """Earliest time so far (of any packet: files need not be in order)."""
         self.last_time_ns: int | None = None
-        source = self._open(path, reading)
-        self._source: Bytes = source
-        self._blocks: Iterator[PacketBlock] | Iterator[TcpBlock] | Iterator[LogBlock]
+        self._blocks: Iterator[Block]
+        if isinstance(path, Live):
+            from rpcinspect.capture.live import open_live
+
+            self._source: Source = open_live(path.interface, reading.capture_filter, self._report)
+        else:
+            self._source = open_source(path, self._report, reading.unpacking)
         try:
-            if reading.reader == "tshark" or (reading.preferences and reading.reader == "auto"):
-                self._read_by_tshark(source, reading)
-                return
-            if source.window(0, len(MAGIC)).startswith(MAGIC):
-                self._read_log(source)
-                return
-            try:
-                self.format, read = _recognise(source, self.problems)
-                self._blocks = read(source, index, self._report)
-            except UnknownFormatError as error:
-                if reading.reader != "auto" or isinstance(path, Live):
-                    raise
-                self._read_by_tshark(source, reading, error)
-                return
-            if reading.reader == "auto" and not isinstance(path, Live):
-                link_type = _link_type(source, self.format)
-                if link_type in WLAN:
-                    reason = f"its packets are 802.11 frames (link type {link_type}), which are not read here"
-                    self._read_by_tshark(source, reading, CaptureError(f"{source.name}: {reason}"))
+            self._begin(self._source, reading)
         except BaseException:
             self._source.close()
             raise
 
-    def _open(self, path: str | Live, reading: Reading) -> Source:
-        def report(reason: str) -> None:
-            self._report(reason, None)
-
-        if isinstance(path, Live):
-            from rpcinspect.capture.live import open_live
-
-            return open_live(path.interface, reading.capture_filter, report)
-        return open_source(path, report, reading.unpacking)
-
-    def _read_log(self, source: Source) -> None:
-        log = LogReader(source, self.index, self._report)
-        self.reader, self.format, self._source, self._blocks = "log", FORMAT, log, log.blocks()
+    def _begin(self, source: Source, reading: Reading) -> None:
+        """Finds out who reads the input."""
+        if reading.reader == "tshark" or (reading.preferences and reading.reader == "auto"):
+            self._read_by_tshark(source, reading)
+            return
+        may_ask_tshark = reading.reader == "auto" and not self._live
+        try:
+            self.format, read = _recognise(source, self.problems)
+            self._blocks = read(source, self.index, self._report)
+        except UnknownFormatError as error:
+            if not may_ask_tshark:
+                raise
+            self._read_by_tshark(source, reading, error)
+            return
+        if self.format == FORMAT:
+            self.reader = "log"
+        elif may_ask_tshark and (link_type := _link_type(source, self.format)) in WLAN:
+            reason = f"its packets are 802.11 frames (link type {link_type}), which are not read here"
+            self._read_by_tshark(source, reading, CaptureError(f"{source.name}: {reason}"))
 
     def _read_by_tshark(self, source: Source, reading: Reading, unread: CaptureError | None = None) -> None:
         """Hands the input to tshark: because it can't be read here, which `unread` says, or for the user."""
@@ -161,7 +143,7 @@ class CaptureReader(Closing):
         """(bytes that were read, as the input is stored; all of them, None where nobody knows)."""
         return self._source.progress()
 
-    def blocks(self) -> Iterator[PacketBlock | TcpBlock | LogBlock]:
+    def blocks(self) -> Iterator[Block]:
         """Blocks in file order, as the input gives them; each is of one packet at least, but for those of
         logs."""
         for block in self._whole_blocks():
@@ -175,7 +157,7 @@ class CaptureReader(Closing):
             self.last_time_ns = last if self.last_time_ns is None else max(self.last_time_ns, last)
             yield block
 
-    def _whole_blocks(self) -> Iterator[PacketBlock | TcpBlock | LogBlock]:
+    def _whole_blocks(self) -> Iterator[Block]:
         """Blocks, up to one that can't be made for a reason that nobody expected."""
         try:
             yield from self._blocks
@@ -207,21 +189,13 @@ class CaptureReader(Closing):
         """Close the file and the temporary one; closing twice is fine."""
         self._source.close()
 
-    def _report(self, reason: str, packet: int | None, offset: int | None = None) -> None:
+    def _report(self, reason: str, packet: int | None = None, offset: int | None = None) -> None:
         place = Location(capture=self.index, packet=packet, offset=offset)
         self.problems.append(Problem("capture", reason, place))
 
 
-def open_capture(path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> CaptureReader:
-    """Open a capture (`-` is standard input); `index` is its place among the files opened together.
-
-    Raises `CaptureError` where it can't be read and `UnknownFormatError` where it is no capture.
-    """
-    return CaptureReader(path, index, reading)
-
-
 def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Read]:
-    head = source.window(0, 4)[:16]
+    head = source.window(0, len(MAGIC))[:16]  # no other is as long
     if not head:
         raise CaptureError(f"{source.name}: {problems[0].reason if problems else 'empty file'}")
     for magic, name, read in READERS:
@@ -242,11 +216,12 @@ def _link_type(source: Source, format: str) -> int:
     return PcapLayout.from_header(source.window(0, FILE_HEADER)[:FILE_HEADER], source.name).link_type
 
 
-Read = Callable[[Source, int, Report], Iterator[PacketBlock]]
+Read = Callable[[Source, int, ReportProblem], Iterator[PacketBlock] | Iterator[LogBlock]]
 
 READERS: tuple[tuple[bytes, str, Read], ...] = (
     *((magic, "pcap", read_pcap) for magic in MAGICS),
     (SECTION_HEADER, "pcapng", read_pcapng),
+    (MAGIC, FORMAT, read_log),
 )
 """Magic bytes, name of the format, function that reads it."""
 

@@ -2,7 +2,7 @@
 
 In: a source that is complete, where in it a record begins, and what tells from a record's header how long it
 is. Out: `Records` with the first bytes of each, of which a format makes a block as of those of a window, and
-that block with its `Heads`. What is odd in any way is left to the format's own walk, by windows.
+that block with its `PacketHeads`. What is odd in any way is left to the format's own walk, by windows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture.block import Heads, Int64s, PacketBlock, as_int64
+from rpcinspect.capture.block import Int64s, PacketBlock, PacketHeads, as_int64
 from rpcinspect.capture.source import Source
 from rpcinspect.errors import CaptureError
 
@@ -85,4 +85,4 @@ def by_heads(source: Source, records: Records, block: PacketBlock) -> PacketBloc
         return replace(block, window=window, window_offset=first)
 
     at = records.at + (block.offset - records.place)
-    return replace(block, window_offset=0, heads=Heads(at, np.minimum(block.caplen, HEAD), whole))
+    return replace(block, window_offset=0, heads=PacketHeads(at, np.minimum(block.caplen, HEAD), whole))

@@ -34,6 +34,9 @@ WINDOW = 1 << 22
 
 STDIN_NAME = "standard input"
 
+ASIDE = 1 << 62
+"""Offsets from here on are those of bytes that were put aside."""
+
 _CHUNK = 1 << 16
 _LOOK_MS = 200
 _GRACE_S = 1.0
@@ -53,6 +56,8 @@ class Source(Closing):
         self.ended_early: str | None = None
         """Why there is more of the input than is read."""
         self._descriptor = descriptor
+        self._aside: Temporary | None = None
+        self._aside_bytes = 0
 
     def window(self, offset: int, minimum: int) -> bytes:
         """Bytes from `offset` on: about `WINDOW`, at least `minimum`, fewer only at the end of the input.
@@ -64,7 +69,9 @@ class Source(Closing):
         return data
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Any range of what was read so far; shorter where the input ends."""
+        """Any range of what was read so far, or put aside; shorter where the input ends."""
+        if offset >= ASIDE and self._aside is not None:
+            return self._aside.pread(offset - ASIDE, length)
         parts: list[bytes] = []
         while length > 0:
             try:
@@ -77,6 +84,14 @@ class Source(Closing):
             offset += len(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def put_aside(self, data: bytes | memoryview) -> int:
+        """Keeps what was made of the input; returns the offset by which `pread` gives it."""
+        if self._aside is None:
+            self._aside = Temporary()
+        offset = ASIDE + self._aside_bytes
+        self._aside_bytes += self._aside.write(data)
+        return offset
 
     def give_back(self, start: int, stop: int) -> None:
         """Nobody will read this range again."""
@@ -117,6 +132,8 @@ class Source(Closing):
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
+        if self._aside is not None:
+            self._aside.close()
 
 
 class SpooledSource(Source):
@@ -124,7 +141,9 @@ class SpooledSource(Source):
 
     complete = False
 
-    def __init__(self, name: str, stream: Stream, head: bytes, report: Report, unpacking: Unpacking) -> None:
+    def __init__(
+        self, name: str, stream: InputStream, head: bytes, report: Report, unpacking: Unpacking
+    ) -> None:
         self._stream = stream
         self._spool = Temporary()
         compression = compression_of(head)
@@ -201,7 +220,7 @@ class SpooledSource(Source):
         self._stream.close()
 
 
-class Stream:
+class InputStream:
     """Something read front to back: a descriptor, or a file object (standard input set by a test)."""
 
     def __init__(self, name: str, descriptor: int | None, file: IO[bytes] | None, live: bool) -> None:
@@ -275,7 +294,7 @@ def open_source(path: str, report: Report, unpacking: Unpacking = DEFAULT_UNPACK
     name = STDIN_NAME if path == "-" else path
     descriptor = _descriptor(path, name)
     if descriptor is None:
-        return spooled(name, Stream(name, None, sys.stdin.buffer, live=True), report, unpacking)
+        return spooled(name, InputStream(name, None, sys.stdin.buffer, live=True), report, unpacking)
     try:
         state = os.fstat(descriptor)
         if stat.S_ISDIR(state.st_mode):
@@ -285,7 +304,7 @@ def open_source(path: str, report: Report, unpacking: Unpacking = DEFAULT_UNPACK
             source = Source(name, descriptor)
             if compression_of(source.pread(0, 4)) is None:
                 return source
-        return spooled(name, Stream(name, descriptor, None, live=not regular), report, unpacking)
+        return spooled(name, InputStream(name, descriptor, None, live=not regular), report, unpacking)
     except BaseException:
         os.close(descriptor)
         raise
@@ -305,7 +324,7 @@ def _descriptor(path: str, name: str) -> int | None:
 
 
 def spooled(
-    name: str, stream: Stream, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING
+    name: str, stream: InputStream, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING
 ) -> SpooledSource:
     """A stream as a source; waits for its first bytes."""
     head = b""
@@ -317,7 +336,7 @@ def spooled(
     return SpooledSource(name, stream, head, report, unpacking)
 
 
-def _chunks(head: bytes, stream: Stream) -> Iterator[bytes]:
+def _chunks(head: bytes, stream: InputStream) -> Iterator[bytes]:
     if head:
         yield head
     while chunk := stream.read(_CHUNK):

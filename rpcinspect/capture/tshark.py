@@ -13,15 +13,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 
-from rpcinspect.capture.block import Int64s, TcpBlock
-from rpcinspect.capture.child import Child
-from rpcinspect.capture.pcap import Report
+from rpcinspect.capture.block import ReportProblem, TcpBlock
+from rpcinspect.capture.child import ChildTool
 from rpcinspect.capture.source import Source
 from rpcinspect.capture.tshark_fields import FIELDS, FieldLines
 from rpcinspect.errors import CaptureError, NoRoomError, RpcInspectError
 from rpcinspect.files.temporary import Temporary
-from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
+from rpcinspect.limits import Unpacking
 
 BATCH = 1 << 22
 """Bytes of output that make a block."""
@@ -51,8 +51,8 @@ def find_program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(PLACES))
 
 
-class Tshark:
-    """One capture that tshark reads; see `CaptureReader` for the meaning of its parts."""
+class Tshark(Source):
+    """One capture that tshark reads: as a source, it has the payloads in place of the file."""
 
     format = "tshark"
 
@@ -61,8 +61,8 @@ class Tshark:
         source: Source,
         preferences: Sequence[str],
         capture: int,
-        report: Report,
-        unpacking: Unpacking = DEFAULT_UNPACKING,
+        report: ReportProblem,
+        unpacking: Unpacking,
     ) -> None:
         """Starts tshark and waits for its first packets; owns `source` from then on. It may unpack what we do
         not, and then `unpacking` is for that.
@@ -73,36 +73,28 @@ class Tshark:
         program = find_program("tshark")
         if program is None:
             raise CaptureError(f"{source.name}: --reader tshark needs tshark; {INSTALL}")
-        self.name = source.name
-        self.compression = source.compression
         self._source = source
         self._report = report
         self._parser = FieldLines(capture)
-        self._spool = Temporary()
+        self._opened = ExitStack()
+        self._spool = self._opened.enter_context(Temporary())
+        super().__init__(source.name, os.dup(self._spool.fileno()), source.compression)
         self._spooled = 0
         self._rest = b""
         self._packet = 0
-        self._ended_early: str | None = None
         try:
             self._path, descriptors = source.shared()
+            self.ended_early = source.ended_early
             self.read_to = source.size()
             self._allowed = unpacking.allowed(self.read_to)
-            self._child = Child(_command(program, self._path, preferences), descriptors)
-        except BaseException:
-            self._spool.close()
-            raise
-        try:
+            child = ChildTool(_command(program, self._path, preferences), descriptors)
+            self._child = self._opened.enter_context(closing(child))
             self._first = self._batch()
             if self._first is None:
                 self._refuse()
         except BaseException:
             self._end()
             raise
-
-    @property
-    def ended_early(self) -> str | None:
-        """Why there is more of the input than is read."""
-        return self._ended_early or self._source.ended_early
 
     @property
     def has_segments(self) -> bool:
@@ -116,20 +108,9 @@ class Tshark:
             yield block
             block = self._batch()
 
-    def pread(self, offset: int, length: int) -> bytes:
-        """Bytes of the payloads that were read so far."""
-        return self._spool.pread(offset, length)
-
     def progress(self) -> tuple[int, int | None]:
         """Bytes of payload; nobody knows how many there are."""
         return self._spooled, None
-
-    def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
-        """All that is here is payloads."""
-
-    def end(self) -> bool:
-        """False: a file ends by itself."""
-        return False
 
     def close(self) -> None:
         """Ends tshark and closes the files."""
@@ -137,8 +118,8 @@ class Tshark:
         self._source.close()
 
     def _end(self) -> None:
-        self._child.close()
-        self._spool.close()
+        self._opened.close()
+        super().close()
 
     def _batch(self) -> TcpBlock | None:
         """The next packets; None once there are no more and what tshark complained of is reported."""
@@ -170,7 +151,7 @@ class Tshark:
         return True
 
     def _end_early(self, reason: str) -> None:
-        self._ended_early = reason
+        self.ended_early = reason
         self._report(reason, None)
         self._child.close()
 

@@ -24,11 +24,10 @@ from rpcinspect.errors import RecordError, RpcInspectError
 from rpcinspect.fields.phrases import counted, some
 from rpcinspect.files.output import open_growing
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.recorder.agent import Agent
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record
-from rpcinspect.recorder.summary import summary
-from rpcinspect.recorder.wire import Wire
+from rpcinspect.recorder.agent import AgentMechanism
+from rpcinspect.recorder.processes import ProcessNote
+from rpcinspect.recorder.record import Mechanism, Outcome, RecordingResult, record, summary
+from rpcinspect.recorder.wire import WireMechanism
 from rpcinspect.views.empty import empty_line
 
 
@@ -78,7 +77,7 @@ def hidden(path: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def redacted(recorded: Recorded, file: Path, seed: str | None) -> Recorded:
+def redacted(recorded: RecordingResult, file: Path, seed: str | None) -> RecordingResult:
     """The recording redacted, as `decode -w --redact` does it."""
     from rpcinspect.cli.redacting import redact_file
 
@@ -105,11 +104,11 @@ def chosen(command: RecordCommand) -> tuple[Mechanism, Path]:
             say(f"not recording via agent: {error}")
     file = command.output or default_name(command.command, "wire")
     written = beside(file) if command.redact else file
-    return Wire(written, interface=command.interface or "lo", private_net=command.private_net), file
+    return WireMechanism(written, interface=command.interface or "lo", private_net=command.private_net), file
 
 
-def _agent(command: RecordCommand, file: Path) -> Agent:
-    return Agent(
+def _agent(command: RecordCommand, file: Path) -> AgentMechanism:
+    return AgentMechanism(
         file,
         command.command,
         tensors=command.tensors or "all",
@@ -166,7 +165,9 @@ def look_into(
     return Held(messages, complete, names, empty_line(session) if complete else None)
 
 
-def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -> Recorded:
+def looked_into(
+    recorded: RecordingResult, notes: Sequence[ProcessNote], *, strangers: bool
+) -> RecordingResult:
     """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
     of this command are told of; on other interfaces they are expected."""
     held = look_into(recorded.file)
@@ -181,12 +182,12 @@ def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -
     )
 
 
-def _none(why: str | None, notes: Sequence[Note]) -> Iterator[str]:
+def _none(why: str | None, notes: Sequence[ProcessNote]) -> Iterator[str]:
     if why is not None and any(note.recorded for note in notes):  # else it was said that nobody used RPC
         yield why
 
 
-def _others(workers: frozenset[str], notes: Sequence[Note]) -> Iterator[str]:
+def _others(workers: frozenset[str], notes: Sequence[ProcessNote]) -> Iterator[str]:
     """Packets do not tell to which command they belong."""
     ours = {note.name for note in notes}
     others = sorted(workers - ours)

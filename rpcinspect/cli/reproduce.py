@@ -148,7 +148,7 @@ def _write(folder: Path, written: "Reproducer", *, test: bool) -> None:
     from rpcinspect.cli.interrupt import held_back
     from rpcinspect.export.reproducer.script import SCRIPT, TENSORS, TEST
     from rpcinspect.export.safetensors import write_safetensors
-    from rpcinspect.files.folder import OutputFolder
+    from rpcinspect.files.output import OutputFolder
     from rpcinspect.files.place import writing
 
     output = OutputFolder(folder, private=True)

@@ -25,7 +25,7 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.fields.message import Tensor
 from rpcinspect.fields.plain import text
 from rpcinspect.files.closing import Closing
-from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.output import OutputFolder
 from rpcinspect.files.place import writing
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.message import type_name

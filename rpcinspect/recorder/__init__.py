@@ -4,11 +4,10 @@ In: a command line and a file to write. Out: a capture, and what is told of it a
 the stages that decode.
 
     launcher    runs the command; knows no mechanism
-    record      joins the parts, and says what a way of recording must offer
-    wire        one of them: packets; with sniffer, namespace
-    agent       the other: messages; with library, queue_file
-    notes       what the processes of the command tell of themselves
-    summary     what was recorded, in lines for people
+    record      joins the parts, says what a way of recording must offer, and tells what came of it
+    wire        one of them: packets, by the sniffer of capture/; with namespace
+    agent       the other: messages; with library
+    processes   what the processes of the command tell of themselves, and how they ended
     startup/    what runs inside the processes of the command
 
 The package is not called `recording`: that is what notebooks call, `rpcinspect.recording(...)`.

@@ -1,27 +1,30 @@
 """Recording by the agent: each process of a command writes its own messages into one log
 (startup/rpcinspect_agent.py), and what is still in the queue of one that was killed is written in the end.
 
-In: the log, the command, what is recorded of tensors. Out: a `Recorded`.
+In: the log, the command, what is recorded of tensors. Out: a `RecordingResult`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import shutil
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
 
 from rpcinspect.errors import RecordError
 from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.library import QUEUE_BYTES, build_agent, interpreter_of
-from rpcinspect.recorder.notes import Note, is_running
-from rpcinspect.recorder.queue_file import Queue, append, read_queue, recover
-from rpcinspect.recorder.reaper import Process
-from rpcinspect.recorder.record import Mechanism, Recorded
-from rpcinspect.recorder.summary import counted
+from rpcinspect.recorder.processes import Process, ProcessNote, is_running
+from rpcinspect.recorder.record import Mechanism, RecordingResult, counted
 from rpcinspect.rpclog.header import MAX_NAME
 from rpcinspect.rpclog.write import FIRST_LINE, process_line, span_line
 from rpcinspect.session.ended import Ended
@@ -32,7 +35,7 @@ ROOM = 16
 QUEUE = ".queue"
 
 
-class Agent(Mechanism):
+class AgentMechanism(Mechanism):
     """Messages, from within the processes, which write them by themselves."""
 
     via = "agent"
@@ -80,10 +83,10 @@ class Agent(Mechanism):
             except OSError as error:
                 raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
 
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
         """What is left in queues of processes that are gone goes into the log, and how they ended."""
         assert self._queues is not None
-        queues: list[Queue] = []
+        queues: list[MessageQueue] = []
         problem = None
         for path in sorted(self._queues.glob(f"*{QUEUE}")):
             is_left = not is_running(_pid(path))
@@ -104,7 +107,7 @@ class Agent(Mechanism):
         if lines:
             with contextlib.suppress(OSError):
                 append(self._file.resolve(), b"".join(lines))
-        return Recorded(
+        return RecordingResult(
             file=self._file,
             bytes=self._file.stat().st_size if self._file.exists() else 0,
             messages=counted(sum(queue.messages for queue in queues), "message"),
@@ -118,7 +121,7 @@ class Agent(Mechanism):
             shutil.rmtree(self._queues, ignore_errors=True)
 
 
-def _processes(notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Iterator[bytes]:
+def _processes(notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> Iterator[bytes]:
     """How the process of each worker in the log ended."""
     for note in notes:
         ended = None if note.started is None else ends.get((note.pid, note.started))
@@ -146,3 +149,148 @@ def _text(path: Path) -> str | None:
         return path.read_text(errors="replace").strip() or None
     except OSError:
         return None
+
+
+MAGIC = b"rpcqueu1"
+FIELDS = struct.Struct("=8s10Q")
+DATA_AT = 4096
+ENTRY = struct.Struct("=QII")
+NO_BATCH = (1 << 64) - 1
+LOCK_SECONDS = 5.0
+
+
+class MessageQueue(Struct, frozen=True):
+    """What stands at the begin of a queue, of the time being.
+
+    `native/queue.cpp` fills it, in memory that the process shares with this file. Numbers are native. At 0:
+
+        magic       8 bytes, `rpcqueu1`; anything else was never a queue
+        capacity    bytes of the ring, which begins at 4096
+        head        bytes ever reserved in the ring; a position is taken modulo the capacity
+        tail        bytes ever written into the log
+        batch_tail, batch_at
+                    the tail when a batch was begun, and where it begins in the log; 2^64-1: none is in hand
+        messages, bytes, dropped, failed
+                    what was counted
+        over        not 0: recording ended early, what is left is not for the log
+
+    The ring is a row of entries, each at a multiple of 16: length (8 bytes), whether it is complete (4),
+    unused (4), and a whole record of the log, rounded up to 16; it goes on at the ring's begin where it
+    reaches the end. A batch is a newline and then the records of entries from the tail on.
+    """
+
+    capacity: int
+    head: int
+    tail: int
+    batch_tail: int
+    batch_at: int
+    messages: int
+    bytes: int
+    dropped: int
+    failed: int
+    over: int
+
+
+def read_queue(path: Path) -> MessageQueue | None:
+    """What a queue tells of its process; None if the file is no queue."""
+    with path.open("rb") as file:
+        data = file.read(DATA_AT)
+    if len(data) < DATA_AT:
+        return None
+    magic, *numbers = FIELDS.unpack_from(data)
+    queue = MessageQueue(*numbers)
+    is_one = magic == MAGIC and queue.capacity and 0 <= queue.head - queue.tail <= queue.capacity
+    return queue if is_one else None
+
+
+def recover(queue: MessageQueue, path: Path, log: Path) -> int:
+    """Writes what is left in a queue, whose file is at `path`; how many records that was. `OSError` where the
+    log can't be written.
+
+    Each record is there once: of a batch that was cut in the log the first records are there, of the one
+    behind them newlines remain, which a reader passes over, and it is written again.
+    """
+    if queue.over:
+        return 0
+    with path.open("rb") as file:
+        records = list(_records(file.fileno(), queue))
+    if records:
+        with open_log(log) as out:
+            _lock(out.fileno())
+            rest = records[_already_there(out.fileno(), queue, records) :]
+            if rest:
+                out.seek(0, os.SEEK_END)
+                out.write(b"".join([b"\n", *rest]))
+    return len(records)
+
+
+def append(log: Path, lines: bytes) -> None:
+    """Writes lines of ours at the end of the log, between those of processes that still write. `OSError`."""
+    with open_log(log) as out:
+        _lock(out.fileno())
+        out.seek(0, os.SEEK_END)
+        out.write(b"\n" + lines)
+
+
+def open_log(log: Path) -> BinaryIO:
+    """The log, at its end; not what somebody has put there as a link meanwhile."""
+    file = os.fdopen(os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b")
+    file.seek(0, os.SEEK_END)
+    return file
+
+
+def _records(file: int, queue: MessageQueue) -> Iterator[bytes]:
+    """Those that are complete; of one that was being copied nothing is of use."""
+    at = queue.tail
+    while at < queue.head:
+        length, complete, _ = ENTRY.unpack(_ring(file, queue.capacity, at, ENTRY.size))
+        if complete:
+            yield _ring(file, queue.capacity, at + ENTRY.size, length)
+        at += ENTRY.size + -(-length // ENTRY.size) * ENTRY.size
+
+
+def _ring(file: int, capacity: int, at: int, length: int) -> bytes:
+    begin = at % capacity
+    first = min(length, capacity - begin)
+    data = os.pread(file, first, DATA_AT + begin)
+    return data + os.pread(file, length - first, DATA_AT) if length > first else data
+
+
+def _lock(descriptor: int) -> None:
+    """As the writers of the log do; one that was stopped while it had the lock is not waited for."""
+    end = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() < end:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                return
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _already_there(log: int, queue: MessageQueue, records: list[bytes]) -> int:
+    """How many of the records the batch in hand has brought into the log; what is there of the next one is
+    blotted out."""
+    if queue.batch_at == NO_BATCH or queue.batch_tail != queue.tail:
+        return 0
+    at = queue.batch_at + 1
+    for number, record in enumerate(records):
+        found = os.pread(log, len(record), at)
+        if found != record:
+            pairs = enumerate(zip(found, record, strict=False))
+            there = next((n for n, (one, other) in pairs if one != other), len(found))
+            if there and _is_ours(log, at, record):
+                os.pwrite(log, b"\n" * there, at)
+            return number
+        at += len(record)
+    return len(records)
+
+
+def _is_ours(log: int, at: int, record: bytes) -> bool:
+    """Whether what is there is a cut record of the batch, and not the begin of one that another process wrote
+    behind it: headers begin alike."""
+    header = record[: record.index(b"\n") + 1]
+    line, newline, _ = os.pread(log, len(header), at).partition(b"\n")
+    return line + newline == header or header.startswith(line)

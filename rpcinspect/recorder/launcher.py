@@ -18,13 +18,13 @@ import os
 import shutil
 import signal
 import socket
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from rpcinspect.capture.sniffer import fork
 from rpcinspect.errors import CommandError, RecordError
 from rpcinspect.files.closing import Closing
-from rpcinspect.recorder.reaper import Process, Reaper
+from rpcinspect.recorder.processes import Process, Reaper
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)
@@ -46,13 +46,6 @@ def find_program(name: str) -> str:
         what = "is a folder" if os.path.isdir(name) else "can't be executed"
         raise CommandError(f"{name}: {what}", NOT_RUNNABLE)
     raise CommandError(f"{name}: no such command", NOT_FOUND)
-
-
-def fork() -> int:
-    """A new process, which needs no other thread than the one that calls; what `os.fork` gives."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
 
 
 class Command(Closing):

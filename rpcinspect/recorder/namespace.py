@@ -2,7 +2,7 @@
 sees, and its packets may be captured without being root.
 
 In: the process that calls, which must have one thread. Out: it is in the namespace, as the user that it was.
-`RecordError` where the system forbids that.
+`RecordError` where the system forbids that. A module of its own: what loads numpy has several threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""How the processes of a command that used RPC ended, whoever their parent is.
+"""The processes of a command: what those that used RPC say of themselves, and how they ended, whoever their
+parent is.
 
-In: a handle on itself that each of them gives us at its start (startup/rpcinspect_notes.py), statuses of our
-own children, and what a process has told of its own last lines. Out: an `Ended` for each note.
+In: a folder of notes and a handle on itself that each of them gives us at its start
+(startup/rpcinspect_notes.py), and what the kernel (Linux) says of our children. Out: `ProcessNote`s, and an
+`Ended` for each. Notes are written by processes of the user: one that can't be read is passed over.
 
 A handle is a pidfd. From Linux 6.15 on it keeps the status after the parent has taken it in; before, the
 status can be read as long as the parent has not. It comes through a socket whose queue keeps it, so that a
@@ -12,7 +14,9 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import fcntl
+import json
 import os
 import select
 import signal
@@ -20,13 +24,161 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rpcinspect.recorder.memory import oom_kills
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.reaper import EXIT_CODE, START, Process, is_zombie, process_stat
+from msgspec import Struct, ValidationError, convert
+
 from rpcinspect.session.ended import Ended
+
+
+class ProcessNote(Struct, frozen=True, kw_only=True):
+    """One process that started RPC, or would have."""
+
+    pid: int
+    name: str | None = None
+    id: int | None = None
+    torch: str | None = None
+    recorded: bool
+    why: str | None = None
+    started: int | None = None
+    """When the process began, in the kernel's ticks: ids of processes are used again."""
+    job: str | None = None
+    """As the log calls it."""
+    ended: str | None = None
+    """`clean`: it ended by itself, and said so."""
+    status: int | None = None
+    """The exit status with which it did, where it knew it."""
+    error: str | None = None
+    """The class of the exception that ended it."""
+    messages: int = 0
+    """What its recorder counted, as the three that follow."""
+    bytes: int = 0
+    dropped: int = 0
+    failed: int = 0
+
+
+_MAX_BYTES = 1 << 16
+
+
+def read_notes(folder: Path) -> list[ProcessNote]:
+    """Every note, in the order of processes' starts."""
+    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    notes = [_read(path) for path in paths]
+    return sorted(
+        (note for note in notes if note is not None), key=lambda note: (note.id is None, note.id or 0)
+    )
+
+
+def _read(path: Path) -> ProcessNote | None:
+    try:
+        with path.open("rb") as file:
+            return convert(json.loads(file.read(_MAX_BYTES)), ProcessNote)
+    except (OSError, ValueError, ValidationError):
+        return None
+
+
+def is_running(pid: int, start: int | None = None) -> bool:
+    """Whether a process still runs, that which began at `start` if told; one that has ended and was not
+    waited for does not.
+    """
+    stat = process_stat(pid)
+    return stat is not None and not is_zombie(stat) and start in (None, int(stat[START]))
+
+
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
+STATE, START, EXIT_CODE = 0, 19, 49
+"""Fields of /proc/PID/stat behind the name of the program, which may hold anything."""
+
+Process = tuple[int, int]
+"""(id, start in ticks since the system's): ids are used again."""
+
+
+class Reaper:
+    """Makes orphans of a command our children, so that we see the status with which they end: from before it
+    begins to its end; `close` lets others have the orphans again.
+
+    Nobody waits for one that still runs. Where the system can't give us orphans they go where they always
+    went, and nothing is known of them.
+    """
+
+    def __init__(self) -> None:
+        self.statuses: dict[Process, tuple[int, int]] = {}
+        """(wait status, time_ns) of those that have ended."""
+        known = _children()
+        self._known = known or frozenset()
+        """Those that others of us wait for."""
+        self._was = _is_subreaper()
+        self._adopts = known is not None and _set_subreaper(True)
+
+    def wait_for(self, pid: int) -> int | None:
+        """The wait status of a child; None of one that still runs, or is none of ours."""
+        stat = process_stat(pid)
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if not ended:
+            return None
+        if stat is not None:
+            self.statuses[pid, int(stat[START])] = status, time.time_ns()
+        return status
+
+    def look(self) -> None:
+        """Takes in orphans that have ended: none stays a zombie."""
+        if self._adopts:
+            for pid in (_children() or frozenset()) - self._known:
+                self.wait_for(pid)
+
+    def close(self) -> None:
+        """Orphans go where they went before."""
+        if self._adopts:
+            self.look()
+            _set_subreaper(self._was)
+            self._adopts = False
+
+
+def process_stat(pid: int) -> list[str] | None:
+    """What the kernel says of a process; None where there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return fields if len(fields) > EXIT_CODE else None
+
+
+def is_zombie(stat: list[str]) -> bool:
+    """Whether it has ended, and its parent has not waited for it."""
+    return stat[STATE] in ("Z", "X")
+
+
+def _children() -> frozenset[int] | None:
+    """Of this process; None where the kernel does not list them."""
+    try:
+        lists = [path.read_text(encoding="ascii") for path in Path("/proc/self/task").glob("*/children")]
+    except OSError:
+        return None
+    return frozenset(int(pid) for text in lists for pid in text.split()) if lists else None
+
+
+def _is_subreaper() -> bool:
+    told = ctypes.c_int(0)
+    return _prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(told)) and bool(told.value)
+
+
+def _set_subreaper(on: bool) -> bool:
+    return _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(on))
+
+
+def _prctl(option: int, argument: object) -> bool:
+    """Whether the system did it."""
+    try:
+        zero = ctypes.c_ulong(0)
+        return bool(ctypes.CDLL(None).prctl(option, argument, zero, zero, zero) == 0)
+    except (OSError, AttributeError):  # no Linux
+        return False
+
 
 SOCKET = "processes"
 """In the folder of notes; startup/rpcinspect_notes.py has the name too."""
@@ -40,7 +192,7 @@ SECONDS = 1.0
 """A process that has connected is waited for so long: it says all at once."""
 
 
-class Processes:
+class CommandProcesses:
     """From before a command begins to after its end; `close` it in any case."""
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +213,7 @@ class Processes:
         self._thread.start()
 
     def ends(
-        self, notes: Iterable[Note], statuses: Mapping[Process, tuple[int, int]]
+        self, notes: Iterable[ProcessNote], statuses: Mapping[Process, tuple[int, int]]
     ) -> dict[Process, Ended]:
         """How each ended that has left a note, in the end; `statuses`: (wait status, time_ns) of our own."""
         self._halt()
@@ -163,13 +315,7 @@ def zombie_status(process: Process) -> int | None:
     return int(stat[EXIT_CODE])
 
 
-def is_there(process: Process) -> bool:
-    """Whether it still runs."""
-    stat = process_stat(process[0])
-    return stat is not None and int(stat[START]) == process[1] and not is_zombie(stat)
-
-
-def _ended(note: Note, status: int | None, time_ns: int | None, killed: int) -> Ended:
+def _ended(note: ProcessNote, status: int | None, time_ns: int | None, killed: int) -> Ended:
     assert note.started is not None
     if status is not None:
         code = os.waitstatus_to_exitcode(status)
@@ -184,7 +330,7 @@ def _ended(note: Note, status: int | None, time_ns: int | None, killed: int) -> 
             pid=note.pid,
             oom_kills=killed if -code == signal.SIGKILL else 0,
         )
-    if is_there((note.pid, note.started)):
+    if is_running(note.pid, note.started):
         return Ended(how="running", pid=note.pid)
     if note.ended is None:
         return Ended(how="unknown", time_ns=time_ns, pid=note.pid)
@@ -208,3 +354,41 @@ def _listener(path: Path) -> socket.socket | None:
         listener.close()
         return None
     return listener
+
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def oom_kills() -> int | None:
+    """How many processes of our control group, in which a command begins, the kernel has killed for lack of
+    memory, by now; of version 2 with the groups below ours. None where it keeps no count, as for the root
+    group of version 2.
+    """
+    for path in _counters():
+        try:
+            lines = path.read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill" and count.isdigit():
+                return int(count)
+    return None
+
+
+def _counters() -> Iterator[Path]:
+    """Where it may be, the likeliest first: a container may see its own group as the root."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, group = (*line.split(":", 2), "", "")[:3]
+        if "memory" in controllers.split(","):
+            folder, file = GROUPS / "memory", "memory.oom_control"
+        elif not controllers:
+            folder, file = GROUPS, "memory.events"
+        else:
+            continue
+        yield folder / group.lstrip("/") / file
+        yield folder / file

@@ -1,9 +1,9 @@
-"""A command is run and recorded: what joins launcher, notes, ends of processes and a way of recording, and
-what such a way must offer.
+"""A command is run and recorded: what joins launcher, processes and a way of recording, what such a way must
+offer, and what is told of it in the end.
 
 In: a command line and a `Mechanism`, of which `wire` and `agent` have one each. Out: an `Outcome`: the exit
-code of the command, what was recorded, what its processes said and how they ended. `RecordError`,
-`CommandError` or `OutputError`: nothing has run.
+code of the command, what was recorded, what its processes said and how they ended; that as lines for people.
+`RecordError`, `CommandError` or `OutputError`: nothing has run.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from msgspec import Struct, field
 
 from rpcinspect.recorder.launcher import Command
-from rpcinspect.recorder.notes import Note, is_running, read_notes
-from rpcinspect.recorder.processes import Processes
-from rpcinspect.recorder.reaper import Process
+from rpcinspect.recorder.processes import CommandProcesses, Process, ProcessNote, is_running, read_notes
 from rpcinspect.session.ended import Ended
+from rpcinspect.session.words import lack_of_memory
 
 VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class RecordingResult(Struct, frozen=True, kw_only=True):
     """What came of a recording, in numbers."""
 
     file: Path
@@ -70,7 +70,7 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
         """The command has ended, and its processes as `ends` has it: completes the file."""
 
     @abstractmethod
@@ -82,8 +82,8 @@ class Outcome(Struct, frozen=True):
     """What came of a command that was run."""
 
     exit_code: int
-    recorded: Recorded
-    notes: Sequence[Note]
+    recorded: RecordingResult
+    notes: Sequence[ProcessNote]
     left: frozenset[int]
     """Processes with a note that still run."""
     ends: Mapping[Process, Ended] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def record(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
         stack.callback(mechanism.close)
         settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
-        processes = stack.enter_context(contextlib.closing(Processes(folder)))
+        processes = stack.enter_context(contextlib.closing(CommandProcesses(folder)))
         with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
             mechanism.begin(command.descriptors)
             ready()
@@ -119,3 +119,83 @@ def surroundings(environment: Mapping[str, str], settings: Mapping[str, object])
         VARIABLE: json.dumps(settings),
         "PYTHONPATH": os.pathsep.join([str(STARTUP), path] if path else [str(STARTUP)]),
     }
+
+
+COUNTERS = ("messages", "bytes", "dropped", "failed")
+"""What is told of each process."""
+SHOWN = 16
+"""Processes that are named; more are counted."""
+
+
+def summary(outcome: Outcome) -> Iterator[str]:
+    """Lines for people once the command has ended; warnings come right behind the first."""
+    recorded = outcome.recorded
+    yield f"recorded {_amounts(outcome)} in {recorded.file}"
+    for line in warnings(outcome):
+        yield f"WARNING: {line}"
+    yield from _processes(outcome)
+    if outcome.notes or recorded.packets:
+        yield f"next: rpcinspect decode {shlex.quote(str(recorded.file))}"
+
+
+def _amounts(outcome: Outcome) -> str:
+    recorded = outcome.recorded
+    amounts = []
+    if recorded.messages is not None:
+        amounts.append(recorded.messages)
+    if recorded.packets is not None:
+        amounts.append(counted(recorded.packets, "packet"))
+    return ", ".join([*amounts, f"{recorded.bytes:,} bytes"])
+
+
+def warnings(outcome: Outcome) -> Iterator[str]:
+    """What makes the recording less than it should be."""
+    recorded = outcome.recorded
+    what = "message" if recorded.packets is None else "packet"
+    if recorded.ended_early is not None:
+        yield f"the recording ended before the command: {recorded.ended_early}"
+    if recorded.dropped:
+        yield f"{counted(recorded.dropped, what)} lost: they came faster than they could be written"
+    if not outcome.notes:
+        yield (
+            "no process called init_rpc, or Python ran with -I, -E or -S: these ignore PYTHONPATH, "
+            "through which it is recorded"
+        )
+    for note in outcome.notes:
+        if not note.recorded:
+            yield f"{_who(note)} was not recorded: {note.why or 'it did not say why'}"
+        elif note.pid in outcome.left:
+            goes_on = "goes on writing into it" if recorded.packets is None else "is recorded no longer"
+            yield f"{_who(note)} still runs and {goes_on}"
+    yield from recorded.warnings
+
+
+def _processes(outcome: Outcome) -> Iterator[str]:
+    for note in outcome.notes[:SHOWN]:
+        if note.recorded:
+            counts = [f"{number:,} {name}" for name in COUNTERS if (number := getattr(note, name))]
+            end = _end(outcome, note)
+            yield "  " + ", ".join(text for text in (_who(note), *counts, end) if text)
+    more = len(outcome.notes) - SHOWN
+    if more > 0:
+        yield f"  and {more:,} more"
+
+
+def _end(outcome: Outcome, note: ProcessNote) -> str:
+    """How a process ended, unless it ended well."""
+    ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
+    if ended is not None and ended.over:
+        return "" if ended.well else f"{ended}{lack_of_memory(ended)}"
+    return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
+
+
+def _who(note: ProcessNote) -> str:
+    torch = "" if note.torch is None else f", torch {note.torch}"
+    if note.name is None:
+        return f"process {note.pid}{torch}"
+    return f"{note.name} (id {note.id}, process {note.pid}{torch})"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 packet`, `2 packets`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

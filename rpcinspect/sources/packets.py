@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from rpcinspect.capture import CaptureReader, LogBlock, Reading, open_capture
+from rpcinspect.capture import CaptureReader, LogBlock, Reading
 from rpcinspect.capture.block import PacketBlock, SegmentBlock, TcpBlock, as_int64
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import Location, Problem
@@ -106,7 +106,7 @@ class PacketSource:
         if not _look_before(reader):
             return None
         segmenter, samples = Segmenter(), ClockSamples()
-        with open_capture(reader.path, reader.index, self._reading) as again:
+        with CaptureReader(reader.path, reader.index, self._reading) as again:
             for packets in again.blocks():
                 if self._watch.stopped(reader):
                     return None

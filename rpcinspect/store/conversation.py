@@ -55,7 +55,7 @@ class StoreEntry(Struct, frozen=True):
     key: str
     """With all its prefixes, e.g. `/rpc_prefix_0/names/0`. UTF-8, other bytes as `surrogateescape`."""
     value: bytes
-    """Cut to `KEPT_VALUE_BYTES` unless `is_directory_key(key)`; for an `append`, what was appended."""
+    """Cut to `KEPT_VALUE_BYTES` unless it has a `directory_key`; for an `append`, what was appended."""
     size: int
     """Bytes of the whole value."""
     operation: str
@@ -102,14 +102,9 @@ class DirectoryKey(Struct, frozen=True):
     """The id whose name it is, or the name whose address."""
 
 
-def is_directory_key(key: str) -> bool:
-    """Whether `worker_directory` reads this key; entries of other keys need not be kept."""
-    return directory_key(key) is not None
-
-
 @lru_cache(maxsize=4096)
 def directory_key(key: str) -> DirectoryKey | None:
-    """What this key is about; None for keys that say nothing of workers."""
+    """What this key is about; None for keys that say nothing of workers, whose entries need not be kept."""
     prefix = _GROUP.search(key)
     root = key[: prefix.start()] if prefix else ""
     group = int(prefix[1]) if prefix else 0
@@ -138,31 +133,27 @@ class StoreConversation:
         self._found: list[StoreEntry] = []
         self._pending: deque[_Request] = deque()
         self._pending_cost = 0
-        self._client = _Direction(self._requests(), "requests", limits)
-        self._server = _Direction(self._replies(), "replies", limits)
+        self._client = _Side(self._requests(), "requests", limits)
+        self._server = _Side(self._replies(), "replies", limits)
 
-    def feed_client(self, data: bytes, time_ns: int) -> list[StoreEntry]:
-        """More bytes from client to server, all captured at this time; returns what became known, from either
-        direction.
-        """
-        self._client.feed(data, time_ns)
-        self._server.run()
-        return self._take_found()
+    def feed(self, from_client: bool, data: bytes, time_ns: int) -> list[StoreEntry]:
+        """More bytes of one direction, all captured at this time; returns what became known, from either."""
+        if from_client:
+            self._client.feed(data, time_ns)
+            self._server.run()
+        else:
+            self._server.feed(data, time_ns)
+        found, self._found = self._found, []
+        return found
 
-    def feed_server(self, data: bytes, time_ns: int) -> list[StoreEntry]:
-        """More bytes from server to client; returns what became known."""
-        self._server.feed(data, time_ns)
-        return self._take_found()
-
-    def gap_client(self, length: int) -> None:
-        """So many bytes of the client are missing here: its direction is not followed any further."""
-        self._client.lose(length)
-        self._server.run()
-
-    def gap_server(self, length: int) -> None:
-        """So many bytes of the server are missing here: its direction is not followed any further."""
-        self._server.lose(length)
-        self._pending.clear()
+    def gap(self, from_client: bool, length: int) -> None:
+        """So many bytes of one direction are missing here: it is not followed any further."""
+        if from_client:
+            self._client.lose(length)
+            self._server.run()
+        else:
+            self._server.lose(length)
+            self._pending.clear()
 
     def finish(self) -> list[StoreProblem]:
         """No more bytes will come; says what could not be read, at most once per direction.
@@ -183,11 +174,7 @@ class StoreConversation:
             if direction.problem is not None
         ]
 
-    def _take_found(self) -> list[StoreEntry]:
-        found, self._found = self._found, []
-        return found
-
-    def _add(self, key: str, value: bytes, size: int, operation: str, direction: _Direction) -> None:
+    def _add(self, key: str, value: bytes, size: int, operation: str, direction: _Side) -> None:
         self._found.append(StoreEntry(key, value, size, operation, direction.time_ns()))
 
     def _requests(self) -> _Steps[None]:
@@ -321,7 +308,7 @@ class _ProtocolError(Exception):
     """A direction contradicts the protocol; never leaves this module."""
 
 
-class _Direction:
+class _Side:
     """The bytes of one direction, and a generator that reads them: it yields whenever it needs more."""
 
     def __init__(self, steps: _Steps[None], what: str, limits: Limits) -> None:
@@ -425,7 +412,7 @@ class _Direction:
             raise _ProtocolError(
                 f"a value of {size:,} bytes is over the limit store_item_bytes = {self._limit:,}"
             )
-        kept = min(size, KEPT_DIRECTORY_VALUE_BYTES if is_directory_key(key) else KEPT_VALUE_BYTES)
+        kept = min(size, KEPT_DIRECTORY_VALUE_BYTES if directory_key(key) is not None else KEPT_VALUE_BYTES)
         data = yield from self.take(kept)
         left = size - kept
         while left:

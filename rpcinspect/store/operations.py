@@ -58,16 +58,6 @@ def may_become_store(first_client_bytes: bytes) -> bool:
     return bool(_DYNAMIC_GROUP_1_9.match(first_client_bytes + _DYNAMIC_GROUP_EXAMPLE[length:]))
 
 
-def opening_of(generation: StoreGeneration) -> bytes:
-    """What a client of this generation says before its first operation, so that it is known by that.
-
-    Raises `ValueError` for generations whose clients begin with an operation.
-    """
-    if generation is not StoreGeneration.V2_2:
-        raise ValueError(f"clients of {generation.value} have no opening")
-    return next(opening for opening, its in _OPENINGS if its is generation)
-
-
 _SET = Operation("set", "kv", tells_value=True)
 _COMPARE_SET = Operation("compare_set", "kvv", "values")
 _GET = Operation("get", "k", "values")
@@ -119,8 +109,10 @@ OPERATIONS: dict[StoreGeneration, dict[int, Operation]] = {
 """`QueryType` of each generation."""
 
 _INIT_KEY = (5).to_bytes(8, "little") + b"init/"
+OPENING_2_2 = b"\x00\xce\xf7\x85\x3c"
+"""What a client of 2.2 or later says first: VALIDATE with its magic number."""
 _OPENINGS = (
-    (b"\x00\xce\xf7\x85\x3c", StoreGeneration.V2_2),  # VALIDATE with its magic number
+    (OPENING_2_2, StoreGeneration.V2_2),
     (b"\x03" + _INIT_KEY, StoreGeneration.V1_9),  # ADD
     (b"\x02" + _INIT_KEY, StoreGeneration.V1_8),  # ADD
 )

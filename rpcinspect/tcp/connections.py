@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s, SegmentBlock
 from rpcinspect.errors import Location, Problem
-from rpcinspect.tcp.ranges import CaptureBytes, Run
+from rpcinspect.tcp.ranges import CaptureBytes, SegmentRun
 from rpcinspect.tcp.segment import ACK, FIN, RST, SYN, Flow
 from rpcinspect.tcp.stream import EPOCH, WRAP, Connection, Stream, unwrap
 from rpcinspect.unexpected import unexpected
@@ -336,22 +336,13 @@ class Tcp:
             start, end = int(starts[low]), int(ends[high - 1])
             if end > start:
                 part = slice(low, high)
-                stream.offer(
-                    Run(
-                        start,
-                        end,
-                        block.capture,
-                        starts[part],
-                        offsets[part],
-                        packets[part],
-                        times[part],
-                    )
-                )
+                columns = starts[part], offsets[part], packets[part], times[part]
+                stream.offer(SegmentRun(start, end, block.capture, *columns))
             if cut and length[high - 1] > captured[high - 1]:
                 lost = int(length[high - 1] - captured[high - 1])
                 stream.cut_bytes += lost
                 if self._patience_ns is not None:  # no other file can fill it
-                    stream.offer(Run(end, end + lost))
+                    stream.offer(SegmentRun(end, end + lost))
 
     def _settle(self, now_ns: int) -> Iterator[Stream]:
         """Gives up on what has been missing for longer than the patience."""

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 
+import numpy as np
 from msgspec import Struct, field
+from numpy.typing import NDArray
 
-from rpcinspect.tcp.ip import Count
+from rpcinspect.capture.block import Int64s, PacketBlock
+from rpcinspect.tcp.ip import Count, Fragments
 
 MAX_PACKETS = 4096
 MAX_BYTES = 1 << 25
@@ -40,7 +44,7 @@ INCOMPLETE, PART, AGAIN, BAD = (
 capture; it was captured before; it lies outside of any packet."""
 
 
-class Piece(Struct):
+class FragmentPiece(Struct):
     """A range of a packet that lies in one place of the file."""
 
     start: int
@@ -52,11 +56,11 @@ class Piece(Struct):
     data: bytes
     """What is there: less than the range where a snap length cut it."""
 
-    def part(self, start: int, end: int) -> Piece:
+    def part(self, start: int, end: int) -> FragmentPiece:
         """What lies in [start, end), which must overlap it."""
         low, high = max(start, self.start), min(end, self.end)
         skip = low - self.start
-        return Piece(low, high, self.offset + skip, self.data[skip : high - self.start])
+        return FragmentPiece(low, high, self.offset + skip, self.data[skip : high - self.start])
 
 
 class Fragment(Struct):
@@ -69,7 +73,7 @@ class Fragment(Struct):
     identification: int
     protocol: int
     more: bool
-    pieces: list[Piece]
+    pieces: list[FragmentPiece]
     """Usually one; several where a fragment came in fragments."""
 
 
@@ -81,8 +85,8 @@ class Datagram(Struct, eq=False):
     """Of the fragment that came first."""
     protocol: int = -1
     """Known once the first part was seen."""
-    pieces: list[Piece] = field(default_factory=list)
-    copies: list[Piece] = field(default_factory=list)
+    pieces: list[FragmentPiece] = field(default_factory=list)
+    copies: list[FragmentPiece] = field(default_factory=list)
     """Second copies that differ from the first."""
     row: int = 0
     """Of the fragment that came last."""
@@ -107,9 +111,9 @@ class Datagram(Struct, eq=False):
                 there = piece.start + len(piece.data)
         return bytes(data), len(data) if there is None else there
 
-    def between(self, start: int, end: int) -> list[Piece]:
+    def between(self, start: int, end: int) -> list[FragmentPiece]:
         """The pieces of [start, end)."""
-        at = max(0, bisect_right(self.pieces, start, key=_start_of) - 1)
+        at = max(0, bisect_right(self.pieces, start, key=attrgetter("start")) - 1)
         found = []
         while at < len(self.pieces) and self.pieces[at].start < end:
             if self.pieces[at].end > start:
@@ -117,7 +121,7 @@ class Datagram(Struct, eq=False):
             at += 1
         return found
 
-    def add(self, new: Piece) -> None:
+    def add(self, new: FragmentPiece) -> None:
         """Takes what is not there yet, and keeps other copies that differ apart."""
         pieces = self.pieces
         for kept in self.between(new.start, new.end):
@@ -126,7 +130,7 @@ class Datagram(Struct, eq=False):
             if copy.data[:size] != kept.data[:size]:
                 self.copies.append(copy)
                 self.held += len(copy.data)
-        at = bisect_right(pieces, new.start, key=_start_of)
+        at = bisect_right(pieces, new.start, key=attrgetter("start"))
         position = max(new.start, pieces[at - 1].end) if at else new.start
         while position < new.end:
             following = pieces[at].start if at < len(pieces) else new.end
@@ -139,10 +143,6 @@ class Datagram(Struct, eq=False):
             if at >= len(pieces):
                 return
             position, at = pieces[at].end, at + 1
-
-
-def _start_of(piece: Piece) -> int:
-    return piece.start
 
 
 class Reassembly:
@@ -251,3 +251,105 @@ class Reassembly:
 
 def _near(datagram: Datagram, fragment: Fragment) -> bool:
     return abs(fragment.time_ns - datagram.time_ns) <= PATIENCE_NS
+
+
+FIN, SYN = 1, 2
+
+
+class SegmentColumns(Struct, frozen=True, eq=False):
+    """Segments of one link type and IP version; positions count from the window."""
+
+    row: Int64s
+    flow: Int64s
+    sequence: Int64s
+    acknowledgment: Int64s
+    flags: NDArray[np.uint8]
+    payload: Int64s
+    captured: Int64s
+    length: Int64s
+
+
+def list_fragments(
+    block: PacketBlock,
+    fragments: list[Fragments],
+    place: Callable[[int, int, int, int], tuple[int, list[FragmentPiece]]],
+) -> list[Fragment]:
+    """Fragments one by one, in file order; `place` says in which row and where in the file one lies."""
+    listed = []
+    for some in fragments:
+        packets = some.packets
+        columns = (
+            *(packets.rows.row, packets.rows.at, packets.rows.end, packets.rows.wire),
+            *(packets.protocol, some.identification, some.start, some.more),
+        )
+        addresses = zip(*(column.tolist() for column in packets.addresses), strict=True)
+        for whose, values in zip(
+            addresses, zip(*(column.tolist() for column in columns), strict=True), strict=True
+        ):
+            row, at, end, wire, protocol, identification, start, more = values
+            row, pieces = place(row, at, max(at, end), wire)
+            for piece in pieces:
+                piece.start, piece.end = piece.start + start, piece.end + start
+            time_ns = int(block.time_ns[row])
+            listed.append(Fragment(row, time_ns, whose, identification, protocol, more, pieces))
+    return sorted(listed, key=attrgetter("row"))
+
+
+def lay_out(
+    parts: list[SegmentColumns], datagrams: list[Datagram], base: list[int], window_offset: int
+) -> SegmentColumns:
+    """Segments of the window of these packets as ranges of the file: one row for each piece of a payload.
+
+    What belongs to the first byte is said by the first row, what belongs to the last by the last. Behind them
+    come second copies of bytes that differ, for the next stage to find.
+    """
+    rows: list[tuple[int, ...]] = []
+    for part in parts:
+        columns = (
+            *(part.row, part.flow, part.sequence, part.acknowledgment, part.flags),
+            *(part.payload, part.length),
+        )
+        for which, flow, sequence, acknowledgment, flags, at, length in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            datagram, at = datagrams[which], at - base[which]
+            for piece, its_flags, before in _ranges(datagram, at, at + length, flags):
+                rows.append(
+                    (
+                        datagram.row,
+                        flow,
+                        (sequence + before) % (1 << 32),
+                        acknowledgment,
+                        its_flags,
+                        piece.offset - window_offset,
+                        len(piece.data),
+                        piece.end - piece.start,
+                    )
+                )
+    table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
+    return SegmentColumns(
+        row=table[0],
+        flow=table[1],
+        sequence=table[2],
+        acknowledgment=table[3],
+        flags=table[4].astype(np.uint8),
+        payload=table[5],
+        captured=table[6],
+        length=table[7],
+    )
+
+
+def _ranges(datagram: Datagram, at: int, end: int, flags: int) -> Iterator[tuple[FragmentPiece, int, int]]:
+    """Pieces of a payload [at, end), their flags, and how many sequence numbers come before each."""
+    syn = flags >> 1 & 1
+    pieces = datagram.between(at, end)
+    if not pieces and datagram.whole:
+        pieces = [FragmentPiece(at, at, 0, b"")]
+    for index, piece in enumerate(pieces):
+        first, last = index == 0, index == len(pieces) - 1 and datagram.whole
+        its_flags = flags & ~((0 if first else SYN) | (0 if last else FIN))
+        yield piece, its_flags, piece.start - at + (0 if first else syn)
+    for copy in datagram.copies:
+        if copy.start < end and at < copy.end:
+            piece = copy.part(at, end)
+            yield piece, flags & ~(SYN | FIN), piece.start - at + syn

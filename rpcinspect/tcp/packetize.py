@@ -38,12 +38,12 @@ _HOPS = 64
 _DO_NOT_FRAGMENT = 0x4000
 
 
-class Talk:
+class Packetizer:
     """One connection. Each method gives the frames of what it is told, to be written in their order."""
 
     def __init__(self, client: Endpoint, server: Endpoint, *, initial: tuple[int, int]) -> None:
         """`initial`: the sequence numbers at which client and server begin."""
-        there, back = _Direction(client, server), _Direction(server, client)
+        there, back = _FrameMaker(client, server), _FrameMaker(server, client)
         self._directions = there, back
         self._first = initial[0] + 1, initial[1] + 1
         """Sequence number of the first byte of client and server."""
@@ -104,7 +104,7 @@ class Talk:
             self._sent[side] = max(self._sent[side], early.pop(start))
 
 
-class _Direction:
+class _FrameMaker:
     """What all frames from one end to the other have in common."""
 
     def __init__(self, source: Endpoint, destination: Endpoint) -> None:

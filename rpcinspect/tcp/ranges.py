@@ -18,6 +18,7 @@ from rpcinspect.capture.block import Int64s, SegmentBlock
 from rpcinspect.tcp.rows import gather
 
 NOTHING = np.empty(0, dtype=np.uint64)
+NO_COLUMN = np.empty(0, dtype=np.int64)
 
 
 class CaptureBytes:
@@ -84,7 +85,7 @@ class CaptureBytes:
         return b"".join([self.read(capture, o, n) for o, n in zip(offsets, lengths, strict=True)])
 
 
-class Run(Struct, eq=False, gc=False):
+class SegmentRun(Struct, eq=False, gc=False):
     """Segments that follow each other without a gap in the stream, all from one block; or a missing range.
 
     `starts` (positions), `offsets` (in the file), `packets` and `times` are parallel columns; a segment ends
@@ -94,27 +95,25 @@ class Run(Struct, eq=False, gc=False):
     start: int
     end: int
     capture: int = -1
-    starts: Int64s | None = None
-    offsets: Int64s | None = None
-    packets: Int64s | None = None
-    times: Int64s | None = None
+    """-1 of a missing range."""
+    starts: Int64s = NO_COLUMN
+    offsets: Int64s = NO_COLUMN
+    packets: Int64s = NO_COLUMN
+    times: Int64s = NO_COLUMN
     _ascending: bool | None = None
     _lists: tuple[list[int], list[int], list[int], list[int], bool] | None = None
 
     @property
     def missing(self) -> bool:
         """Whether this range was not captured."""
-        return self.starts is None
+        return self.capture < 0
 
-    def slice(self, start: int, end: int) -> Run:
-        """The part of this run that lies in [start, end), which must be inside it and not empty."""
+    def slice(self, start: int, end: int) -> SegmentRun:
+        """The part of this run that lies in [start, end), which must be inside it, and not empty."""
         if start == self.start and end == self.end:
             return self
-        if self.starts is None:
-            return Run(start, end)
-        assert self.offsets is not None
-        assert self.packets is not None
-        assert self.times is not None
+        if self.missing:
+            return SegmentRun(start, end)
         low = int(np.searchsorted(self.starts, start, "right")) - 1
         high = int(np.searchsorted(self.starts, end, "left"))
         starts = self.starts[low:high].copy()
@@ -122,7 +121,7 @@ class Run(Struct, eq=False, gc=False):
         offsets[0] += start - int(starts[0])
         starts[0] = start
         packets, times = self.packets[low:high].copy(), self.times[low:high].copy()
-        return Run(start, end, self.capture, starts, offsets, packets, times)
+        return SegmentRun(start, end, self.capture, starts, offsets, packets, times)
 
     def forget_lists(self) -> None:
         """Frees what `lists` keeps."""
@@ -132,17 +131,12 @@ class Run(Struct, eq=False, gc=False):
     def ascending(self) -> bool:
         """Whether times ascend."""
         if self._ascending is None:
-            assert self.times is not None
             self._ascending = bool(np.all(self.times[1:] >= self.times[:-1]))
         return self._ascending
 
     def lists(self) -> tuple[list[int], list[int], list[int], list[int], bool]:
         """The columns as Python lists (numpy scalars cost more to look up), and whether times ascend."""
         if self._lists is None:
-            assert self.starts is not None
-            assert self.offsets is not None
-            assert self.packets is not None
-            assert self.times is not None
             self._lists = (
                 self.starts.tolist(),
                 self.offsets.tolist(),
@@ -180,7 +174,7 @@ class Run(Struct, eq=False, gc=False):
     def stamps(self, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
         """`stamp` of each range from one edge to the next."""
         starts, packets, times = self.starts, self.packets, self.times
-        if starts is None or packets is None or times is None or not self.ascending:
+        if not self.ascending:
             return [self.stamp(start, end) for start, end in pairwise(edges)]
         places = np.array(edges, dtype=np.int64)
         low = starts.searchsorted(places[:-1], "right") - 1

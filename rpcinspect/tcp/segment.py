@@ -9,6 +9,7 @@ Of a `TcpBlock`, whose headers were read before, only the directions are entered
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,25 @@ from numpy.typing import NDArray
 
 from rpcinspect.capture.block import (
     Direction,
-    Heads,
     Int64s,
     PacketBlock,
+    PacketHeads,
     SegmentBlock,
     TcpBlock,
     as_int64,
 )
-from rpcinspect.tcp.fragment import Datagram, Fragment, Piece, Reassembly
+from rpcinspect.tcp.fragment import (
+    Datagram,
+    Fragment,
+    FragmentPiece,
+    Reassembly,
+    SegmentColumns,
+    lay_out,
+    list_fragments,
+)
 from rpcinspect.tcp.ip import NETWORKS, PROTOCOLS, TCP, Count, Fragments, IpPackets, behind_extensions
-from rpcinspect.tcp.link import ETHERTYPES, LINKS, network_headers, step_over_tags
-from rpcinspect.tcp.pieces import Part, lay_out, list_fragments, row_of
+from rpcinspect.tcp.link import ETHERTYPES, LINKS, MAX_NESTING, TUNNELS, network_headers, step_over_tags
 from rpcinspect.tcp.rows import NO_TUNNEL, Kinds, Rows, distinct_numbers, distinct_rows, gather
-from rpcinspect.tcp.tunnel import MAX_NESTING, TUNNELS
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
@@ -64,7 +71,7 @@ class Flow(Struct, frozen=True, order=True):
 class _Found(Struct, frozen=True, eq=False):
     """What the packets of one window gave so far."""
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[SegmentColumns] = field(default_factory=list)
     fragments: list[Fragments] = field(default_factory=list)
     tunnels: list[Int64s] = field(default_factory=list)
     """Rows with packets in packets."""
@@ -110,7 +117,7 @@ class Segmenter:
             self._network(block.window, network, kind, found, count)
         return found
 
-    def _by_heads(self, block: PacketBlock, heads: Heads) -> SegmentBlock | None:
+    def _by_heads(self, block: PacketBlock, heads: PacketHeads) -> SegmentBlock | None:
         """Segments of packets whose first bytes are there; None if these don't tell: there are fragments, or
         a packet is not there to its end that gave no segment, or is a tunnel's, whose headers may contradict
         each other about where it ends.
@@ -191,14 +198,14 @@ class Segmenter:
 
     # -- fragments: packets in a window of their own -----------------------------------------------------
 
-    def _put_together(self, block: PacketBlock, fragments: list[Fragments]) -> list[Part]:
+    def _put_together(self, block: PacketBlock, fragments: list[Fragments]) -> list[SegmentColumns]:
         """Segments of the packets that these fragments complete; whole packets may be fragments of others."""
         window, base = block.window, block.window_offset
 
-        def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[Piece]]:
-            return row, [Piece(0, wire - at, base + at, window[at:end])]
+        def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[FragmentPiece]]:
+            return row, [FragmentPiece(0, wire - at, base + at, window[at:end])]
 
-        parts: list[Part] = []
+        parts: list[SegmentColumns] = []
         listed = list_fragments(block, fragments, place)
         for _ in range(MAX_NESTING):
             datagrams = list(self._reassembly.feed(block.capture, listed))
@@ -211,12 +218,12 @@ class Segmenter:
                 listed += inner
             if not listed:
                 break
-            listed.sort(key=row_of)
+            listed.sort(key=attrgetter("row"))
         return parts
 
     def _read_datagrams(
         self, block: PacketBlock, datagrams: list[Datagram], whole: bool
-    ) -> tuple[Part, list[Fragment]]:
+    ) -> tuple[SegmentColumns, list[Fragment]]:
         """Segments of packets of one IP version, and the fragments of other packets among what they hold."""
         contents = [datagram.content() for datagram in datagrams]
         window = b"".join(data for data, _ in contents)
@@ -238,16 +245,18 @@ class Segmenter:
                 self._reassembly.gave_segment(by_row[row])
             return segments, []
 
-        def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[Piece]]:
+        def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[FragmentPiece]]:
             datagram, skip = datagrams[row], at - int(base[row])
             pieces = datagram.between(skip, skip + wire - at)
-            return datagram.row, [Piece(p.start - skip, p.end - skip, p.offset, p.data) for p in pieces]
+            return datagram.row, [
+                FragmentPiece(p.start - skip, p.end - skip, p.offset, p.data) for p in pieces
+            ]
 
         return segments, list_fragments(block, found.fragments, place)
 
     # -- TCP ---------------------------------------------------------------------------------------------
 
-    def _tcp(self, window: bytes, packets: IpPackets, count: Count) -> Part:
+    def _tcp(self, window: bytes, packets: IpPackets, count: Count) -> SegmentColumns:
         """Read the TCP headers of these packets."""
         whole = packets.rows.end - packets.rows.at >= 20
         count("cut header", int((~whole).sum()))
@@ -263,7 +272,7 @@ class Segmenter:
             rows = packets.rows
         payload = rows.at + size
         length = rows.wire - payload
-        return Part(
+        return SegmentColumns(
             row=rows.row,
             flow=self._flow_indexes((*packets.addresses, header[:, 0].astype(np.uint64))),
             sequence=header[:, 1].astype(np.int64),
@@ -329,7 +338,7 @@ def _count_nothing(reason: str, packets: int) -> None:
     """For first parts, which are counted with their packets."""
 
 
-def _joined(block: PacketBlock, parts: list[Part], *, has_fragments: bool = False) -> SegmentBlock:
+def _joined(block: PacketBlock, parts: list[SegmentColumns], *, has_fragments: bool = False) -> SegmentBlock:
     """One block in file order from the parts; with one part and no tags it is in order already."""
 
     def column(name: str) -> NDArray[Any]:
@@ -340,7 +349,7 @@ def _joined(block: PacketBlock, parts: list[Part], *, has_fragments: bool = Fals
     order = None
     if not parts:
         none = np.empty(0, dtype=np.int64)
-        parts = [Part(none, none, none, none, none.astype(np.uint8), none, none, none)]
+        parts = [SegmentColumns(none, none, none, none, none.astype(np.uint8), none, none, none)]
     row = column("row")
     if (row[1:] < row[:-1]).any():
         order = np.argsort(row, kind="stable")

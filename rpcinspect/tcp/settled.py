@@ -13,13 +13,14 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain, pairwise, repeat
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
 from rpcinspect.errors import Location
-from rpcinspect.tcp.ranges import CaptureBytes, Extent, Run
+from rpcinspect.tcp.ranges import NO_COLUMN, CaptureBytes, Extent, SegmentRun
 from rpcinspect.tcp.segment import Flow
 
 HISTORY_RUNS = 16
@@ -28,7 +29,7 @@ HISTORY_SEGMENTS = 512
 
 MANY = 16
 """Ranges that are looked up all at once by numpy; fewer are faster one by one."""
-NO_NUMBERS = np.empty(0, dtype=np.int64)
+end_of = attrgetter("end")
 
 
 class SettledBytes:
@@ -42,13 +43,13 @@ class SettledBytes:
         """Position of the stream's first byte: known from the SYN, else the lowest that was captured."""
         self.end: int | None = origin
         """All before this position is settled."""
-        self.runs: list[Run] = []
+        self.runs: list[SegmentRun] = []
         """Settled runs that readers have not released, from index `_head` on."""
         self.holes: list[tuple[int, int]] = []
         self._head = 0
         self._rested = 0
         """Where `rest` has come to."""
-        self._history: deque[Run] | None = None
+        self._history: deque[SegmentRun] | None = None
         self._source = source
 
     def _locate(self, position: int) -> int:
@@ -96,7 +97,11 @@ class SettledBytes:
         return Extent(end - start, tuple(pieces), tuple(missing))
 
     def place(self, start: int, end: int) -> tuple[Extent, int, int]:
-        """(extent, first ns, last ns) of the settled bytes [start, end): `extent` and `stamp` in one."""
+        """(extent, first ns, last ns) of [start, end): `extent` and `stamp` in one. What lies outside of the
+        settled bytes is missing.
+        """
+        if self.end is None or self.origin is None or start < self.origin or self.end < end:
+            return self._place_cut(start, end)
         extent = self.extent(start, end)
         first, last, _, _ = self.stamp(start, end) if extent.pieces else (0, 0, -1, -1)
         return extent, first, last
@@ -106,9 +111,9 @@ class SettledBytes:
         same run: (capture, their offsets in its file, their times).
         """
         run = self.runs[self._locate(int(starts[0]))]
+        if run.missing:
+            return -1, NO_COLUMN, NO_COLUMN
         edges, offsets, times = run.starts, run.offsets, run.times
-        if edges is None or offsets is None or times is None:
-            return -1, NO_NUMBERS, NO_NUMBERS
         starts = starts[: np.searchsorted(starts, run.end)]
         low = np.searchsorted(edges, starts, "right") - 1
         outside = np.flatnonzero(ends[: len(starts)] > np.append(edges[1:], run.end)[low])
@@ -120,8 +125,7 @@ class SettledBytes:
         """The 64-bit numbers at these offsets, as long as they are at hand."""
         return self._source.numbers(capture, offsets)
 
-    def place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:
-        """As `place` of a range that reaches outside of what was captured: the rest of it is missing."""
+    def _place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:
         if start == end:  # nothing can be missing of nothing
             return Extent(0, ()), 0, 0
         low = max(start, self.origin if self.origin is not None else end)
@@ -202,7 +206,7 @@ class SettledBytes:
     def segment_end(self, position: int) -> int:
         """Where the segment that holds this settled position ends, or the hole."""
         run = self.runs[self._locate(position)]
-        if run.starts is None:
+        if run.missing:
             return run.end
         starts = run.lists()[0]
         at = bisect_right(starts, position)
@@ -242,7 +246,6 @@ class SettledBytes:
         while head < len(runs) and runs[head].end <= position:
             run = runs[head]
             if not run.missing:
-                assert run.starts is not None
                 if len(run.starts) > HISTORY_SEGMENTS:
                     run = run.slice(int(run.starts[-HISTORY_SEGMENTS]), run.end)
                 run.forget_lists()
@@ -254,8 +257,3 @@ class SettledBytes:
             del runs[:head]
             head = 0
         self._head = head
-
-
-def end_of(run: Run) -> int:
-    """Where a run ends."""
-    return run.end

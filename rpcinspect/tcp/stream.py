@@ -12,7 +12,7 @@ from bisect import bisect_right
 from msgspec import Struct
 from sortedcontainers import SortedDict
 
-from rpcinspect.tcp.ranges import CaptureBytes, Run
+from rpcinspect.tcp.ranges import CaptureBytes, SegmentRun
 from rpcinspect.tcp.segment import Flow
 from rpcinspect.tcp.settled import SettledBytes, end_of
 
@@ -132,7 +132,7 @@ class Stream(SettledBytes):
         self.hole_since_ns: int | None = None
         self._pending: SortedDict = NOTHING_PENDING
 
-    def offer(self, run: Run) -> None:
+    def offer(self, run: SegmentRun) -> None:
         """Takes a run of segments in the order of capture."""
         if self.end is None:
             self._insert(run)
@@ -202,12 +202,12 @@ class Stream(SettledBytes):
 
     def _hole(self, to: int) -> None:
         assert self.end is not None
-        self._append(Run(self.end, to))
+        self._append(SegmentRun(self.end, to))
 
-    def _append(self, run: Run) -> None:
+    def _append(self, run: SegmentRun) -> None:
         self.runs.append(run)
         self.end = run.end
-        if run.starts is None:
+        if run.missing:
             if self.holes and self.holes[-1][1] == run.start:
                 self.holes[-1] = (self.holes[-1][0], run.end)
             else:
@@ -222,7 +222,7 @@ class Stream(SettledBytes):
             pending.popitem(0)
             self._append(run)
 
-    def _insert(self, run: Run) -> None:
+    def _insert(self, run: SegmentRun) -> None:
         """Adds the parts of a run that no pending run covers yet; pending runs never overlap."""
         if self._pending is NOTHING_PENDING:
             self._pending = SortedDict()
@@ -247,13 +247,13 @@ class Stream(SettledBytes):
             start = after.end
             at += 1
 
-    def _compare_all(self, run: Run, start: int, end: int) -> None:
+    def _compare_all(self, run: SegmentRun, start: int, end: int) -> None:
         """Notes where a second copy of [start, end) differs from whatever was kept of it."""
         if not run.missing and start < end and len(self.conflicts) < MAX_CONFLICTS:
             for kept in self._kept(start, end):
                 self._compare(kept, run, max(kept.start, start), min(kept.end, end))
 
-    def _compare(self, kept: Run, run: Run, start: int, end: int) -> None:
+    def _compare(self, kept: SegmentRun, run: SegmentRun, start: int, end: int) -> None:
         """Notes where a second copy of [start, end), which both runs hold, differs from the first."""
         if run.missing or kept.missing or start >= end or len(self.conflicts) >= MAX_CONFLICTS:
             return
@@ -265,7 +265,7 @@ class Stream(SettledBytes):
             packet = packets[bisect_right(starts, start + at) - 1]
             self.conflicts.append(Conflict(start + at, end - start - at, packet, run.capture))
 
-    def _kept(self, start: int, end: int) -> list[Run]:
+    def _kept(self, start: int, end: int) -> list[SegmentRun]:
         found = [r for r in self._history or () if r.start < end and start < r.end]
         runs = self.runs
         index = bisect_right(runs, start, self._head, key=end_of)

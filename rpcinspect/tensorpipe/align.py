@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rpcinspect.tcp.stream import Stream
-from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
+from rpcinspect.tensorpipe.frame import HEADER_BYTES, announced
 
 MAX_WALK = 200_000
 """Frames between two known places that are looked at when a group is to be found among them."""
@@ -64,7 +64,7 @@ def fits(stream: Stream, end: int, lengths: Sequence[int]) -> int:
     position = end - sum(n + HEADER_BYTES for n in lengths)
     confirmed = 0
     for length in lengths:
-        found = _announced(stream, position)
+        found = announced(stream, position)
         if found is not None:
             if found != length:
                 return -1
@@ -81,8 +81,7 @@ def _lay(stream: Stream, start: int, lengths: Sequence[int], places: list[int | 
     position = start
     found: list[int | None] = []
     for length in lengths:
-        announced = _announced(stream, position)
-        if announced is not None and announced != length:
+        if announced(stream, position) not in (None, length):
             return None
         found.append(position)
         position += HEADER_BYTES + length
@@ -90,23 +89,11 @@ def _lay(stream: Stream, start: int, lengths: Sequence[int], places: list[int | 
     return position
 
 
-def _announced(stream: Stream, position: int) -> int | None:
-    """The length of the frame at `position`, if all of it was captured."""
-    end, first = stream.end, stream.kept_from
-    stop = position + HEADER_BYTES
-    if end is None or first is None or position < first or stop > end:
-        return None
-    if stream.holes and stream.missing(position, stop):
-        return None
-    value: int = HEADER.unpack(stream.read(position, stop))[0]
-    return value
-
-
 def _walk(stream: Stream, low: int, high: int) -> list[tuple[int, int]] | None:
     """(position, length) of every frame in [low, high); None if a length is missing or the end is missed."""
     frames: list[tuple[int, int]] = []
     while low < high:
-        length = _announced(stream, low)
+        length = announced(stream, low)
         if length is None or len(frames) >= MAX_WALK:
             return None
         frames.append((low, length))

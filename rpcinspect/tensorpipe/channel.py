@@ -63,7 +63,7 @@ class TensorParts:
         return True
 
 
-class Frame(Struct, eq=False, gc=False):
+class LaneFrame(Struct, eq=False, gc=False):
     """What one frame on a lane will be."""
 
     message: TpMessage | None
@@ -75,7 +75,7 @@ class Frame(Struct, eq=False, gc=False):
     part: int = 0
 
 
-class Due(Struct, frozen=True):
+class DueFrame(Struct, frozen=True):
     """A frame that must be on a lane."""
 
     length: int
@@ -107,9 +107,9 @@ class Lane:
         """`patient`: what can be placed only at the end waits for that, else its place stays uncertain."""
         self._patient = patient
         self.cursor: FrameCursor | None = None
-        self.queue: deque[Frame] = deque()
+        self.queue: deque[LaneFrame] = deque()
         """What is due before the first loss."""
-        self._groups: list[list[Frame]] = []
+        self._groups: list[list[LaneFrame]] = []
         """What is due behind each loss."""
         self._start_known = True
         self._end: int | None = None
@@ -123,7 +123,7 @@ class Lane:
         self._start_known = position is not None
         self.cursor = FrameCursor(stream, position if position is not None else stream.origin or 0)
 
-    def expect(self, frame: Frame) -> None:
+    def expect(self, frame: LaneFrame) -> None:
         """The next frame."""
         if self._groups:
             self._groups[-1].append(frame)
@@ -135,10 +135,10 @@ class Lane:
         if not self._groups or self._groups[-1] or not self.queue:
             self._groups.append([])
 
-    def due(self) -> list[Due]:
+    def due(self) -> list[DueFrame]:
         """What is due since the last loss."""
         frames = self._groups[-1] if self._groups else self.queue
-        return [Due(f.length, f.message) for f in frames]
+        return [DueFrame(f.length, f.message) for f in frames]
 
     def end_at(self, position: int, unsent: int) -> None:
         """The frames that are due end there, but for the last ones, which were never sent."""
@@ -285,16 +285,13 @@ class Lane:
         """Why tensors have no certain place although the lane is there."""
         return self._contradiction
 
-    def _place(self, frame: Frame, stream: Stream, start: int, stop: int, done: list[TpMessage]) -> None:
+    def _place(self, frame: LaneFrame, stream: Stream, start: int, stop: int, done: list[TpMessage]) -> None:
         """Gives a frame its bytes, as far as they were captured."""
         message = frame.message
         if message is None:
             return
         end, origin = stream.end, stream.origin
-        if end is not None and origin is not None and origin <= start and stop <= end:
-            extent, first, last = stream.place(start, stop)
-        else:
-            extent, first, last = stream.place_cut(start, stop)
+        extent, first, last = stream.place(start, stop)
         if end is not None and origin is not None and origin <= start - HEADER_BYTES and start <= end:
             self.frame_bytes += HEADER_BYTES
             if stream.holes:
@@ -316,7 +313,7 @@ def ended_well(stream: Stream) -> bool:
     return stream.fin is not None and stream.fin == stream.end and stream.connection.reset_ns is None
 
 
-def _settle(frame: Frame, extent: Extent | None, placement: Placement, done: list[TpMessage]) -> None:
+def _settle(frame: LaneFrame, extent: Extent | None, placement: Placement, done: list[TpMessage]) -> None:
     """Gives a tensor its place, or what is known of it; a message that waits for no more is done."""
     message, tensor, parts = frame.message, frame.tensor, frame.parts
     if message is None or tensor is None:
@@ -351,7 +348,7 @@ class Channel:
         length = tensor.descriptor.length
         if self.split is _split_basic:
             message.waiting += 1
-            lanes[0].expect(Frame(message, tensor, length))
+            lanes[0].expect(LaneFrame(message, tensor, length))
             return
         if length // CUDA_CHUNK_BYTES + len(lanes[0].queue) > MAX_QUEUED_FRAMES and len(lanes) == 1:
             frames = [(0, length)]  # absurd: no such frame will come, and that is what will be said
@@ -359,16 +356,16 @@ class Channel:
             frames = self.split(length)
         message.waiting += 1
         if len(frames) == 1:
-            lanes[frames[0][0]].expect(Frame(message, tensor, length))
+            lanes[frames[0][0]].expect(LaneFrame(message, tensor, length))
             return
         parts = TensorParts(len(frames))
         for number, (lane, size) in enumerate(frames):
-            lanes[lane].expect(Frame(message, tensor, size, parts, number))
+            lanes[lane].expect(LaneFrame(message, tensor, size, parts, number))
 
     def expect_lost(self, direction: int, length: int) -> None:
         """A tensor of a message that was lost, of which only the length is known."""
         for lane, size in self.split(length):
-            self.lanes[direction][lane].expect(Frame(None, None, size))
+            self.lanes[direction][lane].expect(LaneFrame(None, None, size))
 
     def all_lanes(self) -> list[Lane]:
         """Lanes of both directions."""

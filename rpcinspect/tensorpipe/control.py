@@ -173,9 +173,9 @@ def write_descriptor(value: TpDescriptor, layout: Layout) -> bytes:
     return write_variant(MESSAGE_DESCRIPTOR, body) if layout is Layout.V1_8 else body
 
 
-def read_mpt_hello(body: bytes, limits: Limits = DEFAULT_LIMITS) -> MptHello:
+def read_mpt_hello(body: bytes) -> MptHello:
     """First frame of mpt's control connection (from the listening side) or of a lane (from the other)."""
-    reader = NopReader(body, limits=limits)
+    reader = NopReader(body)
     index = _alternative(reader, 2)
     reader.structure(1)
     value: MptHello
@@ -198,17 +198,13 @@ def write_mpt_hello(value: MptHello) -> bytes:
             return write_variant(_MPT_CLIENT_HELLO, write_structure(write_int(registration_id)))
 
 
-def read_cma_descriptor(body: bytes, limits: Limits = DEFAULT_LIMITS) -> CmaDescriptor:
+def read_cma_descriptor(body: bytes) -> CmaDescriptor:
     """A frame on cma's first connection; in 1.8 the `channel_descriptor` of a tensor."""
-    reader = NopReader(body, limits=limits)
+    reader = NopReader(body)
     reader.structure(2)
     value = CmaDescriptor(reader.size(), reader.size())
     reader.finish()
     return value
-
-
-def write_cma_descriptor(value: CmaDescriptor) -> bytes:
-    return write_structure(write_int(value.pid), write_int(value.ptr))
 
 
 def _alternative(reader: NopReader, count: int) -> int:

@@ -1,4 +1,6 @@
-"""Streams → TensorPipe messages: each connection is fed to the handler of what it is.
+"""Streams → TensorPipe messages: each connection is fed to the handler of what it is, which its first bytes
+from the client tell, never its port. One that started before the capture goes to the handler that looks for
+descriptors, another protocol to the one that counts its bytes.
 
 In: the streams that grew. Out: complete `TpMessage`s; in the registry, the pipes, what the TCPStore was told,
 and how many bytes belong to nobody here.
@@ -10,17 +12,139 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from rpcinspect.errors import Location
+from rpcinspect.errors import DecodeError, Location
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.store.operations import looks_like_store, may_become_store
 from rpcinspect.tcp.segment import Flow
-from rpcinspect.tcp.stream import Stream
-from rpcinspect.tensorpipe.classify import NewHandler
-from rpcinspect.tensorpipe.handler import Handler
+from rpcinspect.tcp.stream import Connection, Stream
+from rpcinspect.tensorpipe.control import read_brochure, read_first_frame
+from rpcinspect.tensorpipe.control_types import SpontaneousConnection
+from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.tensorpipe.handshakes import FIRST_FRAME_BYTES, PipeHandler, RequestedHandler
+from rpcinspect.tensorpipe.late_start import MidstreamHandler
 from rpcinspect.tensorpipe.orphans import adopt, hosts_of
 from rpcinspect.tensorpipe.rebuild import ReadTable
 from rpcinspect.tensorpipe.records import Placement, TpMessage
-from rpcinspect.tensorpipe.registry import Registry
+from rpcinspect.tensorpipe.registry import Handler, Registry
+from rpcinspect.tensorpipe.store_handler import StoreHandler
 from rpcinspect.unexpected import unexpected
+
+
+class NewHandler(Handler):
+    """A connection of which too little was seen to tell what it is."""
+
+    def advance(self, done: list[TpMessage]) -> Handler | None:
+        """Decides as soon as the first bytes of the client are there."""
+        connection, registry = self.connection, self.registry
+        client = connection.client
+        if client is None:
+            client = self._guess_client()
+            if client is None:
+                if any(s.end is not None for s in connection.streams):
+                    return MidstreamHandler(registry, connection)
+                return None
+            connection.client = client
+        if client.end is None or client.origin is None or client.end == client.origin:
+            return None
+        if client.holes and client.holes[0][0] == client.origin:
+            return MidstreamHandler(registry, connection)
+        return self._classify(client)
+
+    def _guess_client(self) -> Stream | None:
+        """Without a SYN: the side whose first captured bytes are how a client begins."""
+        for stream in self.connection.streams:
+            if stream.end is not None and stream.origin is not None and stream.end > stream.origin:
+                data = stream.read(stream.origin, min(stream.end, stream.origin + 64))
+                if looks_like_store(data) is not None or _begins_like_hello(data):
+                    return stream
+        return None
+
+    def _classify(self, client: Stream) -> Handler | None:
+        registry, connection = self.registry, self.connection
+        origin, end = client.origin, client.end
+        assert origin is not None
+        assert end is not None
+        data = client.read(origin, min(end, origin + HEADER_BYTES + FIRST_FRAME_BYTES))
+        generation = looks_like_store(data)
+        if generation is not None:
+            return StoreHandler(registry, connection, generation)
+        if may_become_store(data) and not client.finished:
+            return None
+        if len(data) < HEADER_BYTES:
+            return ForeignHandler(registry, connection) if client.finished else None
+        length = HEADER.unpack_from(data)[0]
+        if not 5 <= length <= FIRST_FRAME_BYTES or not _begins_like_hello(data):
+            if _begins_like_hello(data, prefix=True) and not client.finished:
+                return None
+            return MidstreamHandler(registry, connection)
+        if len(data) < HEADER_BYTES + length:
+            return MidstreamHandler(registry, connection) if client.finished else None
+        try:
+            first = read_first_frame(data[HEADER_BYTES : HEADER_BYTES + length], registry.limits)
+        except DecodeError:
+            return MidstreamHandler(registry, connection)  # a damaged hello hides no messages
+        position = origin + HEADER_BYTES + length
+        if client.missing(origin, position):  # what reads as zeros may be a part of the name or of the id
+            return MidstreamHandler(registry, connection)
+        if isinstance(first, SpontaneousConnection):
+            if connection.client_isn is None:
+                brochure = self._brochure_follows(client, position)
+                if brochure is None:
+                    return None
+                if not brochure:
+                    connection.client = None
+                    return MidstreamHandler(registry, connection)
+            return PipeHandler(registry, connection, first, position)
+        return RequestedHandler(registry, connection, first, position)
+
+    def _brochure_follows(self, client: Stream, position: int) -> bool | None:
+        """Where the SYN was not captured, the client is a guess that its second frame must confirm; None: not
+        yet.
+        """
+        cursor = FrameCursor(client, position)
+        length = cursor.length(position)
+        if length is not None and length > self.registry.limits.control_frame_bytes:
+            return False
+        body = None if length is None else cursor.body(length)
+        if body is None:
+            # A brochure with a hole in it is settled too; what never came leaves the guess as it is.
+            return True if client.finished else None
+        try:
+            read_brochure(body, self.registry.limits)
+        except DecodeError:
+            return client.missing(position, cursor.position) > 0
+        return True
+
+    def finish(self) -> None:
+        """A connection whose client said nothing."""
+        self._skip()
+
+
+class ForeignHandler(Handler):
+    """Another protocol, or nothing that can be told: its bytes are counted and let go."""
+
+    def __init__(self, registry: Registry, connection: Connection) -> None:
+        super().__init__(registry, connection)
+        self._counted = {id(s): s.origin or 0 for s in connection.streams}
+
+    def advance(self, done: list[TpMessage]) -> None:
+        """Counts what has come."""
+        for stream in self.connection.streams:
+            if stream.end is not None:
+                start = self._counted[id(stream)] or stream.origin or stream.end
+                self.registry.skipped_bytes += stream.end - start - stream.missing(start, stream.end)
+                self._counted[id(stream)] = stream.end
+                stream.release(stream.end)
+
+
+def _begins_like_hello(data: bytes, prefix: bool = False) -> bool:
+    """Whether the first frame is a Variant of a structure of one member; `prefix`: as far as it is there."""
+    body = data[HEADER_BYTES : HEADER_BYTES + 5]
+    for start in (b"\xb8\x00\xb9\x01\xbd", b"\xb8\x01\xb9\x01"):
+        if body.startswith(start) or (prefix and start.startswith(body)):
+            return True
+    return False
+
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from rpcinspect.limits import Limits
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import read_descriptor
 from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor
-from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor
+from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor, announced
 from rpcinspect.tensorpipe.nop import LAYER
 from rpcinspect.tensorpipe.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
@@ -319,14 +319,8 @@ class DescriptorReader:
         """Whether one of the payloads' frames, the first of them at `at`, says another length, as far as they
         have come: what a damaged length announces may never come.
         """
-        stream = self.cursor.stream
-        end = stream.end
-        assert end is not None
         for length in shape.lengths:
-            if at + HEADER_BYTES > end:
-                break
-            told = HEADER.unpack(stream.read(at, at + HEADER_BYTES))[0]
-            if told != length and not stream.missing(at, at + HEADER_BYTES):
+            if announced(self.cursor.stream, at) not in (None, length):
                 return True
             at += HEADER_BYTES + length
         return False

@@ -17,6 +17,18 @@ HEADER_BYTES = 8
 BUFFER_BYTES = 1 << 16
 
 
+def announced(stream: Stream, position: int) -> int | None:
+    """The length of the frame at `position`; None where that was not captured whole, or has not come."""
+    end, first = stream.end, stream.kept_from
+    stop = position + HEADER_BYTES
+    if end is None or first is None or position < first or stop > end:
+        return None
+    if stream.holes and stream.missing(position, stop):
+        return None
+    length: int = HEADER.unpack(stream.read(position, stop))[0]
+    return length
+
+
 class FrameCursor:
     """Reads one stream from `position` on; the owner moves `position` over what it has used."""
 

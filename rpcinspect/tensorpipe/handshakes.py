@@ -32,13 +32,11 @@ from rpcinspect.tensorpipe.control_types import (
     SpontaneousConnection,
 )
 from rpcinspect.tensorpipe.frame import HEADER_BYTES, FrameCursor
-from rpcinspect.tensorpipe.handler import Handler
 from rpcinspect.tensorpipe.nop import LAYER
-from rpcinspect.tensorpipe.orphans import Orphan
+from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
-from rpcinspect.tensorpipe.registry import Registry, Role
-from rpcinspect.tensorpipe.search import DescriptorSearch
+from rpcinspect.tensorpipe.registry import Handler, Registry, Role
 
 FIRST_FRAME_BYTES = 4096
 """A worker's name is at most 128 characters; a longer first frame is not TensorPipe's."""
@@ -82,18 +80,13 @@ class PipeHandler(Handler):
         if not self._settled:
             reason = "more bytes were announced than came, and messages follow"
         for cursor in (self._client, self._server):
-            if cursor is not None and self._find(cursor) is not None:
+            if cursor is None:
+                continue
+            if self.registry.search(cursor.stream, cursor.position).find() is not None:
                 self._give_up(f"handshake: {reason}")
                 self._search_server()
                 done += self.state.advance()
                 return
-
-    def _find(self, cursor: FrameCursor) -> int | None:
-        """Where a descriptor is behind what was read."""
-        registry = self.registry
-        return DescriptorSearch(
-            cursor.stream, cursor.position, registry.shapes.lengths, registry.limits
-        ).find()
 
     def _handshake(self, done: list[TpMessage]) -> bool:
         limits, begin = self.registry.limits, self._client.position
@@ -229,9 +222,9 @@ class RequestedHandler(Handler):
                 self._read_channel_hello(role, done)
             done += role.owner.advance()
 
-    def orphan(self) -> Orphan | None:
+    def orphan(self) -> LaneCandidate | None:
         """A lane for sure, but of which pipe?"""
-        return Orphan(self.connection, self.position) if self._role is None else None
+        return LaneCandidate(self.connection, self.position) if self._role is None else None
 
     def finish(self) -> None:
         """A connection that nothing explained is not ours to count as decoded."""

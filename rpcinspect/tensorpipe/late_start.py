@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
-from rpcinspect.tensorpipe.handler import Handler
-from rpcinspect.tensorpipe.orphans import Orphan
+from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
-from rpcinspect.tensorpipe.registry import Registry
+from rpcinspect.tensorpipe.registry import Handler, Registry
 from rpcinspect.tensorpipe.search import DescriptorSearch
 
 TYPE_REQUEST, TYPE_RESPONSE = 0x100, 0x200
@@ -39,9 +38,9 @@ class MidstreamHandler(Handler):
                 self._read(self._state)
             done += self._state.advance()
 
-    def orphan(self) -> Orphan | None:
+    def orphan(self) -> LaneCandidate | None:
         """Not a pipe's own connection, so perhaps one of its lanes."""
-        return Orphan(self.connection, None) if self._state is None else None
+        return LaneCandidate(self.connection, None) if self._state is None else None
 
     def finish(self) -> None:
         """Nothing of ours was found: the bytes are another protocol's, or a channel's without its pipe."""
@@ -77,9 +76,7 @@ class MidstreamHandler(Handler):
         if search is None:
             if stream.origin is None:
                 return None
-            registry = self.registry
-            search = DescriptorSearch(stream, stream.origin, registry.shapes.lengths, registry.limits)
-            self._searches[id(stream)] = search
+            search = self._searches[id(stream)] = self.registry.search(stream, stream.origin)
         while (start := search.find()) is not None:
             length = HEADER.unpack(stream.read(start, start + HEADER_BYTES))[0]
             behind = start + HEADER_BYTES + length + HEADER_BYTES

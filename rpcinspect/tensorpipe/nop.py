@@ -72,10 +72,6 @@ class NopReader:
         self._expect(_STRING, "a string")
         return self._take(self.size())
 
-    def binary(self) -> bytes:
-        self._expect(_BINARY, "a binary")
-        return self._take(self.size())
-
     def text(self) -> str:
         """A string as UTF-8 with `surrogateescape`, which `write_text` turns back into the same bytes."""
         return self.string().decode("utf-8", "surrogateescape")
@@ -83,7 +79,8 @@ class NopReader:
     def u64s(self) -> tuple[int, ...]:
         """A binary that holds a vector of u64."""
         at = self.offset
-        packed = self.binary()
+        self._expect(_BINARY, "a binary")
+        packed = self._take(self.size())
         if len(packed) % 8:
             raise DecodeError(LAYER, f"integers of 8 bytes each in {len(packed):,} bytes", at)
         return struct.unpack(f"<{len(packed) // 8}Q", packed)
@@ -185,16 +182,12 @@ def write_string(data: bytes) -> bytes:
     return b"\xbd" + write_int(len(data)) + data
 
 
-def write_binary(data: bytes) -> bytes:
-    return b"\xbc" + write_int(len(data)) + data
-
-
 def write_text(text: str) -> bytes:
     return write_string(text.encode("utf-8", "surrogateescape"))
 
 
 def write_u64s(numbers: tuple[int, ...]) -> bytes:
-    return write_binary(struct.pack(f"<{len(numbers)}Q", *numbers))
+    return b"\xbc" + write_int(8 * len(numbers)) + struct.pack(f"<{len(numbers)}Q", *numbers)
 
 
 def write_structure(*members: bytes) -> bytes:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 
 from rpcinspect.tcp.segment import Endpoint
 from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.align import fits
-from rpcinspect.tensorpipe.channel import Due, ended_well
+from rpcinspect.tensorpipe.channel import DueFrame, ended_well
 from rpcinspect.tensorpipe.frame import HEADER_BYTES
 from rpcinspect.tensorpipe.pipe import BASIC, PipeState
 from rpcinspect.tensorpipe.records import TpMessage
@@ -44,7 +45,7 @@ Distances = list[tuple[TpMessage, int]]
 """(message, nanoseconds between its descriptor and a tensor) for each tensor that was captured."""
 
 
-class Orphan(Struct, frozen=True):
+class LaneCandidate(Struct, frozen=True):
     """A connection that may be a lane of some pipe."""
 
     connection: Connection
@@ -52,13 +53,13 @@ class Orphan(Struct, frozen=True):
     """Where the client's frames begin, behind its hello; None: the hello was not captured."""
 
 
-class Match(Struct, frozen=True):
+class LaneMatch(Struct, frozen=True):
     """A possible answer: this pipe's tensors are on this connection, but for the last `unsent` of each
     direction.
     """
 
     state: PipeState
-    orphan: Orphan
+    orphan: LaneCandidate
     unsent: tuple[int, int]
     distance_ns: float
     """Mean distance in time between descriptors and tensors."""
@@ -68,9 +69,9 @@ class Match(Struct, frozen=True):
     """Whether a captured length confirms it in each direction; else it is possible, but never the answer."""
 
 
-def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
+def adopt(states: Sequence[PipeState], orphans: Sequence[LaneCandidate]) -> set[int]:
     """Gives connections to the pipes that wait for one; returns the numbers of those that were given."""
-    between: dict[tuple[str, Endpoint], list[Orphan]] = defaultdict(list)
+    between: dict[tuple[str, Endpoint], list[LaneCandidate]] = defaultdict(list)
     for orphan in orphans:
         for stream in orphan.connection.streams:
             between[stream.flow.source.host, stream.flow.destination].append(orphan)
@@ -93,12 +94,12 @@ def adopt(states: Sequence[PipeState], orphans: Sequence[Orphan]) -> set[int]:
     return given
 
 
-def _rivals(orphans: Sequence[Orphan]) -> Sequence[Orphan]:
+def _rivals(orphans: Sequence[LaneCandidate]) -> Sequence[LaneCandidate]:
     """The connections that are looked at for one pipe: where there are too many, none is."""
     return orphans if len(orphans) <= MAX_RIVALS else ()
 
 
-def hosts_of(orphans: Iterable[Orphan]) -> set[tuple[str, str]]:
+def hosts_of(orphans: Iterable[LaneCandidate]) -> set[tuple[str, str]]:
     """(from, to) of all that these connections carried: the tensors of a pipe between two hosts may be in a
     connection between them, to whatever port.
     """
@@ -110,12 +111,12 @@ def hosts_of(orphans: Iterable[Orphan]) -> set[tuple[str, str]]:
     }
 
 
-def _decided(matches: Sequence[Match]) -> list[Match]:
+def _decided(matches: Sequence[LaneMatch]) -> list[LaneMatch]:
     """The answers that are clear. No two of them are for the same pipe or the same connection: each would
     have to be the closer one by far.
     """
-    for_state: dict[int, list[Match]] = defaultdict(list)
-    for_orphan: dict[int, list[Match]] = defaultdict(list)
+    for_state: dict[int, list[LaneMatch]] = defaultdict(list)
+    for_orphan: dict[int, list[LaneMatch]] = defaultdict(list)
     for match in matches:
         for_state[id(match.state)].append(match)
         if match.seen:
@@ -128,7 +129,7 @@ def _decided(matches: Sequence[Match]) -> list[Match]:
     ]
 
 
-def _is_clear(match: Match, rivals: Sequence[Match]) -> bool:
+def _is_clear(match: LaneMatch, rivals: Sequence[LaneMatch]) -> bool:
     """Whether the answer is plausible in time, and every other one is clearly worse."""
     if not match.seen or match.distance_ns > FAR_NS / 2:
         return False
@@ -140,13 +141,13 @@ def _is_clear(match: Match, rivals: Sequence[Match]) -> bool:
     )
 
 
-def _wants_more_luck(other: Match, match: Match) -> bool:
+def _wants_more_luck(other: LaneMatch, match: LaneMatch) -> bool:
     """Whether it is the same pair, but more tensors were not sent: that alone makes it less likely."""
     same = other.state is match.state and other.orphan is match.orphan
     return same and all(a >= b for a, b in zip(other.unsent, match.unsent, strict=True))
 
 
-def _give(match: Match) -> None:
+def _give(match: LaneMatch) -> None:
     state, orphan = match.state, match.orphan
     client = _client(state, orphan.connection)
     assert client is not None
@@ -169,7 +170,7 @@ def _client(state: PipeState, connection: Connection) -> Stream | None:
     return None
 
 
-def _matches(state: PipeState, orphan: Orphan) -> Iterator[Match]:
+def _matches(state: PipeState, orphan: LaneCandidate) -> Iterator[LaneMatch]:
     """Every possible answer for a pipe and a connection."""
     client = _client(state, orphan.connection)
     if client is None or orphan.connection.client not in (None, client):
@@ -181,7 +182,9 @@ def _matches(state: PipeState, orphan: Orphan) -> Iterator[Match]:
             distances = distances_c + distances_s
             if seen_c is not None or seen_s is not None:
                 seen = seen_c is not False and seen_s is not False
-                yield Match(state, orphan, (unsent_c, unsent_s), _mean(distances), _usual(distances), seen)
+                yield LaneMatch(
+                    state, orphan, (unsent_c, unsent_s), _mean(distances), _usual(distances), seen
+                )
 
 
 def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[int, bool | None, Distances]]:
@@ -204,7 +207,7 @@ def _ends(state: PipeState, direction: int, stream: Stream) -> Iterator[tuple[in
             yield unsent, confirmed > 0, list(_distances(stream, sent))
 
 
-def _distances(stream: Stream, sent: Sequence[Due]) -> Iterator[tuple[TpMessage, int]]:
+def _distances(stream: Stream, sent: Sequence[DueFrame]) -> Iterator[tuple[TpMessage, int]]:
     first, end = stream.kept_from, stream.end
     assert end is not None
     position = end - sum(d.length + HEADER_BYTES for d in sent)
@@ -225,9 +228,5 @@ def _usual(distances: Distances) -> float:
     """The mean without the message that is the farthest from its tensors, unless it is the only one."""
     if not distances:
         return 0.0
-    farthest = max(distances, key=_second)[0]
+    farthest = max(distances, key=itemgetter(1))[0]
     return _mean([d for d in distances if d[0] is not farthest] or distances)
-
-
-def _second(distance: tuple[TpMessage, int]) -> int:
-    return distance[1]

@@ -11,13 +11,12 @@ Mirrors `tensorpipe/core/pipe_impl.cc`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.tcp.ranges import Extent
-from rpcinspect.tcp.stream import Stream
-from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE, MPT, Channel, Due
+from rpcinspect.tcp.stream import Connection, Stream
+from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE, MPT, Channel, DueFrame
 from rpcinspect.tensorpipe.control_types import (
     BOOTSTRAP_TRANSPORT,
     TRANSPORT_DESCRIPTOR_ID,
@@ -29,9 +28,6 @@ from rpcinspect.tensorpipe.control_types import (
 from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.tensorpipe.nop import LAYER
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor, Visibility
-
-if TYPE_CHECKING:
-    from rpcinspect.tcp.stream import Connection
 
 FROM_CLIENT, FROM_SERVER = 0, 1
 
@@ -258,7 +254,7 @@ class PipeState:
             lane.cursor is None and lane.waiting for lane in channel.all_lanes()
         )
 
-    def due(self, direction: int) -> tuple[list[Due], bool]:
+    def due(self, direction: int) -> tuple[list[DueFrame], bool]:
         """The tensors due since the last loss of messages, and whether they are the last of a direction
         that was closed in order. None where messages may have been lost behind all that were read.
         """
@@ -269,12 +265,12 @@ class PipeState:
             return [], False
         if not self.awaits_channel:
             return self._channels[BASIC].lanes[direction][0].due(), reader.complete
-        due: list[Due] = []
+        due: list[DueFrame] = []
         for its, message in self._held:
             if its == direction:
                 if message.after_loss:
                     due.clear()
-                due += [Due(t.length, message) for t in message.descriptor.tensors if t.length]
+                due += [DueFrame(t.length, message) for t in message.descriptor.tensors if t.length]
         return due, reader.complete
 
     def end_lane(self, name: str, direction: int, unsent: int) -> None:

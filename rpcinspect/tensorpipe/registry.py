@@ -1,4 +1,5 @@
-"""What is known of all connections of a capture: pipes, what extra connections are for, the store, and sums.
+"""What is known of all connections of a capture: pipes, what extra connections are for, the store, and sums;
+and the base of what a connection is treated as.
 
 Handlers of connections tell the registry what they find and ask it what others found. An extra connection is
 matched by (listener, registration id), as `tensorpipe/core/listener_impl.cc` does.
@@ -14,11 +15,13 @@ from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.store.visits import Visit
-from rpcinspect.tcp.stream import Connection
+from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.descriptor import ShapeTable
+from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import PipeState
 from rpcinspect.tensorpipe.rebuild import ReadTable
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
+from rpcinspect.tensorpipe.search import DescriptorSearch
 
 
 class Role(Struct, frozen=True):
@@ -65,8 +68,6 @@ class Registry:
         self.store_bytes = 0
         self.skipped_bytes = 0
         self.problems: list[Problem] = []
-        self.given_up: set[str] = set()
-        """Flows of which messages may be lost because their reading failed."""
         self._roles: dict[tuple[str, int], Role] = {}
         self._requested: dict[tuple[str, int], Requested] = {}
 
@@ -81,6 +82,10 @@ class Registry:
         self.pipes.append(state)
         self.opened.append(pipe)
         return state
+
+    def search(self, stream: Stream, position: int) -> DescriptorSearch:
+        """Looks for descriptors in a stream from that position on."""
+        return DescriptorSearch(stream, position, self.shapes.lengths, self.limits)
 
     def note_ends(self) -> None:
         """Tells pipes when they ended, as far as that is known by now."""
@@ -111,3 +116,34 @@ class Registry:
     def forget(self, key: tuple[str, int]) -> None:
         """An extra connection is known to be something else, and waits no more."""
         self._requested.pop(key, None)
+
+
+class Handler:
+    """What a connection is being treated as: it is told when the connection's streams grew, and at the end,
+    and gives complete messages.
+    """
+
+    def __init__(self, registry: Registry, connection: Connection) -> None:
+        self.registry = registry
+        self.connection = connection
+
+    def advance(self, done: list[TpMessage]) -> Handler | None:
+        """Reads on: a stream of the connection may have grown. Gives the handler that takes over, if any."""
+        return None
+
+    def end(self, done: list[TpMessage]) -> None:
+        """The streams have ended, and those of all others; before it is asked whether it is an orphan."""
+
+    def orphan(self) -> LaneCandidate | None:
+        """This connection, if nothing has explained it and it may be a lane of some pipe."""
+        return None
+
+    def finish(self) -> None:
+        """Nothing more will come."""
+
+    def _skip(self) -> None:
+        """Counts all bytes of the connection as another protocol's."""
+        for stream in self.connection.streams:
+            if stream.end is not None and stream.origin is not None:
+                present = stream.end - stream.origin - stream.missing(stream.origin, stream.end)
+                self.registry.skipped_bytes += present

@@ -14,7 +14,7 @@ from rpcinspect.limits import Limits
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import DESCRIPTOR_SIGNATURE, SIGNATURE_OFFSET
 from rpcinspect.tensorpipe.control_types import Layout
-from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
+from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, announced
 
 SEARCH_BYTES = 1 << 20
 MAX_DISTANCE = max(SIGNATURE_OFFSET.values())
@@ -117,8 +117,7 @@ class DescriptorSearch:
         for length in lengths[:3]:
             if behind + HEADER_BYTES > end:
                 return start if stream.finished else None
-            frame = stream.read(behind, behind + HEADER_BYTES)
-            if HEADER.unpack(frame)[0] != length and not stream.missing(behind, behind + HEADER_BYTES):
+            if announced(stream, behind) not in (None, length):
                 return -1
             behind += HEADER_BYTES + length
         return start

@@ -9,13 +9,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rpcinspect.errors import Problem
-from rpcinspect.store.conversation import StoreConversation, StoreEntry, is_directory_key
+from rpcinspect.store.conversation import StoreConversation, StoreEntry, directory_key
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.store.visits import Visit, Visits
 from rpcinspect.tcp.stream import Connection
-from rpcinspect.tensorpipe.handler import Handler
 from rpcinspect.tensorpipe.records import TpMessage
-from rpcinspect.tensorpipe.registry import Registry
+from rpcinspect.tensorpipe.registry import Handler, Registry
 
 
 class StoreHandler(Handler):
@@ -27,11 +26,8 @@ class StoreHandler(Handler):
         client, server = connection.client, connection.server
         assert client is not None
         assert server is not None
-        self._sides = (
-            (client, self._conversation.feed_client, self._conversation.gap_client),
-            (server, self._conversation.feed_server, self._conversation.gap_server),
-        )
-        self._positions = [s.origin for s, _, _ in self._sides]
+        self._streams = client, server
+        self._positions = [client.origin, server.origin]
         self._server_address = str(client.flow.destination)
         self._teller = Visits(str(client.flow.source), self._server_address)
         self._visits: list[Visit] = []
@@ -45,7 +41,8 @@ class StoreHandler(Handler):
 
     def advance(self, done: list[TpMessage]) -> None:
         """Feeds both directions."""
-        for side, (stream, feed, gap) in enumerate(self._sides):
+        conversation = self._conversation
+        for side, stream in enumerate(self._streams):
             position = self._positions[side]
             if position is None:
                 position = stream.origin
@@ -53,11 +50,11 @@ class StoreHandler(Handler):
             if position is None or end is None:
                 continue
             if position == stream.origin and not stream.start_known and self._positions[side] is None:
-                gap(0)
+                conversation.gap(not side, 0)
             while position < end:
                 hole = stream.next_hole(position) if stream.holes else None
                 if hole is not None and hole[0] <= position:
-                    gap(hole[1] - position)
+                    conversation.gap(not side, hole[1] - position)
                     position = hole[1]
                     continue
                 # One segment at a time: a name holds from the segment on that told it, not from a later one.
@@ -66,12 +63,12 @@ class StoreHandler(Handler):
                 if not side:
                     self._pause_ns = max(self._pause_ns, time_ns - self._spoke_ns)
                     self._spoke_ns = time_ns
-                for entry in feed(stream.read(position, stop), time_ns):
+                for entry in conversation.feed(not side, stream.read(position, stop), time_ns):
                     visit = self._teller.feed(entry)
                     if visit is not None:
                         self._visits.append(visit)
                         self.registry.visits.append(visit)
-                    if is_directory_key(entry.key):
+                    if directory_key(entry.key) is not None:
                         self.registry.store_entries.append(self._told(entry))
                 self.registry.store_bytes += stop - position
                 position = stop

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from rpcinspect.capture import open_capture
+from rpcinspect.capture import CaptureReader
 from rpcinspect.tcp.segment import SYN, Endpoint, Flow, Segmenter
 
 PATIENCE_S = 20.0
@@ -30,7 +30,7 @@ def sent(path: str) -> list[tuple[Flow, bytes, bool]]:
     segmenter = Segmenter()
     events: list[tuple[Flow, bytes, bool]] = []
     seen: set[tuple[int, int]] = set()
-    with open_capture(path) as reader:
+    with CaptureReader(path) as reader:
         for block in reader.blocks():
             rows = segmenter.feed(block)
             for row in range(len(rows)):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rpcinspect.capture.child import Child
+from rpcinspect.capture.child import ChildTool
 from rpcinspect.errors import CaptureError
 
 
@@ -17,7 +17,7 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def all_of(child: Child) -> bytes:
+def all_of(child: ChildTool) -> bytes:
     """Its output to the end."""
     pieces = []
     while piece := child.read(1 << 16):
@@ -35,7 +35,9 @@ def alive(pid: int) -> bool:
 
 
 def test_output_and_exit_code() -> None:
-    child = Child(python("import sys; print('out'); print(' wrong \\n\\n', file=sys.stderr); sys.exit(3)"))
+    child = ChildTool(
+        python("import sys; print('out'); print(' wrong \\n\\n', file=sys.stderr); sys.exit(3)")
+    )
     assert all_of(child) == b"out\n"
     assert child.result() == 3
     assert child.complaint() == ["wrong"]
@@ -46,14 +48,16 @@ def test_output_and_exit_code() -> None:
 
 
 def test_much_on_standard_error_does_not_block_it() -> None:
-    child = Child(python("import sys; sys.stderr.write('x' * (1 << 21)); sys.stderr.flush(); print('out')"))
+    child = ChildTool(
+        python("import sys; sys.stderr.write('x' * (1 << 21)); sys.stderr.flush(); print('out')")
+    )
     assert all_of(child) == b"out\n"
     assert len(child.complaint()[0]) == 1 << 16
     child.close()
 
 
 def test_it_has_no_standard_input() -> None:
-    child = Child(python("import sys; print(len(sys.stdin.read()))"))
+    child = ChildTool(python("import sys; print(len(sys.stdin.read()))"))
     assert all_of(child) == b"0\n"
     child.close()
 
@@ -64,7 +68,7 @@ def test_it_has_no_standard_input() -> None:
 def test_close_ends_it(stubborn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rpcinspect.capture.child._PATIENCE_S", 0.3)
     ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if stubborn else ""
-    child = Child(python(f"{ignore}import os, time; print(os.getpid(), flush=True); time.sleep(600)"))
+    child = ChildTool(python(f"{ignore}import os, time; print(os.getpid(), flush=True); time.sleep(600)"))
     pid = int(child.read(100))
     assert alive(pid)
     child.close()
@@ -73,7 +77,7 @@ def test_close_ends_it(stubborn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_result_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rpcinspect.capture.child._PATIENCE_S", 0.3)
-    child = Child(python("import os, time; os.close(1); time.sleep(600)"))
+    child = ChildTool(python("import os, time; os.close(1); time.sleep(600)"))
     assert child.read(1) == b""
     started = time.monotonic()
     assert child.result() < 0
@@ -85,7 +89,7 @@ def test_interrupt() -> None:
     program = (
         "import time\ntry:\n print(flush=True)\n time.sleep(600)\nexcept KeyboardInterrupt: print('bye')"
     )
-    child = Child(python(program))
+    child = ChildTool(python(program))
     assert child.read(1) == b"\n"
     child.interrupt()
     assert all_of(child) == b"bye\n"
@@ -97,4 +101,4 @@ def test_interrupt() -> None:
 @pytest.mark.parametrize("program", ["/no/such/program", "/", "nul\0byte"])
 def test_what_can_not_be_run(program: str) -> None:
     with pytest.raises(CaptureError, match="can't be run"):
-        Child([program])
+        ChildTool([program])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.capture import PacketBlock, open_capture
+from rpcinspect.capture import CaptureReader, PacketBlock
 from tests.builders import (
     Captured,
     ethernet,
@@ -35,7 +35,7 @@ Wrap = Callable[[bytes, int], list[bytes]]
 def packets() -> list[Captured]:
     """The IP packets of the bundled capture."""
     found = []
-    with open_capture(str(CHAIN)) as reader:
+    with CaptureReader(str(CHAIN)) as reader:
         for block in reader.blocks():
             assert isinstance(block, PacketBlock)
             assert set(block.link_type.tolist()) == {1}

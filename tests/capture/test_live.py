@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.capture import Live, Reading, open_capture
+from rpcinspect.capture import CaptureReader, Live, Reading
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import CaptureError
 from tests import decoded
@@ -65,20 +65,18 @@ def said(line: Json) -> dict[str, Any]:
 
 
 @pytest.mark.rooted
+@pytest.mark.parametrize(
+    ("chosen", "written"),
+    [
+        pytest.param((), "pcap", id="sniffer"),
+        pytest.param(("--capture-filter", "tcp"), "pcapng", id="dumpcap"),
+    ],
+)
 def test_messages_come_as_they_are_captured(
-    namespace: Callable[..., subprocess.CompletedProcess[str]],
+    chosen: tuple[str, ...], written: str, namespace: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = namespace(
-        *REPLAY,
-        str(CHAIN),
-        "--",
-        *RPCINSPECT,
-        *CAPTURE,
-        "--format",
-        "jsonl",
-        "--stream",
-        "--capture-filter",
-        "tcp",
+        *REPLAY, str(CHAIN), "--", *RPCINSPECT, *CAPTURE, "--format", "jsonl", "--stream", *chosen
     )
     assert (done.returncode, done.stderr) == (0, "")
     output = decoded.Decoded(decoded.parse(done.stdout.encode()))
@@ -87,7 +85,7 @@ def test_messages_come_as_they_are_captured(
     key = lambda line: (line["type"], line["id"], line["src"])  # noqa: E731
     assert sorted(map(said, output.messages), key=key) == sorted(map(said, expected.messages), key=key)
     (capture,) = output.of("capture")
-    assert (capture["path"], capture["format"], capture["reader"]) == ("lo", "pcapng", "native")
+    assert (capture["path"], capture["format"], capture["reader"]) == ("lo", written, "native")
     assert [worker["name"] for worker in output.of("worker")] == ["worker0", "worker1"]
     assert output.problems() == []
 
@@ -96,13 +94,16 @@ def test_messages_come_as_they_are_captured(
 def test_the_table_ends_with_a_summary(namespace: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = namespace(*REPLAY, str(CHAIN), "--", *RPCINSPECT, *CAPTURE)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "24 messages in lo (pcapng, " in done.stdout
+    assert "24 messages in lo (pcap, " in done.stdout
     assert "no problems" in done.stdout
 
 
 @pytest.mark.rooted
-def test_no_capture_outlives_us(namespace: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = namespace(*REPLAY, "--leave", str(CHAIN), "--", *RPCINSPECT, *CAPTURE)
+@pytest.mark.parametrize("chosen", [(), ("--capture-filter", "tcp")], ids=["sniffer", "dumpcap"])
+def test_no_capture_outlives_us(
+    chosen: tuple[str, ...], namespace: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = namespace(*REPLAY, "--leave", str(CHAIN), "--", *RPCINSPECT, *CAPTURE, *chosen)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
@@ -118,11 +119,22 @@ def test_who_may_not_capture_is_told_what_to_do(
     assert "dpkg-reconfigure wireshark-common" in done.stderr
 
 
-@pytest.mark.skipif(find_program("dumpcap") is None, reason="dumpcap is not installed")
-def test_an_interface_that_is_not_there() -> None:
-    done = decode("--live", "no-such-interface")
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        (),
+        pytest.param(
+            ("--capture-filter", "tcp"),
+            marks=pytest.mark.skipif(find_program("dumpcap") is None, reason="dumpcap is not installed"),
+        ),
+    ],
+    ids=["sniffer", "dumpcap"],
+)
+def test_an_interface_that_is_not_there(chosen: tuple[str, ...]) -> None:
+    done = decode("--live", "no-such", *chosen)
     assert (done.code, done.out) == (3, "")
     assert len(done.err.splitlines()) == 1
+    assert "no-such" in done.err
 
 
 @pytest.mark.parametrize(
@@ -147,6 +159,9 @@ def test_mistakes(arguments: tuple[object, ...], told: str) -> None:
 
 # --- a dumpcap that misbehaves ---
 
+BY_DUMPCAP = Reading(capture_filter="tcp")
+"""libpcap alone knows filters, so that even root captures by dumpcap."""
+
 
 @pytest.fixture
 def impostor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
@@ -167,7 +182,7 @@ def test_lost_packets_are_a_problem(impostor: Callable[[str], None]) -> None:
         "Packets received/dropped on interface 'lo': 3/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (30.0%)"
     )
     impostor(f'cat capture; echo "{summary}" >&2')
-    with open_capture(Live("lo"), 0, Reading()) as reader:
+    with CaptureReader(Live("lo"), 0, BY_DUMPCAP) as reader:
         assert sum(block.packets for block in reader.blocks()) == 3
     (problem,) = reader.problems
     assert problem.reason == "7 packets were lost while capturing: they came too fast"
@@ -175,7 +190,7 @@ def test_lost_packets_are_a_problem(impostor: Callable[[str], None]) -> None:
 
 def test_an_end_that_nobody_asked_for_is_a_problem(impostor: Callable[[str], None]) -> None:
     impostor('cat capture; echo "dumpcap: The interface went down." >&2; exit 2')
-    with open_capture(Live("lo"), 0, Reading()) as reader:
+    with CaptureReader(Live("lo"), 0, BY_DUMPCAP) as reader:
         assert sum(block.packets for block in reader.blocks()) == 3
     (problem,) = reader.problems
     assert problem.reason == "the capture ended: The interface went down."
@@ -183,7 +198,7 @@ def test_an_end_that_nobody_asked_for_is_a_problem(impostor: Callable[[str], Non
 
 def test_it_ends_when_asked(impostor: Callable[[str], None]) -> None:
     impostor("trap 'cat capture; exit 0' INT\nhead -c 200 capture\nwhile :; do sleep 0.05; done")
-    with open_capture(Live("lo"), 0, Reading()) as reader:
+    with CaptureReader(Live("lo"), 0, BY_DUMPCAP) as reader:
         assert reader.end()
 
 
@@ -191,14 +206,14 @@ def test_it_ends_when_asked(impostor: Callable[[str], None]) -> None:
 def test_it_says_nothing_of_use(script: str, impostor: Callable[[str], None]) -> None:
     impostor(script)
     with pytest.raises(CaptureError, match=r"^lo: ") as caught:
-        open_capture(Live("lo"), 0, Reading())
+        CaptureReader(Live("lo"), 0, BY_DUMPCAP)
     assert str(caught.value).rstrip()[-1] != ":"
 
 
 def test_it_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rpcinspect.capture.tshark.PLACES", ())
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = decode("--live", "lo")
+    done = decode("--live", "lo", "--capture-filter", "tcp")
     assert (done.code, done.out) == (3, "")
     assert len(done.err.splitlines()) == 1
     assert "apt install tshark" in done.err

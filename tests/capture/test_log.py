@@ -12,9 +12,9 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import open_capture
-from rpcinspect.capture.log import MAX_HEADER, MAX_LINE, MAX_PROBLEMS, SPOOLED
-from rpcinspect.capture.source import WINDOW
+from rpcinspect.capture import CaptureReader
+from rpcinspect.capture.log import MAX_HEADER, MAX_LINE, MAX_PROBLEMS
+from rpcinspect.capture.source import ASIDE, WINDOW
 from rpcinspect.errors import CaptureError
 from tests.logs import blocks_of, log_of, message
 
@@ -62,7 +62,7 @@ def test_a_log_cut_at_any_byte_loses_the_record_that_was_cut(tmp_path: Path) -> 
 def test_a_log_without_a_whole_first_line_is_none(tmp_path: Path) -> None:
     for length in range(len(b'{"rpclog":'), BEGINS[0]):
         with pytest.raises(CaptureError, match="cut within the first line"):
-            open_capture(str(write(tmp_path, WHOLE[:length])))
+            CaptureReader(str(write(tmp_path, WHOLE[:length])))
 
 
 @given(at=st.integers(BEGINS[0], len(WHOLE) - 1), new=st.integers(0, 255), size=st.integers(0, 9))
@@ -154,12 +154,12 @@ def test_text(tmp_path: Path) -> None:
     said = {"rpc": "message", "time_ns": 5, "bytes": 6, "payload": 2}
     lines = [json.dumps(said | {"base64": base64.b64encode(b"ab\n\0cd").decode()}) for _ in range(2)]
     path = write(tmp_path, log_of("\n".join(lines).encode() + b"\n"))
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         (block,) = reader.blocks()
         first, second = block.records  # type: ignore[union-attr]
         assert first.payload == second.payload == b"ab"
-        assert first.rest == SPOOLED
-        assert second.rest == SPOOLED + 4
+        assert first.rest == ASIDE
+        assert second.rest == ASIDE + 4
         assert reader.pread(second.rest, 4) == b"\n\0cd"
         assert (reader.reader, reader.format, reader.packets) == ("log", "rpclog", 2)
         assert (reader.first_time_ns, reader.last_time_ns) == (5, 5)
@@ -184,7 +184,7 @@ def test_logs_can_be_appended_to_each_other(tmp_path: Path) -> None:
 def test_a_newer_version(tmp_path: Path) -> None:
     path = write(tmp_path, b'{"rpclog":2}\n' + RECORDS[0])
     with pytest.raises(CaptureError, match=r"version 2 of the log format is newer than 1") as error:
-        open_capture(str(path))
+        CaptureReader(str(path))
     assert "\n" not in str(error.value)
     records, problems, damaged = blocks_of(write(tmp_path, WHOLE + b'{"rpclog":2}\n' + RECORDS[0]))
     assert len(records) == len(RECORDS)
@@ -195,4 +195,4 @@ def test_a_newer_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [b'"1"', b"0", b"true", b"1.0", b"null"])
 def test_no_version(tmp_path: Path, version: bytes) -> None:
     with pytest.raises(CaptureError, match="names no version"):
-        open_capture(str(write(tmp_path, b'{"rpclog":%b}\n' % version)))
+        CaptureReader(str(write(tmp_path, b'{"rpclog":%b}\n' % version)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import CaptureReader, open_capture, pcap
+from rpcinspect.capture import CaptureReader, pcap
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import CaptureError, UnknownFormatError
 from tests.builders import Captured, pcap_file
@@ -32,7 +32,7 @@ def read_all(tmp_path: Path) -> ReadAll:
         path = tmp_path / "capture"
         path.write_bytes(data)
         rows = []
-        with open_capture(str(path)) as reader:
+        with CaptureReader(str(path)) as reader:
             for block in reader.blocks():
                 for offset, caplen, length, time_ns in zip(
                     block.offset.tolist(),
@@ -77,7 +77,7 @@ def test_variants(order: str, nanoseconds: bool, modified: bool, read_all: ReadA
 def test_fcs_and_flag_bits_are_no_link_type(tmp_path: Path) -> None:
     path = tmp_path / "capture"
     path.write_bytes(pcap_file(PACKETS, network=0xF4000000 | 276))
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         (block,) = reader.blocks()
     assert block.link_type.tolist() == [276] * 3
 
@@ -160,7 +160,7 @@ def test_numbers_go_on_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "capture"
     path.write_bytes(pcap_file([Captured(b"abcd", 1)] * 50))
     following = 1
-    with open_capture(str(path), 3) as reader:
+    with CaptureReader(str(path), 3) as reader:
         for block in reader.blocks():
             assert (block.capture, block.first_number) == (3, following)
             following += len(block)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import CaptureReader, open_capture
+from rpcinspect.capture import CaptureReader
 from rpcinspect.capture.pcapng import NO_LINK_TYPE
 from rpcinspect.errors import CaptureError, UnknownFormatError
 from tests.builders import (
@@ -36,7 +36,7 @@ def read_all(tmp_path: Path) -> ReadAll:
         path = tmp_path / "capture"
         path.write_bytes(data)
         rows = []
-        with open_capture(str(path)) as reader:
+        with CaptureReader(str(path)) as reader:
             for block in reader.blocks():
                 assert len(block) > 0
                 for row in range(len(block)):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from rpcinspect.capture import PacketBlock, open_capture, skim
+from rpcinspect.capture import CaptureReader, PacketBlock, skim
 from rpcinspect.errors import CaptureError, Problem
 from tests.builders import (
     Captured,
@@ -74,7 +74,7 @@ def read(path: Path) -> tuple[Found, int]:
     data = path.read_bytes()
     packets: list[tuple[int, ...]] = []
     count = 0
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         for block in reader.blocks():
             whole = block
             packets += columns(block)
@@ -172,7 +172,7 @@ def test_a_file_that_grows_or_shrinks(write: Write, tmp_path: Path) -> None:
     data = write(packets)
     path = tmp_path / "growing"
     path.write_bytes(data[:4_000])
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         blocks = reader.blocks()
         block = next(blocks)
         while block.heads is None:

@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import open_capture
+from rpcinspect.capture import CaptureReader
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError
 from tests.builders import Captured, pcap_file
@@ -148,7 +148,7 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
         before = len(list(folder.iterdir()))
         try:
-            with open_capture(str(tmp_path / name)) as reader:
+            with CaptureReader(str(tmp_path / name)) as reader:
                 list(reader.blocks())
                 reader.close()
         except CaptureError:
@@ -194,7 +194,7 @@ def test_live_pipe_gives_packets_as_they_come(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     packets = []
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         for block in reader.blocks():
             for offset, caplen in zip(block.offset.tolist(), block.caplen.tolist(), strict=True):
                 packets.append(reader.pread(offset, caplen))
@@ -206,7 +206,7 @@ def test_live_pipe_gives_packets_as_they_come(tmp_path: Path) -> None:
 def test_standard_input_without_a_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     file = types.SimpleNamespace(buffer=io.BytesIO(pcap_file([Captured(b"abc", 1)])))
     monkeypatch.setattr(sys, "stdin", file)
-    with open_capture("-") as reader:
+    with CaptureReader("-") as reader:
         (block,) = reader.blocks()
         assert reader.pread(int(block.offset[0]), 3) == b"abc"
 
@@ -216,7 +216,7 @@ def test_standard_input_that_is_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_bytes(gzip.compress(pcap_file([Captured(b"abc", 1)])))
     with path.open("rb") as file:
         monkeypatch.setattr(sys, "stdin", file)
-        with open_capture("-") as reader:
+        with CaptureReader("-") as reader:
             assert reader.compression == "gzip"
             assert sum(len(block) for block in reader.blocks()) == 1
         assert not file.closed  # ours was a copy of the descriptor
@@ -225,7 +225,7 @@ def test_standard_input_that_is_a_file(tmp_path: Path, monkeypatch: pytest.Monke
 def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / "capture"
     path.write_bytes(gzip.compress(pcap_file([Captured(b"abc", 1)])))
-    reader = open_capture(str(path))
+    reader = CaptureReader(str(path))
 
     def read_until_interrupted() -> None:
         with reader:
@@ -260,7 +260,7 @@ def test_damage_is_a_problem_or_a_capture_error(
     path = tmp_path / "capture"
     path.write_bytes(data[: int(share * len(data))])
     try:
-        with open_capture(str(path)) as reader:
+        with CaptureReader(str(path)) as reader:
             for block in reader.blocks():
                 assert len(block) > 0
     except CaptureError:

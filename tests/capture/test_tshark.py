@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.capture import PacketBlock, Reading, TcpBlock, open_capture
+from rpcinspect.capture import CaptureReader, PacketBlock, Reading, TcpBlock
 from rpcinspect.capture.reader import WLAN
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import CaptureError, RpcInspectError, UnknownFormatError
@@ -103,7 +103,7 @@ Frame = Callable[[bytes, str, str, dict[str, int]], bytes]
 def conversation() -> tuple[tuple[bytes, Flow, dict[str, int], int], ...]:
     """The segments of a small job: payload, flow, numbers of the TCP header, time."""
     segmenter, found = Segmenter(), []
-    with open_capture(str(CHAIN), 0, NATIVE) as reader:
+    with CaptureReader(str(CHAIN), 0, NATIVE) as reader:
         for block in reader.blocks():
             rows = segmenter.feed(block)
             for row in range(len(rows)):
@@ -215,7 +215,7 @@ def test_tunnels(frame: Frame, tmp_path: Path) -> None:
 def test_auto_hands_802_11_to_tshark(link_type: int, make: Callable[..., bytes], tmp_path: Path) -> None:
     path = rewritten(tmp_path / "run.pcap", plain(link_type), link_type)
     if make is pcapng_file:
-        with open_capture(str(path), 0, NATIVE) as reader:
+        with CaptureReader(str(path), 0, NATIVE) as reader:
             frames = [
                 Captured(reader.pread(offset, caplen), time_ns)
                 for block in reader.blocks()
@@ -361,7 +361,7 @@ def test_preferences_reach_tshark() -> None:
 def test_a_file_without_packets(tmp_path: Path) -> None:
     path = tmp_path / "empty.pcap"
     path.write_bytes(pcap_file([]))
-    with open_capture(str(path), 0, TSHARK) as reader:
+    with CaptureReader(str(path), 0, TSHARK) as reader:
         assert list(reader.blocks()) == []
     assert (reader.packets, reader.problems) == (0, [])
 
@@ -466,12 +466,12 @@ def test_nothing_is_left_of_it_when_we_end_first(
 ) -> None:
     monkeypatch.setattr("rpcinspect.capture.tshark.BATCH", 1 << 12)
     pid = impostor("cat lines; exec sleep 600")
-    with open_capture(str(CHAIN), 0, TSHARK) as reader:
+    with CaptureReader(str(CHAIN), 0, TSHARK) as reader:
         assert isinstance(next(reader.blocks()), TcpBlock)
     assert ended(pid)
     monkeypatch.setattr("rpcinspect.capture.tshark.Tshark._batch", _interrupted)
     with pytest.raises(KeyboardInterrupt):
-        open_capture(str(CHAIN), 0, TSHARK)
+        CaptureReader(str(CHAIN), 0, TSHARK)
     assert ended(pid)
 
 

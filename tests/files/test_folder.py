@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import OutputError
-from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.output import OutputFolder
 
 
 def fill(output: OutputFolder, files: dict[str, bytes]) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from rpcinspect.errors import OutputError
 from rpcinspect.files.output import Growing, Output, open_growing
-from rpcinspect.files.place import Place, find_place
+from rpcinspect.files.place import OutputPlace, find_place
 
 KILLED = """
 import os, signal, sys
@@ -186,7 +186,7 @@ def test_a_growing_file_that_another_worker_makes_meanwhile(
     """Workers of one job append to one recording: each looks first, one makes it."""
     path = tmp_path / "x.rpclog"
 
-    def found(wanted: Path) -> Place:
+    def found(wanted: Path) -> OutputPlace:
         place = find_place(wanted)
         if place.there is None:
             wanted.write_bytes(b"of the other")

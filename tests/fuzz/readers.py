@@ -11,7 +11,7 @@ import pickletools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 from rpcinspect.errors import DecodeError, FilterError
 from rpcinspect.filter.grammar import parse
@@ -32,7 +32,7 @@ from rpcinspect.tensorpipe import control as tp
 from tests.fuzz import corpus
 from tests.fuzz.mutation import change_bytes, change_parts, pack, unpack
 from tests.tensorpipe.conversations import Network as Wires
-from tests.tensorpipe.conversations import PipeTalk, Said
+from tests.tensorpipe.conversations import PipeTalk, Said, write_cma_descriptor
 
 # --- nop and what TensorPipe makes of it ---
 
@@ -68,7 +68,7 @@ WRITE: dict[str, Callable[..., bytes]] = {
 PAIRS: tuple[tuple[Callable[[bytes], object], Callable[..., bytes]], ...] = (
     (tp.read_first_frame, tp.write_first_frame),
     (tp.read_mpt_hello, tp.write_mpt_hello),
-    (tp.read_cma_descriptor, tp.write_cma_descriptor),
+    (tp.read_cma_descriptor, write_cma_descriptor),
 )
 
 
@@ -190,16 +190,16 @@ def store(data: bytes) -> None:
         side, body = part[:1] or b"\0", part[1:]
         match side[0] % 8:
             case 7:
-                whole.gap_client(len(body))
-                single.gap_client(len(body))
+                whole.gap(True, len(body))
+                single.gap(True, len(body))
             case 6:
-                whole.gap_server(len(body))
-                single.gap_server(len(body))
+                whole.gap(False, len(body))
+                single.gap(False, len(body))
             case side_number:
                 feed, drip = (
-                    (whole.feed_client, single.feed_client)
+                    (partial(whole.feed, True), partial(single.feed, True))
                     if side_number % 2 == 0
-                    else (whole.feed_server, single.feed_server)
+                    else (partial(whole.feed, False), partial(single.feed, False))
                 )
                 told += feed(body, 1)
                 step = 1 if len(body) < 300 else 97

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from rpcinspect.capture import Reading, open_capture
+from rpcinspect.capture import CaptureReader, Reading
 from rpcinspect.capture.block import PacketBlock, TcpBlock
 from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Decoding, Options
@@ -114,7 +114,7 @@ def _decoded(path: Path) -> list[dict[str, object]]:
 
 def _payload_bytes(path: Path) -> int:
     """Bytes of all streams that were captured."""
-    with open_capture(str(path), 0, NATIVE.reading) as reader:
+    with CaptureReader(str(path), 0, NATIVE.reading) as reader:
         if reader.reader == "log":
             return path.stat().st_size
         segmenter = Segmenter()

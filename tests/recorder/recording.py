@@ -88,7 +88,7 @@ def may_have_own_network() -> bool:
     """Whether this system gives us a network namespace and the right to capture in it."""
     code = (
         "from rpcinspect.recorder.namespace import enter_own_network\n"
-        "from rpcinspect.recorder.packet_socket import open_socket\n"
+        "from rpcinspect.capture.packet_socket import open_socket\n"
         "enter_own_network(); open_socket('lo')"
     )
     done = subprocess.run(

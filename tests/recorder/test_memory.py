@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.memory import GROUPS, oom_kills
+from rpcinspect.recorder.processes import GROUPS, oom_kills
 from tests.recorder.recording import environment
 
-ASK = "from rpcinspect.recorder.memory import oom_kills; print(oom_kills())"
+ASK = "from rpcinspect.recorder.processes import oom_kills; print(oom_kills())"
 GREEDY = "data = []\nwhile True: data.append(b'x' * (1 << 20))"
 
 

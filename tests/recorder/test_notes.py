@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.notes import is_running, read_notes
+from rpcinspect.recorder.processes import is_running, read_notes
 
 
 def leave(folder: Path, file: str, **content: object) -> None:

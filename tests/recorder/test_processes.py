@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.notes import Note, read_notes
-from rpcinspect.recorder.processes import Processes, is_there, zombie_status
-from rpcinspect.recorder.reaper import START, Process, process_stat
+from rpcinspect.recorder.processes import (
+    START,
+    CommandProcesses,
+    Process,
+    ProcessNote,
+    is_running,
+    process_stat,
+    read_notes,
+    zombie_status,
+)
 from rpcinspect.recorder.record import STARTUP
 from rpcinspect.session.ended import Ended
 
@@ -42,13 +49,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(tmp_path)
+def processes(tmp_path: Path) -> Iterator[CommandProcesses]:
+    made = CommandProcesses(tmp_path)
     yield made
     made.close()
 
 
-def ended(processes: Processes, folder: Path, handles: str) -> dict[str, Ended]:
+def ended(processes: CommandProcesses, folder: Path, handles: str) -> dict[str, Ended]:
     """By what each process was to do."""
     processes.watch()
     run = [sys.executable, "-c", PARENT, str(STARTUP), str(folder), handles]
@@ -63,7 +70,7 @@ def keeps_statuses() -> bool:
     return tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
 
 
-def test_children_of_others_by_their_handles(tmp_path: Path, processes: Processes) -> None:
+def test_children_of_others_by_their_handles(tmp_path: Path, processes: CommandProcesses) -> None:
     if not keeps_statuses():
         pytest.skip("this kernel forgets the status of a process once its parent has it")
     found = ended(processes, tmp_path, "handles")
@@ -80,7 +87,7 @@ def test_children_of_others_by_their_handles(tmp_path: Path, processes: Processe
     assert 0 < times[0] < times[-1]
 
 
-def test_without_handles_what_a_process_says_of_itself(tmp_path: Path, processes: Processes) -> None:
+def test_without_handles_what_a_process_says_of_itself(tmp_path: Path, processes: CommandProcesses) -> None:
     """Nobody says how one ended that was killed, or left at once: no guess."""
     found = ended(processes, tmp_path, "no handles")
     assert {how: str(one) for how, one in found.items()} == {
@@ -100,49 +107,49 @@ def process_of(pid: int) -> Process:
     return pid, int(stat[START])
 
 
-def note_of(process: Process) -> Note:
-    return Note(pid=process[0], started=process[1], recorded=True)
+def note_of(process: Process) -> ProcessNote:
+    return ProcessNote(pid=process[0], started=process[1], recorded=True)
 
 
-def test_children_of_ours_by_their_status(processes: Processes) -> None:
+def test_children_of_ours_by_their_status(processes: CommandProcesses) -> None:
     process = (1 << 22) + 1, 7
     ends = processes.ends([note_of(process)], {process: (9, 5)})
     assert ends[process] == Ended(how="signal", signal="SIGKILL", time_ns=5, pid=process[0])
 
 
-def test_one_that_runs_and_one_that_nobody_has_waited_for(processes: Processes) -> None:
+def test_one_that_runs_and_one_that_nobody_has_waited_for(processes: CommandProcesses) -> None:
     mine = process_of(os.getpid())
     with subprocess.Popen([sys.executable, "-c", "import os; os._exit(9)"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         other = process_of(child.pid)
         assert zombie_status(other) == 9 << 8
-        assert not is_there(other)
+        assert not is_running(*other)
         ends = processes.ends([note_of(mine), note_of(other)], {})
     assert (ends[mine].how, ends[other].status) == ("running", 9)
     assert zombie_status(other) is None
 
 
-def test_an_id_that_is_used_again_is_another_process(processes: Processes) -> None:
+def test_an_id_that_is_used_again_is_another_process(processes: CommandProcesses) -> None:
     pid, start = process_of(os.getpid())
     before = pid, start - 1
-    assert not is_there(before)
+    assert not is_running(*before)
     assert processes.ends([note_of(before)], {(pid, start): (0, 1)})[before].how == "unknown"
 
 
-def test_a_note_without_a_start_says_nothing(processes: Processes) -> None:
-    assert processes.ends([Note(pid=os.getpid(), recorded=True)], {}) == {}
+def test_a_note_without_a_start_says_nothing(processes: CommandProcesses) -> None:
+    assert processes.ends([ProcessNote(pid=os.getpid(), recorded=True)], {}) == {}
 
 
 def test_a_folder_with_a_name_that_is_too_long(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
-    made = Processes(folder)
+    made = CommandProcesses(folder)
     made.watch()
     assert made.ends([], {}) == {}
     made.close()
 
 
-def test_what_is_no_process_is_passed_over(tmp_path: Path, processes: Processes) -> None:
+def test_what_is_no_process_is_passed_over(tmp_path: Path, processes: CommandProcesses) -> None:
     import socket
 
     processes.watch()

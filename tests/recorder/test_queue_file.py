@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.queue_file import read_queue, recover
+from rpcinspect.recorder.agent import read_queue, recover
 from tests.decoded import decode
 
 FIRST = b'{"rpclog":1}\n'

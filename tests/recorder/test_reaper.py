@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rpcinspect.recorder.reaper import START, Reaper, is_zombie, process_stat
+from rpcinspect.recorder.processes import START, Reaper, is_zombie, process_stat
 from tests.recorder.recording import environment
 
 ORPHANS = """

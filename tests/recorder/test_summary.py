@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec.structs
 
-from rpcinspect.recorder.notes import Note
-from rpcinspect.recorder.record import Outcome, Recorded
-from rpcinspect.recorder.summary import summary
+from rpcinspect.recorder.processes import ProcessNote
+from rpcinspect.recorder.record import Outcome, RecordingResult, summary
 from rpcinspect.session.ended import Ended
 
 
@@ -19,9 +18,9 @@ def note(
     recorded: bool = True,
     ended: bool = True,
     messages: int = 0,
-) -> Note:
+) -> ProcessNote:
     why = None if recorded else "no compiler"
-    return Note(
+    return ProcessNote(
         pid=pid,
         name=name,
         id=None if name is None else 0,
@@ -33,9 +32,9 @@ def note(
     )
 
 
-def told(*notes: Note, left: tuple[int, ...] = (), **recorded: object) -> list[str]:
+def told(*notes: ProcessNote, left: tuple[int, ...] = (), **recorded: object) -> list[str]:
     what = {"file": Path("x y.pcap"), "bytes": 1234, "packets": 5, **recorded}
-    return list(summary(Outcome(0, Recorded(**what), notes, frozenset(left))))  # type: ignore[arg-type]
+    return list(summary(Outcome(0, RecordingResult(**what), notes, frozenset(left))))  # type: ignore[arg-type]
 
 
 def test_a_recording_without_loss() -> None:
@@ -64,7 +63,7 @@ def test_what_must_not_be_overlooked() -> None:
 def test_how_a_process_ended_is_told_unless_it_ended_well() -> None:
     def line(ended: Ended) -> str:
         left = msgspec.structs.replace(note(ended=False), started=3)
-        recorded = Recorded(file=Path("x.pcap"), bytes=1, packets=5)
+        recorded = RecordingResult(file=Path("x.pcap"), bytes=1, packets=5)
         return list(summary(Outcome(0, recorded, [left], frozenset(), {(7, 3): ended})))[1]
 
     who = "  worker0 (id 0, process 7, torch 2.13.0)"

@@ -8,7 +8,7 @@ import pytest
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpclog.header import LoggedWorker
-from rpcinspect.rpclog.numbers import OTHERS, JobNumbers
+from rpcinspect.rpclog.join import OTHERS, JobNumbers
 from tests.logs import convert
 from tests.places import recorded
 

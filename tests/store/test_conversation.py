@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from rpcinspect.store.conversation import (
     StoreProblem,
     WorkerDirectory,
     directory_key,
-    is_directory_key,
     members_of,
     worker_directory,
 )
@@ -54,7 +54,7 @@ def converse(
 ) -> tuple[list[StoreEntry], list[StoreProblem]]:
     """All of the client's bytes at time 1, then all of the server's at time 2."""
     talk = StoreConversation(generation, limits or Limits())
-    return talk.feed_client(client, 1) + talk.feed_server(server, 2), talk.finish()
+    return talk.feed(True, client, 1) + talk.feed(False, server, 2), talk.finish()
 
 
 def told(entries: Sequence[StoreEntry]) -> list[tuple[str, str, bytes]]:
@@ -127,8 +127,8 @@ def test_any_chopping_gives_the_same(name: str) -> None:
         entries: list[StoreEntry] = []
         for place in range(max(len(client), len(server))):
             halves = [
-                (talk.feed_client, client[place : place + 1]),
-                (talk.feed_server, server[place : place + 1]),
+                (partial(talk.feed, True), client[place : place + 1]),
+                (partial(talk.feed, False), server[place : place + 1]),
             ]
             for feed, piece in halves if client_first else reversed(halves):
                 entries += feed(piece, 0)
@@ -140,7 +140,7 @@ def test_any_chopping_gives_the_same(name: str) -> None:
 def test_replies_may_come_before_their_requests(name: str) -> None:
     generation, client, server = streams(name)
     talk = StoreConversation(generation)
-    entries = talk.feed_server(server, 2) + talk.feed_client(client, 1)
+    entries = talk.feed(False, server, 2) + talk.feed(True, client, 1)
     assert talk.finish() == []
     assert sorted(map(repr, entries)) == sorted(map(repr, converse(generation, client, server)[0]))
 
@@ -150,7 +150,7 @@ def test_cut_at_every_length(name: str) -> None:
     """A part tells a part of what the whole tells; its last item may be a problem, and where it began."""
     generation, client, server = streams(name)
     whole = told(converse(generation, client, server)[0])
-    from_client = told(StoreConversation(generation).feed_client(client, 1))
+    from_client = told(StoreConversation(generation).feed(True, client, 1))
     for cut in range(len(client)):
         entries, problems = converse(generation, client[:cut], b"")
         assert told(entries) == from_client[: len(entries)]
@@ -178,10 +178,10 @@ def test_the_time_of_an_entry_is_that_of_its_own_last_byte() -> None:
     get = b"\x03" + string(b"/names/0")
     asked = VALIDATE + b"\x01" + string(b"/names/1") + string(b"b") + get + get
     talk = StoreConversation(V2_2)
-    assert talk.feed_server(string(b"a"), 70) == []
-    assert talk.feed_server(string(b"a")[:3], 80) == []
-    assert talk.feed_server(string(b"a")[3:], 90) == []
-    found = [e for n in range(len(asked)) for e in talk.feed_client(asked[n : n + 1], n)]
+    assert talk.feed(False, string(b"a"), 70) == []
+    assert talk.feed(False, string(b"a")[:3], 80) == []
+    assert talk.feed(False, string(b"a")[3:], 90) == []
+    found = [e for n in range(len(asked)) for e in talk.feed(True, asked[n : n + 1], n)]
     assert [(e.operation, e.time_ns) for e in found] == [
         ("set", len(asked) - 2 * len(get) - 1),
         ("get", 70),
@@ -203,9 +203,9 @@ def test_what_a_key_is_about() -> None:
 def test_gap_in_the_replies() -> None:
     generation, client, server = streams("static-2.14.1")
     talk = StoreConversation(generation)
-    entries = talk.feed_client(client, 1) + talk.feed_server(server[:100], 2)
-    talk.gap_server(7)
-    assert talk.feed_server(server[107:], 3) == []
+    entries = talk.feed(True, client, 1) + talk.feed(False, server[:100], 2)
+    talk.gap(False, 7)
+    assert talk.feed(False, server[107:], 3) == []
     assert talk.finish() == [StoreProblem("7 bytes of replies are missing", False, 100)]
     expected = converse(generation, client, server[:100])[0]
     assert entries == expected
@@ -215,11 +215,11 @@ def test_gap_in_the_requests() -> None:
     """Replies to the requests before the gap are still read, the rest is given up."""
     generation = V2_2
     talk = StoreConversation(generation)
-    talk.feed_client(VALIDATE + b"\x03" + string(b"/names/0"), 1)  # GET
-    talk.gap_client(30)
-    assert talk.feed_client(b"\x01" + string(b"/names/1") + string(b"x"), 2) == []
-    assert told(talk.feed_server(string(b"ps"), 3)) == [("get", "/names/0", b"ps")]
-    assert talk.feed_server(string(b"other"), 4) == []
+    talk.feed(True, VALIDATE + b"\x03" + string(b"/names/0"), 1)  # GET
+    talk.gap(True, 30)
+    assert talk.feed(True, b"\x01" + string(b"/names/1") + string(b"x"), 2) == []
+    assert told(talk.feed(False, string(b"ps"), 3)) == [("get", "/names/0", b"ps")]
+    assert talk.feed(False, string(b"other"), 4) == []
     assert talk.finish() == [
         StoreProblem("30 bytes of requests are missing", True, 5 + 1 + 8 + 8),
         StoreProblem("the requests that the replies belong to are missing", False, 8 + 2),
@@ -270,7 +270,7 @@ def test_other_values_are_not_kept() -> None:
     client += b"\x01" + string(b"/rpc_prefix_0/addrs/w") + string(b"uv://" + b"h" * 100)
     talk = StoreConversation(V2_2)
     entries = [
-        entry for at in range(0, len(client), 999) for entry in talk.feed_client(client[at : at + 999], 1)
+        entry for at in range(0, len(client), 999) for entry in talk.feed(True, client[at : at + 999], 1)
     ]
     assert [(entry.value, entry.size) for entry in entries] == [
         (blob[:KEPT_VALUE_BYTES], len(blob)),
@@ -373,8 +373,8 @@ def test_directory() -> None:
     }
     assert found.addresses == {(0, "ps"): "uv://[fe80::1]:6", (0, "a/b"): "shm://9a7de"}
     assert found.members == {2: (("a-b", 0), ("w1", 1))}
-    assert is_directory_key("/rpc_prefix_2/names/_ALL_WORKER_INFOS")
-    assert not is_directory_key("init/")
+    assert directory_key("/rpc_prefix_2/names/_ALL_WORKER_INFOS") is not None
+    assert directory_key("init/") is None
 
 
 def test_names_need_not_be_text() -> None:
@@ -390,7 +390,7 @@ def test_any_segments_in_any_interleaving(steps: list[tuple[bool, int]]) -> None
     entries: list[StoreEntry] = []
     places = [0, 0]
     for side, step in [*steps, (False, len(client)), (True, len(server))]:
-        stream, feed = ((client, talk.feed_client), (server, talk.feed_server))[side]
+        stream, feed = ((client, partial(talk.feed, True)), (server, partial(talk.feed, False)))[side]
         entries += feed(stream[places[side] : places[side] + step], 0)
         places[side] += step
     assert talk.finish() == []
@@ -408,7 +408,7 @@ def test_hostile_bytes(generation: StoreGeneration, pieces: list[bytes]) -> None
     """Nothing is raised; each direction has at most one problem."""
     talk = StoreConversation(generation)
     for number, piece in enumerate(pieces):
-        (talk.feed_client if number % 2 else talk.feed_server)(piece, number)
+        (partial(talk.feed, True) if number % 2 else partial(talk.feed, False))(piece, number)
     assert [p.from_client for p in talk.finish()] in ([], [True], [False], [True, False])
 
 

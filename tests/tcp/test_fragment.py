@@ -18,7 +18,7 @@ from rpcinspect.tcp.fragment import (
     PATIENCE_NS,
     Datagram,
     Fragment,
-    Piece,
+    FragmentPiece,
     Reassembly,
 )
 
@@ -45,7 +45,7 @@ def part(
         identification=number,
         protocol=6,
         more=end < len(body) if more is None else more,
-        pieces=[Piece(start, end, 1000 + start, there)],
+        pieces=[FragmentPiece(start, end, 1000 + start, there)],
     )
 
 
@@ -261,7 +261,7 @@ def test_one_packet_in_very_many_parts() -> None:
 def test_several_pieces_in_one_fragment() -> None:
     bench = Bench()
     one = part(8, 32, more=True)
-    one.pieces = [Piece(8, 16, 500, BODY[8:16]), Piece(16, 32, 700, BODY[16:32])]
+    one.pieces = [FragmentPiece(8, 16, 500, BODY[8:16]), FragmentPiece(16, 32, 700, BODY[16:32])]
     [whole] = bench.feed([part(0, 8), one, part(32, 40)])
     assert whole.content() == (BODY, 40)
     assert [(p.start, p.offset) for p in whole.between(10, 20)] == [(10, 502), (16, 700)]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.capture.tshark import find_program
-from rpcinspect.tcp.packetize import LINK_TYPE, MAX_PAYLOAD, Talk
+from rpcinspect.tcp.packetize import LINK_TYPE, MAX_PAYLOAD, Packetizer
 from tests.builders import Captured, pcap_file
 
 CLIENT, SERVER = ("127.0.0.1", 0x1234), ("127.0.0.1", 0x5678)
@@ -27,7 +27,7 @@ def word_sum(data: bytes) -> int:
 
 
 def test_literal_bytes() -> None:
-    talk = Talk(CLIENT, SERVER, initial=(0x01020304, 0x0A0B0C0D))
+    talk = Packetizer(CLIENT, SERVER, initial=(0x01020304, 0x0A0B0C0D))
     syn, _, ack = talk.open()
     assert syn == bytes.fromhex(
         "000000000000 000000000000 0800"
@@ -46,7 +46,7 @@ def test_literal_bytes() -> None:
 
 
 def test_literal_bytes_of_ipv6() -> None:
-    talk = Talk(CLIENT6, SERVER6, initial=(1, 2))
+    talk = Packetizer(CLIENT6, SERVER6, initial=(1, 2))
     syn, *_ = talk.open()
     one = "00000000000000000000000000000001"
     head = "000000000000 000000000000 86dd60000000 001c 06 40"
@@ -63,7 +63,7 @@ def test_literal_bytes_of_ipv6() -> None:
 )
 def test_checksums_add_up(part: bytes, times: int, initial: tuple[int, int], ipv6: bool) -> None:
     data = part * times
-    talk = Talk(*((CLIENT6, SERVER6) if ipv6 else (CLIENT, SERVER)), initial=initial)
+    talk = Packetizer(*((CLIENT6, SERVER6) if ipv6 else (CLIENT, SERVER)), initial=initial)
     frames = [*talk.open(), *talk.data(True, data), *talk.close(True)]
     assert len(frames) == 6 + -(-len(data) // MAX_PAYLOAD)
     start = 40 + 14 if ipv6 else 20 + 14
@@ -81,7 +81,7 @@ def test_tshark_finds_nothing_wrong(tmp_path: Path) -> None:
     path = tmp_path / "made.pcap"
     frames: list[bytes] = []
     for client, server in ((CLIENT, SERVER), (CLIENT6, SERVER6)):
-        talk = Talk(client, server, initial=(2**32 - 5, 2**32 - 100_000))
+        talk = Packetizer(client, server, initial=(2**32 - 5, 2**32 - 100_000))
         frames += talk.open()
         for turn in range(40):
             frames += talk.data(turn % 3 == 0, bytes([turn]) * (turn * 10_007 + 1))
@@ -100,7 +100,7 @@ def test_tshark_finds_nothing_wrong(tmp_path: Path) -> None:
 
 
 def test_the_sequence_wraps() -> None:
-    talk = Talk(CLIENT, SERVER, initial=(2**32 - 1, 2**32 - 3))
+    talk = Packetizer(CLIENT, SERVER, initial=(2**32 - 1, 2**32 - 3))
     list(talk.open())
     list(talk.data(False, b"12345"))
     (frame,) = talk.data(True, b"x")
@@ -113,7 +113,7 @@ def numbers(frame: bytes) -> tuple[int, int]:
 
 
 def test_bytes_out_of_their_order_are_acknowledged_once_those_before_them_came() -> None:
-    talk = Talk(CLIENT, SERVER, initial=(100, 200))
+    talk = Packetizer(CLIENT, SERVER, initial=(100, 200))
     list(talk.open())
     (late,) = talk.data(True, b"def", 3)
     assert numbers(late) == (104, 201)
@@ -125,7 +125,7 @@ def test_bytes_out_of_their_order_are_acknowledged_once_those_before_them_came()
 
 
 def test_what_never_comes_is_never_acknowledged_and_counts_at_the_end() -> None:
-    talk = Talk(CLIENT, SERVER, initial=(100, 200))
+    talk = Packetizer(CLIENT, SERVER, initial=(100, 200))
     list(talk.open())
     list(talk.data(True, b"abc"))
     list(talk.data(True, b"z", 10))
@@ -135,7 +135,7 @@ def test_what_never_comes_is_never_acknowledged_and_counts_at_the_end() -> None:
 
 @given(st.permutations(range(8)))
 def test_any_order_comes_to_the_same(order: list[int]) -> None:
-    talk = Talk(CLIENT, SERVER, initial=(2**32 - 4, 0))
+    talk = Packetizer(CLIENT, SERVER, initial=(2**32 - 4, 0))
     list(talk.open())
     for place in order:
         (frame,) = talk.data(True, bytes([place]), place)

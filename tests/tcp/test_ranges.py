@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpcinspect.tcp.ranges import CaptureBytes, Extent, Run
+from rpcinspect.tcp.ranges import CaptureBytes, Extent, SegmentRun
 from tests.builders import segment_block
 from tests.tensorpipe.conversations import Segment
 
@@ -60,7 +60,7 @@ def test_bytes_come_from_the_window_or_from_the_file() -> None:
 # --- nothing is quadratic ---
 
 
-def run_of(*segments: tuple[int, int]) -> Run:
+def run_of(*segments: tuple[int, int]) -> SegmentRun:
     """A run of (position, length) segments that lie 100 bytes apart in capture 0, each in its own packet."""
     starts = [start for start, _ in segments]
     count = len(segments)
@@ -71,7 +71,7 @@ def run_of(*segments: tuple[int, int]) -> Run:
         list(range(1, count + 1)),
         [10 * i for i in range(count)],
     )
-    return Run(starts[0], end, 0, *(np.array(column, dtype=np.int64) for column in columns))
+    return SegmentRun(starts[0], end, 0, *(np.array(column, dtype=np.int64) for column in columns))
 
 
 def test_a_slice_of_a_run_begins_inside_a_segment() -> None:
@@ -84,7 +84,7 @@ def test_a_slice_of_a_run_begins_inside_a_segment() -> None:
 
 
 def test_a_missing_run_has_no_columns_in_any_slice() -> None:
-    run = Run(0, 10)
+    run = SegmentRun(0, 10)
     assert run.missing
     assert run.slice(2, 4).missing
     assert (run.slice(2, 4).start, run.slice(2, 4).end) == (2, 4)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rpcinspect.capture import PacketBlock, open_capture
+from rpcinspect.capture import CaptureReader, PacketBlock
 from rpcinspect.capture.block import SegmentBlock
 from rpcinspect.tcp.segment import Endpoint, Flow, Segmenter
 from tests.builders import (
@@ -324,7 +324,7 @@ def test_rows_are_those_of_tshark(name: str) -> None:
     path = recorded(name) if name.startswith("torch/") else foreign(name)
     segmenter = Segmenter()
     rows: list[tuple[object, ...]] = []
-    with open_capture(str(path)) as reader:
+    with CaptureReader(str(path)) as reader:
         for packets in reader.blocks():
             block = segmenter.feed(packets)
             columns = (
@@ -346,7 +346,7 @@ def test_every_packet_of_every_capture_is_a_segment_or_counted() -> None:
         if "invalid-version-1" in path.name:
             continue
         segmenter, segments = Segmenter(), set()
-        with open_capture(str(path)) as reader:
+        with CaptureReader(str(path)) as reader:
             for packets in reader.blocks():
                 segments |= set(segmenter.feed(packets).packet.tolist())
         assert len(segments) + sum(segmenter.other.values()) == reader.packets, path.name

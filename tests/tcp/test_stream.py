@@ -82,7 +82,7 @@ def test_nothing_is_missing_of_an_empty_range(beside: int) -> None:
     """A tensor of fewer than 16 bytes leaves lanes empty, and those may have ended sooner than the others."""
     stream = stream_of(DATA)
     assert stream.origin is not None
-    extent, _, _ = stream.place_cut(stream.origin + beside, stream.origin + beside)
+    extent, _, _ = stream.place(stream.origin + beside, stream.origin + beside)
     assert extent == Extent(0, ())
 
 
@@ -97,7 +97,7 @@ def test_a_range_beside_what_was_captured_is_missing() -> None:
         (stream.end + 3, stream.end + 4, ((0, 1),)),
         (stream.origin - 1, stream.end + 1, ((0, 1), (513, 514))),
     ):
-        extent, _, _ = stream.place_cut(start, end)
+        extent, _, _ = stream.place(start, end)
         assert (extent.length, extent.missing) == (end - start, missing)
         assert sum(length for _, _, length in extent.pieces) == extent.length - extent.missing_bytes
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.tcp.link import LINKS
+from rpcinspect.tcp.link import LINKS, MAX_NESTING
 from rpcinspect.tcp.segment import Segmenter
-from rpcinspect.tcp.tunnel import MAX_NESTING
 from tests.builders import (
     Captured,
     ethernet,

@@ -31,7 +31,6 @@ from rpcinspect.tensorpipe.control import (
     frame,
     write_brochure,
     write_brochure_answer,
-    write_cma_descriptor,
     write_descriptor,
     write_first_frame,
     write_mpt_hello,
@@ -52,6 +51,7 @@ from rpcinspect.tensorpipe.control_types import (
     TpTensorDescriptor,
 )
 from rpcinspect.tensorpipe.demux import Demux
+from rpcinspect.tensorpipe.nop import write_int, write_structure
 from rpcinspect.tensorpipe.records import TpMessage, Visibility
 from tests.builders import ACK, FIN, RST, SYN, Captured, Segment, packet, segment_block
 
@@ -181,6 +181,11 @@ def answer_of(
 
 
 CONNECTIONS = {"basic": 1, "mpt_uv": 1, "cma": 2, "cuda_basic": 2}
+
+
+def write_cma_descriptor(value: CmaDescriptor) -> bytes:
+    """What cma's sender writes of a tensor."""
+    return write_structure(write_int(value.pid), write_int(value.ptr))
 
 
 class PipeTalk:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rpcinspect.capture import open_capture
+from rpcinspect.capture import CaptureReader
 from rpcinspect.errors import Problem
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.ranges import CaptureBytes
@@ -57,7 +57,7 @@ class Reading(Struct, frozen=True):
 
 def read_streams(paths: Sequence[Path], *, patience_ns: int | None = PATIENCE_NS) -> Reading:
     """Reads files as one session, as `Decoding` does."""
-    readers = [open_capture(str(path), index) for index, path in enumerate(paths)]
+    readers = [CaptureReader(str(path), index) for index, path in enumerate(paths)]
     try:
         source = CaptureBytes(lambda capture, offset, length: readers[capture].pread(offset, length))
         segmenter = Segmenter()

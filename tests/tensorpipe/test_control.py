@@ -27,7 +27,6 @@ from rpcinspect.tensorpipe.control import (
     read_mpt_hello,
     write_brochure,
     write_brochure_answer,
-    write_cma_descriptor,
     write_descriptor,
     write_first_frame,
     write_mpt_hello,
@@ -48,6 +47,7 @@ from rpcinspect.tensorpipe.control_types import (
     TpPayload,
     TpTensorDescriptor,
 )
+from tests.tensorpipe.conversations import write_cma_descriptor
 
 CPU, CUDA_0, CUDA_1 = TpDevice("cpu", 0), TpDevice("cuda", 0), TpDevice("cuda", 1)
 ANY_CUDA = TpDevice("cuda", UNKNOWN_INDEX)

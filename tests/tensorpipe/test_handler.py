@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rpcinspect.limits import DEFAULT_LIMITS
-from rpcinspect.tensorpipe.handler import Handler
 from rpcinspect.tensorpipe.pipe import PipeState
 from rpcinspect.tensorpipe.records import Pipe
-from rpcinspect.tensorpipe.registry import Registry, Role
+from rpcinspect.tensorpipe.registry import Handler, Registry, Role
 from tests.tcp.test_connections import Bench, data, syn
 
 

@@ -24,7 +24,7 @@ from rpcinspect.export.parquet.session import call_rows, session_rows
 from rpcinspect.export.parquet.table_file import ParquetFile
 from rpcinspect.fields.plain import text
 from rpcinspect.files.closing import Closing
-from rpcinspect.files.folder import OutputFolder
+from rpcinspect.files.output import OutputFolder
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.record import RpcRecord

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from rpcinspect.export.pcap.flows import CLIENT, Ports, Talk
 from rpcinspect.session.model import Worker
-from rpcinspect.store.operations import OPERATIONS, StoreGeneration, opening_of
+from rpcinspect.store.operations import OPENING_2_2, OPERATIONS, StoreGeneration
 
 NOWHERE = "127.0.0.1"
 """Host of the store of workers without any address on the network."""
@@ -31,7 +31,7 @@ def store_talk(workers: Sequence[Worker], time_ns: int, ports: Ports) -> Talk | 
     host = _host(addresses[0]) if addresses else NOWHERE
     server = ports.take(host)
     talk = Talk(ports.take(host), server, time_ns)
-    talk.greet(CLIENT, opening_of(GENERATION))
+    talk.greet(CLIENT, OPENING_2_2)
     for key, value in entries:
         written = [_string(text.encode("utf-8", "surrogateescape")) for text in (key, value)]
         talk.greet(CLIENT, bytes((SET,)) + b"".join(written))

@@ -35,8 +35,7 @@ from rpcinspect.export.pcap.places import endpoint, placed
 from rpcinspect.export.pcap.stores import store_talk
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
-from rpcinspect.tcp.packetize import LINK_TYPE
-from rpcinspect.tcp.packetize import Talk as Framer
+from rpcinspect.tcp.packetize import LINK_TYPE, Packetizer
 from rpcinspect.tcp.segment import Endpoint
 
 
@@ -174,14 +173,14 @@ def _events(talks: Sequence[Talk]) -> list[_Event]:
     return events
 
 
-def _framer(number: int, talk: Talk) -> Framer:
+def _framer(number: int, talk: Talk) -> Packetizer:
     """Sequence numbers tell connections apart that have the same ends."""
     client, server = ((end.host, end.port) for end in (talk.client, talk.server))
     initial = (number * GOLDEN + 1) % 2**32
-    return Framer(client, server, initial=(initial, initial ^ 0xFFFFFFFF))
+    return Packetizer(client, server, initial=(initial, initial ^ 0xFFFFFFFF))
 
 
-def _said(framer: Framer, piece: Piece, read: Read) -> Iterator[bytes]:
+def _said(framer: Packetizer, piece: Piece, read: Read) -> Iterator[bytes]:
     by_client = piece.side == CLIENT
     if isinstance(piece.said, bytes):
         yield from framer.data(by_client, piece.said, piece.at)

@@ -19,7 +19,7 @@ namespace rpcinspect {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Told in queue_file.py. All numbers are those of this machine.
+// Told in agent.py, by `Queue`. All numbers are those of this machine.
 struct Header {
   char magic[8];
   uint64_t capacity;
@@ -51,7 +51,7 @@ constexpr milliseconds kPause{20};
 constexpr size_t kMaxPieces = 512; // of one system call; IOV_MAX is 1024
 constexpr char kFirstLine[] = "{\"rpclog\":1}\n";
 
-static_assert(sizeof(Header) <= kHeaderBytes && sizeof(Entry) == 16, "queue_file.py says otherwise");
+static_assert(sizeof(Header) <= kHeaderBytes && sizeof(Entry) == 16, "agent.py says otherwise");
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "atomics are to work between processes");
 
 size_t rounded(size_t size) {

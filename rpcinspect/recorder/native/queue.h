@@ -1,7 +1,7 @@
 // A bounded queue of log records in shared memory, and the thread that writes them into a log.
 //
 // In: records from any thread, in pieces. Out: the log, appended to, together with other processes; whole records
-// only. The layout of the shared memory is told in rpcinspect/recorder/queue_file.py, which reads what a killed
+// only. The layout of the shared memory is told in rpcinspect/recorder/agent.py, which reads what a killed
 // process has left. Nothing here knows torch or Python.
 
 #pragma once

@@ -24,7 +24,7 @@ from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import OutputError
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import Output
-from rpcinspect.tcp.packetize import LINK_TYPE, Endpoint, Talk
+from rpcinspect.tcp.packetize import LINK_TYPE, Endpoint, Packetizer
 
 FLUSH_BYTES = 1 << 20
 
@@ -38,7 +38,7 @@ NOT_RECORDED = (
 class _Connection(Struct):
     """A connection that was seen at one of its ends, or at both."""
 
-    talk: Talk
+    talk: Packetizer
     teller: Endpoint
     """The end that is recorded: the first that was opened."""
     open_ends: set[Endpoint]
@@ -80,7 +80,7 @@ class TrafficRecorder(Closing):
             known.both_ours = True
             known.open_ends.add(local)
             return
-        talk = Talk(*ends, initial=(_random(), _random()))
+        talk = Packetizer(*ends, initial=(_random(), _random()))
         self._connections[ends] = _Connection(talk, local, {local})
         self._record(talk.open())
 

@@ -14,18 +14,19 @@ SNIFF = """
 import json, socket, sys
 from msgspec import to_builtins
 from pathlib import Path
+from rpcinspect.capture.packet_socket import Ring, open_socket
+from rpcinspect.capture.sniffer import Sniffer
+from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.namespace import enter_own_network
-from rpcinspect.recorder.packet_socket import Ring, open_socket
-from rpcinspect.recorder.sniffer import Sniffer
 enter_own_network()
-sniffer = Sniffer(Ring(open_socket("lo")), Path(sys.argv[1]))
+sniffer = Sniffer(Ring(open_socket("lo")), open_growing(Path(sys.argv[1])))
 with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
     other, _ = server.accept()
     for number in range(100):
         one.sendall(b"%3d" % number)
         other.recv(3)
     other.close()
-print(json.dumps(to_builtins(sniffer.finish(), enc_hook=str)))
+print(json.dumps(to_builtins(sniffer.finish())))
 sniffer.close()
 """
 

@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from rpcinspect.errors import RecordError
-from rpcinspect.recorder.packet_socket import open_socket
+from rpcinspect.capture.packet_socket import open_socket
+from rpcinspect.errors import CaptureError
 from tests.recorder.recording import environment, need_own_network
 
 TALK = """
 import select, socket, sys
 from rpcinspect.recorder.namespace import enter_own_network
-from rpcinspect.recorder.packet_socket import Ring, open_socket
+from rpcinspect.capture.packet_socket import Ring, open_socket
 enter_own_network()
-ring = Ring(open_socket(sys.argv[1]))
+ring = Ring(open_socket(sys.argv[1]), tcp_only=sys.argv[2] == "tcp")
 with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
     other, _ = server.accept()
     one.sendall(b"over tcp")
@@ -34,21 +34,23 @@ print(all(packet[12 if sys.argv[1] == "lo" else 14 :][:2] == bytes([8, 0]) for p
 """
 
 
+@pytest.mark.parametrize("what", ["tcp", "all"])
 @pytest.mark.parametrize(("interface", "link"), [("lo", 1), ("any", 113)])
-def test_each_packet_comes_once_and_only_tcp(interface: str, link: int) -> None:
+def test_each_packet_that_is_asked_for_comes_once(interface: str, link: int, what: str) -> None:
     need_own_network()
     done = subprocess.run(
-        [sys.executable, "-c", TALK, interface],
+        [sys.executable, "-c", TALK, interface, what],
         check=True,
         capture_output=True,
         text=True,
         env=environment(),
         timeout=60,
     )
-    assert done.stdout.splitlines() == [f"{link} 0 1 0", "True"]
+    udp = 2 if what == "all" else 0  # an ICMP error quotes what nobody receives
+    assert done.stdout.splitlines() == [f"{link} 0 1 {udp}", "True"]
 
 
 @pytest.mark.parametrize("name", ["no-such", "", "x" * 30])
 def test_an_interface_that_is_not_there(name: str) -> None:
-    with pytest.raises(RecordError, match=r"no such interface; there are .*lo.*any"):
+    with pytest.raises(CaptureError, match=r"no such interface; there are .*lo.*any"):
         open_socket(name)

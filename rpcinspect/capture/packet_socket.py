@@ -24,7 +24,7 @@ import socket
 import struct
 from typing import TypeAlias
 
-from rpcinspect.errors import RecordError
+from rpcinspect.errors import CaptureError
 
 ANY = "any"
 """All interfaces at once, as tcpdump calls them."""
@@ -57,11 +57,6 @@ RECORD = struct.Struct("<IIII")
 
 LINK_ETHERNET, LINK_LINUX_SLL = 1, 113
 
-NO_RIGHT = (
-    "capturing packets is not allowed here: run rpcinspect as root, or give its Python that right "
-    "(sudo setcap cap_net_raw+ep, on the file that `readlink -f` names), or use --private-net"
-)
-
 # Classic BPF. Offsets from SKF_NET_OFF count from the network header, whatever is before it.
 _LD_B, _LD_H, _JEQ, _RET = 0x30, 0x28, 0x15, 0x06
 _NET, _ABOUT = 0xFFF00000, 0xFFFFF000
@@ -87,6 +82,15 @@ TCP_ONLY = (
     (_RET, 0, 0, _WHOLE),
     (_RET, 0, 0, 0),
 )
+EVERYTHING = (
+    (_LD_H, 0, 0, _HARDWARE),
+    (_JEQ, 0, 2, ARPHRD_LOOPBACK),
+    (_LD_B, 0, 0, _PACKET_TYPE),
+    (_JEQ, 1, 0, PACKET_OUTGOING),
+    (_RET, 0, 0, _WHOLE),
+    (_RET, 0, 0, 0),
+)
+"""TCP may be in tunnels, too, whose packets are not."""
 NOTHING = ((_RET, 0, 0, 0),)
 
 
@@ -96,16 +100,16 @@ data, in memory that the kernel takes back after its block."""
 
 
 def open_socket(interface: str) -> socket.socket:
-    """A socket that may see the TCP packets of an interface; `RecordError` says what is in the way. Nothing
-    is received before it has a `Ring`."""
+    """A socket that may see the packets of an interface. Nothing is received before it has a `Ring`.
+
+    Raises `OSError` where this process can have no such socket, a `PermissionError` where it lacks the right,
+    and `CaptureError` where the interface can't be captured.
+    """
+    if not hasattr(socket, "AF_PACKET"):
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
     ethernet = interface != ANY and _has_ethernet_headers(interface)
-    try:
-        kind = socket.SOCK_RAW if ethernet else socket.SOCK_DGRAM
-        sock = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_ALL) if interface == ANY else 0)
-    except PermissionError as error:
-        raise RecordError(NO_RIGHT) from error
-    except (OSError, AttributeError) as error:
-        raise RecordError(f"this system has no packet sockets: {error}") from error
+    kind = socket.SOCK_RAW if ethernet else socket.SOCK_DGRAM
+    sock = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_ALL) if interface == ANY else 0)
     try:
         sock.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V3)
         _attach(sock, NOTHING)
@@ -113,7 +117,7 @@ def open_socket(interface: str) -> socket.socket:
             sock.bind((interface, ETH_P_ALL))
     except OSError as error:
         sock.close()
-        raise RecordError(f"{interface}: can't be captured: {error.strerror or error}") from error
+        raise CaptureError(f"{interface}: can't be captured: {error.strerror or error}") from error
     return sock
 
 
@@ -123,7 +127,7 @@ def _has_ethernet_headers(interface: str) -> bool:
     missing = f"there is no such interface; there are {there}"
     name = interface.encode()
     if not 0 < len(name) < 16:
-        raise RecordError(f"--interface {interface}: {missing}")
+        raise CaptureError(f"{interface}: {missing}")
     request = struct.pack("16s24x", name)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
@@ -131,9 +135,9 @@ def _has_ethernet_headers(interface: str) -> bool:
             kind = struct.unpack_from("=H", fcntl.ioctl(sock, SIOCGIFHWADDR, request), 16)[0]
         except OSError as error:
             why = missing if error.errno == errno.ENODEV else error.strerror
-            raise RecordError(f"--interface {interface}: {why}") from error
+            raise CaptureError(f"{interface}: {why}") from error
     if not flags & IFF_UP:
-        raise RecordError(f"--interface {interface}: is down")
+        raise CaptureError(f"{interface}: is down")
     return kind in (ARPHRD_ETHER, ARPHRD_LOOPBACK)
 
 
@@ -148,14 +152,14 @@ def _attach(sock: socket.socket, program: tuple[tuple[int, int, int, int], ...])
 class Ring:
     """The ring of a socket, read block by block."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        """From now on packets are received. `RecordError` where the kernel has no such ring."""
+    def __init__(self, sock: socket.socket, *, tcp_only: bool = True) -> None:
+        """From now on packets are received. `CaptureError` where the kernel has no such ring."""
         self._sock = sock
         try:
             self._map = mmap.mmap(sock.fileno(), _make_ring(sock))
-            _attach(sock, TCP_ONLY)
+            _attach(sock, TCP_ONLY if tcp_only else EVERYTHING)
         except OSError as error:
-            raise RecordError(f"the kernel gives no ring for packets: {error.strerror or error}") from error
+            raise CaptureError(f"the kernel gives no ring for packets: {error.strerror or error}") from error
         self._view = memoryview(self._map)
         self._block = 0
         self._cooked = sock.type & ~socket.SOCK_NONBLOCK == socket.SOCK_DGRAM

@@ -1,10 +1,9 @@
-"""The process that writes packets into a pcap. It has a session of its own, so that no key of the terminal
-reaches it, and ends when our process does, however that ends.
+"""The process that writes the packets of an interface as a pcap. It has a session of its own, so that no key
+of the terminal reaches it, and ends when our process does, however that ends.
 
-In: a ring and an open file. Out: the file, which after every write ends with a whole record; and in the end
-a report. Nothing waits in its memory: what the kernel handed over is written at once, so that whoever kills
-it loses what is in the ring and at most one record. A write that fails (a full disk) ends the recording, with
-one line on standard error at that moment, and the job goes on.
+In: a ring and an open file or pipe. Out: a pcap there, which after every write ends with a whole record; and
+in the end a `Sniffed`. Nothing waits in its memory: what the kernel handed over is written at once, so that
+whoever kills it loses what is in the ring and at most one record. A write that fails (a full disk) ends it.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import json
 import os
 import select
 import signal
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from msgspec import Struct
+
+from rpcinspect.capture.packet_socket import RETIRE_MS, Ring
 from rpcinspect.capture.pcap import pcap_header
-from rpcinspect.files.output import open_growing
-from rpcinspect.recorder.launcher import fork
-from rpcinspect.recorder.packet_socket import RETIRE_MS, Ring
-from rpcinspect.recorder.record import Recorded
 
 WRITES = 512
 """Packets of one system call; twice as many pieces are within the limit of every system."""
@@ -29,74 +28,97 @@ IDLE_MS = 4 * RETIRE_MS
 """Whoever waited this long behind the last block has seen the last packet."""
 
 
+class Sniffed(Struct, frozen=True, kw_only=True):
+    """What came of capturing an interface."""
+
+    packets: int = 0
+    bytes: int | None = None
+    """Of the file; None where the process was killed before it could say."""
+    dropped: int = 0
+    """Packets that were lost: they came too fast."""
+    ended_early: str | None = None
+    """Why it ended before it was told to."""
+
+
+def fork() -> int:
+    """A new process, which needs no other thread than the one that calls; what `os.fork` gives."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 class Sniffer:
     """The process, as ours sees it."""
 
-    def __init__(self, ring: Ring, path: Path) -> None:
-        """Starts it; the ring is the new process's alone afterwards. `OutputError`: there can't be such a
-        file."""
-        file = open_growing(path)
-        self._path = path
+    def __init__(
+        self,
+        ring: Ring,
+        output: int,
+        *,
+        complain: Callable[[str], str] = lambda reason: "",
+        not_for_it: Sequence[int] = (),
+    ) -> None:
+        """Starts it; ring and `output` are the new process's alone afterwards.
+
+        `complain`: makes a text of the reason why it can't go on, for standard error at that moment;
+        `not_for_it`: descriptors of ours that it must not hold, such as the other end of a pipe.
+        """
         report_read, report = os.pipe()
         stop, stop_write = os.pipe()
         self._pid = fork()
         if self._pid == 0:
-            os.close(stop_write)
-            os.close(report_read)
-            _serve(ring, path, file, stop, report)
-        for descriptor in (file, stop, report):
+            for descriptor in (stop_write, report_read, *not_for_it):
+                os.close(descriptor)
+            _serve(ring, output, stop, report, complain)
+        for descriptor in (output, stop, report):
             os.close(descriptor)
         ring.close()
         self._report, self._stop = os.fdopen(report_read, "rb"), os.fdopen(stop_write, "wb")
         self._ended = False
 
-    def finish(self) -> Recorded:
-        """Has it write what the kernel holds, and waits for its end."""
+    def stop(self) -> None:
+        """Has it write what the kernel holds, and end. May be called by a signal handler."""
         self._stop.close()
+
+    def finish(self) -> Sniffed:
+        """Has it write what the kernel holds, and waits for its end."""
+        self.stop()
         report = self._report.read()
         self.close()
-        if report:
-            return Recorded(file=self._path, **json.loads(report))
-        size, why = 0, "its process was killed"
-        try:
-            size = self._path.stat().st_size
-        except OSError:
-            why += ", and its file removed"
-        return Recorded(file=self._path, bytes=size, packets=0, ended_early=why)
+        return Sniffed(**json.loads(report)) if report else Sniffed(ended_early="its process was killed")
 
     def close(self) -> None:
         """Ends it, if it hasn't; what the kernel holds is still written."""
-        self._stop.close()
+        self.stop()
         if not self._ended:
             os.waitpid(self._pid, 0)
             self._ended = True
         self._report.close()
 
 
-def _serve(ring: Ring, path: Path, file: int, stop: int, report: int) -> NoReturn:
+def _serve(ring: Ring, output: int, stop: int, report: int, complain: Callable[[str], str]) -> NoReturn:
     """The life of the process. Never returns, whatever happens."""
     try:
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1):  # who reads what the command writes must see its end
+        for descriptor in (0, 1):  # who reads what our process or the command writes must see its end
             os.dup2(nowhere, descriptor)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)  # it ends when our process says so, or is gone
-        writer = _Writer(ring, file)
+        writer = _PcapWriter(ring, output)
         try:
             writer.run(stop)
         except Exception as error:
             writer.failed = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
             writer.cut()
-            line = f"rpcinspect: {path}: {writer.failed}: the recording ends here, the job goes on\n"
             with contextlib.suppress(OSError):
-                os.write(2, line.encode(errors="backslashreplace"))
+                os.write(2, complain(writer.failed).encode(errors="backslashreplace"))
         os.write(report, json.dumps(writer.report()).encode())
     finally:
         os._exit(0)
 
 
-class _Writer:
+class _PcapWriter:
     def __init__(self, ring: Ring, file: int) -> None:
         self._ring = ring
         self._file = file
@@ -138,7 +160,7 @@ class _Writer:
     def _write(self, pieces: list[bytes | memoryview]) -> None:
         length = sum(map(len, pieces))
         written = os.writev(self._file, pieces)
-        if written < length:  # the rest of it fails, and says why
+        if written < length:  # a pipe takes the rest; of a file it fails, and says why
             rest = b"".join(pieces)[written:]
             while rest:
                 rest = rest[os.write(self._file, rest) :]
@@ -150,6 +172,6 @@ class _Writer:
             os.ftruncate(self._file, self._size)
 
     def report(self) -> dict[str, int | str | None]:
-        """Fields of a `Recorded`."""
+        """Fields of a `Sniffed`."""
         counted = {"packets": self._packets, "bytes": self._size, "dropped": self._ring.dropped()}
         return {**counted, "ended_early": self.failed}
