@@ -54,7 +54,7 @@ def run(request: Request) -> int:
             from rpcinspect.commands.export import export
 
             return export(request, opened)
-        made = plan(opened.session, opened.messages, request.plan_options(), gate)
+        made = plan(opened, request.plan_options(), gate)
         say_if_empty(opened.session)
         strange = unknown(read_seeds(request.seeds), (w for one in made.sessions for w in one.cast.live))
         if strange:

@@ -18,7 +18,7 @@ from rpcinspect.pipeline import Options, Progress
 from rpcinspect.replayer.peers.running_group import StoreAddress
 from rpcinspect.replayer.planning.allowances import Allowance
 from rpcinspect.replayer.planning.devices import DEVICE, Devices, plain
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Engine
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.replayer.planning.sources import Sources
@@ -102,9 +102,11 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
         """The user's files. Raises `OutputError` for those that can't be read."""
         return Sources(self.main, self.paths)
 
-    def gate(self, sources: Sources) -> Gate:
+    def gate(self, sources: Sources) -> ExecutionPolicy:
         """Who may be imported and called."""
-        return Gate([found for found in map(Allowance.parse, self.allow) if found is not None], sources)
+        return ExecutionPolicy(
+            [found for found in map(Allowance.parse, self.allow) if found is not None], sources
+        )
 
     def plan_options(self) -> PlanOptions:
         """For the plan."""

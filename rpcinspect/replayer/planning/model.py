@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from rpcinspect.replayer.planning.sessions import Cast
+from rpcinspect.replayer.planning.sessions import RoleAssignment
 from rpcinspect.run.causes import Doubt
 
 Action = Literal["send", "answer", "skip"]
@@ -115,7 +115,7 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """One session: who is played, who is live, and what happens about every request of the job."""
 
     number: int
-    cast: Cast
+    cast: RoleAssignment
     steps: tuple[Step, ...]
     """In the order in which they are carried out; a skip stands where it would have been."""
     arrivals: tuple[int, ...]

@@ -19,9 +19,9 @@ from rpcinspect.replayer.planning.source_model import (
     FUNCTION,
     LITERAL,
     OBJECT,
-    File,
     Meaning,
     OwnClass,
+    ParsedFile,
     alias,
     combined,
     foreign,
@@ -44,7 +44,7 @@ from rpcinspect.replayer.planning.source_names import (
 class Meanings:
     """Looks up names; remembers what it found."""
 
-    def __init__(self, file: Callable[[str], File | None]) -> None:
+    def __init__(self, file: Callable[[str], ParsedFile | None]) -> None:
         self._file = file
         """The user's file of a module."""
         self._known: dict[int, Meaning] = {}
@@ -57,7 +57,7 @@ class Meanings:
 
     # --- names ----------------------------------------------------------------------------------------------
 
-    def name(self, file: File, name: str, line: int | None = None) -> Meaning | None:
+    def name(self, file: ParsedFile, name: str, line: int | None = None) -> Meaning | None:
         """A name of a module; None where nothing in its file binds it. `line`: where the file itself uses it,
         so that what comes later is not bound yet.
         """
@@ -171,14 +171,14 @@ class Meanings:
 
     # --- bindings -----------------------------------------------------------------------------------------
 
-    def _bound(self, file: File, bindings: Sequence[Binding]) -> Meaning:
+    def _bound(self, file: ParsedFile, bindings: Sequence[Binding]) -> Meaning:
         """What all places together make of a name. One that is being read adds nothing to itself: in
         `step = torch.jit.script(step)`, it is what was bound before."""
         others = [binding for binding in bindings if id(binding) not in self._open]
         self._cut = self._cut or len(others) < len(bindings)
         return combined([self._meaning(file, binding) for binding in others]) if others else alias("itself")
 
-    def _meaning(self, file: File, binding: Binding, own: OwnClass | None = None) -> Meaning:
+    def _meaning(self, file: ParsedFile, binding: Binding, own: OwnClass | None = None) -> Meaning:
         """`own`: the class by whose methods an attribute is set."""
         known = self._known.get(id(binding))
         if known is not None:
@@ -195,7 +195,7 @@ class Meanings:
             self._known[id(binding)] = found
         return found
 
-    def _read(self, file: File, binding: Binding, own: OwnClass | None) -> Meaning:
+    def _read(self, file: ParsedFile, binding: Binding, own: OwnClass | None) -> Meaning:
         node = binding.node
         if binding.how == "def" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return self._function(file, binding, node)
@@ -210,7 +210,7 @@ class Meanings:
         return self.expression(file, binding.scope, node)
 
     def _function(
-        self, file: File, binding: Binding, node: ast.FunctionDef | ast.AsyncFunctionDef
+        self, file: ParsedFile, binding: Binding, node: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Meaning:
         for decorator in node.decorator_list:
             is_made = isinstance(decorator, ast.Call)
@@ -233,14 +233,14 @@ class Meanings:
         places = [place for kind in mine for place in kind.bindings("__call__")]
         return bool(places) and all(gives_function(place.node, made=False, method=True) for place in places)
 
-    def _gives_function(self, file: File, binding: Binding, node: ast.AST, *, made: bool) -> bool:
+    def _gives_function(self, file: ParsedFile, binding: Binding, node: ast.AST, *, made: bool) -> bool:
         """Whether a decorator of the user's files gives back what it got, or a function that it defines.
         `made`: it stands there as a call, and what that gives is the decorator."""
         bindings = self._definitions(file, binding.scope, node)
         defs = [one.node for one in bindings if one.how == "def"]
         return len(defs) == len(bindings) > 0 and all(gives_function(one, made=made) for one in defs)
 
-    def _definitions(self, file: File, scope: Scope | None, node: ast.AST) -> list[Binding]:
+    def _definitions(self, file: ParsedFile, scope: Scope | None, node: ast.AST) -> list[Binding]:
         """The places that bind a name, or a name of a module, through imports among the user's files."""
         if isinstance(node, ast.Attribute):
             by = self.expression(file, scope, node.value)
@@ -257,7 +257,7 @@ class Meanings:
         by_star = [self._definitions(one, one.scope, node) for one in stars if one is not None]
         return found or [one for found in by_star for one in found]
 
-    def _class(self, file: File, binding: Binding, node: ast.ClassDef) -> Meaning:
+    def _class(self, file: ParsedFile, binding: Binding, node: ast.ClassDef) -> Meaning:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             by = self.expression(file, binding.scope, called)
@@ -317,7 +317,7 @@ class Meanings:
             return found
         return Meaning("module", of=name) if self._file(name) is not None else foreign(name)
 
-    def expression(self, file: File, scope: Scope | None, node: ast.AST) -> Meaning:
+    def expression(self, file: ParsedFile, scope: Scope | None, node: ast.AST) -> Meaning:
         """`scope`: where names in it are looked up; None in a function, whose own names are not followed."""
         if isinstance(node, ast.Lambda):
             return FUNCTION
@@ -341,7 +341,7 @@ class Meanings:
             return self._call(file, scope, node)
         return alias(words(node))
 
-    def _container(self, file: File, scope: Scope | None, parts: Iterable[ast.AST]) -> Meaning:
+    def _container(self, file: ParsedFile, scope: Scope | None, parts: Iterable[ast.AST]) -> Meaning:
         """A container is a value; of what is not the user's it is an alias."""
         for part in parts:
             meaning = self.expression(file, scope, part)
@@ -349,7 +349,7 @@ class Meanings:
                 return alias(meaning.of)
         return LITERAL
 
-    def _looked_up(self, file: File, scope: Scope, name: str, line: int) -> Meaning:
+    def _looked_up(self, file: ParsedFile, scope: Scope, name: str, line: int) -> Meaning:
         """A plain name: the class body's around it, the module's, a builtin."""
         found: list[Meaning] = []
         if scope is not file.scope and name in scope.names:
@@ -374,7 +374,7 @@ class Meanings:
         known = [meaning for meaning in found if meaning is not None]
         return combined(known) if known else alias(words(node))
 
-    def _call(self, file: File, scope: Scope, node: ast.Call) -> Meaning:
+    def _call(self, file: ParsedFile, scope: Scope, node: ast.Call) -> Meaning:
         """What a call gives: an object of the user's, or what a listed function makes of its first
         argument."""
         called = self.expression(file, scope, node.func)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from rpcinspect.replayer.planning.source_bindings import Binding, Scope
 
 
-class File(Struct, frozen=True, eq=False):
+class ParsedFile(Struct, frozen=True, eq=False):
     """A parsed file."""
 
     module: str
@@ -33,7 +33,7 @@ class OwnClass(Struct, frozen=True, eq=False):
     """A class that one of the files makes."""
 
     name: str
-    file: File
+    file: ParsedFile
     definition: Binding | None = None
     """None where a call made it."""
     base: str = ""
