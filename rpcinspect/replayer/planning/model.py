@@ -39,8 +39,25 @@ REASONS: dict[str, str] = {
 """Every reason for a skip, in general words; a step's own text is more exact."""
 
 
-class Step(Struct, frozen=True, kw_only=True):
-    """What a session does about one captured request."""
+class Decision(Struct, frozen=True):
+    """What is done about a captured request."""
+
+    action: Action
+    """`send`: the request goes to a live worker; `answer`: a live worker sends it and gets the captured
+    answer.
+    """
+    code: str | None = None
+    """Of `REASONS`, for a skip."""
+    text: str | None = None
+    """Why it is skipped, in words; of other steps what is worth knowing."""
+    happens: bool = False
+    """Whether a live worker takes part in it, also in one that is skipped."""
+    spare: Spare | None = None
+    """Of a skipped request of a live worker: it gets its captured answer if it comes nevertheless."""
+
+
+class Step(Decision, frozen=True, kw_only=True):
+    """A decision in its session, with all that carrying it out needs."""
 
     message: int
     """Index of the request; of the answer where no request was captured."""
@@ -52,18 +69,8 @@ class Step(Struct, frozen=True, kw_only=True):
     """The other end."""
     sender: str
     """Which of the two sent it in the capture."""
-    action: Action
-    """`send`: the request goes to a live worker; `answer`: a live worker sends it and gets the captured
-    answer.
-    """
-    code: str | None = None
-    """Of `REASONS`, for a skip."""
-    text: str | None = None
-    """Why it is skipped, in words; of other steps what is worth knowing."""
     causes: tuple[int, ...] = ()
     """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
-    spare: Spare | None = None
-    """Of a skipped request of a live worker: it gets its captured answer if it comes nevertheless."""
     one_way: bool = False
     """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
     answer: int | None = None
@@ -103,7 +110,7 @@ class StandIn(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """In words."""
+        """What is given and from where, in words."""
         made = f"stand-in for RRef {self.rref[0]}:{self.rref[1]}, from #{self.message}"
         if not self.changed:
             return made

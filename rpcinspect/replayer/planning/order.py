@@ -13,8 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from rpcinspect.replayer.planning.model import Overlap
-from rpcinspect.replayer.planning.steps import Decision
+from rpcinspect.replayer.planning.model import Decision, Overlap
 from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.run.exchanges import Exchange
 

@@ -8,10 +8,10 @@ skipped), `gate` (what it would run), `order` (when); `rpc.wrapping` tells in wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rpcinspect.replayer.agent.passes import LOOSE, cannot, read_passes
 from rpcinspect.replayer.planning.devices import named_devices
@@ -20,6 +20,7 @@ from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
 from rpcinspect.replayer.planning.helpers import rref_classes
 from rpcinspect.replayer.planning.lacks import Lacks, read_lacks
 from rpcinspect.replayer.planning.model import (
+    Decision,
     Engine,
     Plan,
     PlannedSession,
@@ -38,7 +39,7 @@ from rpcinspect.replayer.planning.sessions import (
     workers_of,
 )
 from rpcinspect.replayer.planning.stand_ins import stand_ins
-from rpcinspect.replayer.planning.steps import Decision, StepClassifier, blocked_contexts
+from rpcinspect.replayer.planning.steps import StepClassifier, blocked_contexts
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import is_builtin, requires_grad
@@ -133,7 +134,7 @@ class _Planner(Struct, eq=False):
     def session(self, number: int, cast: RoleAssignment) -> PlannedSession:
         """All steps of one session."""
         facts = self.facts[cast.job]
-        calls = {call.index: call for call in self.calls if call.job == cast.job}
+        calls = [call for call in self.calls if call.job == cast.job]
         whole = [call for call in self.run.exchanges.calls if call.job == cast.job]
         steps = StepClassifier(
             cast,
@@ -147,17 +148,17 @@ class _Planner(Struct, eq=False):
             one_way=self.lacks.one_way,
         )
         if self.options.engine == "agent":
-            steps.beyond = _beyond_agent(calls.values(), facts, cast.roles)
-        steps.classify_all(calls.values())
-        if self.options.engine == "agent" and (loose := _loose(steps, calls)):
+            steps.beyond = _beyond_agent(calls, facts, cast.roles)
+        steps.classify_all(calls)
+        if self.options.engine == "agent" and (loose := _loose(steps)):
             steps.beyond = {**steps.beyond, **dict.fromkeys(loose, LOOSE)}
-            steps.classify_all(calls.values())
-        steps.blocked = blocked_contexts(steps, calls, _within(facts, calls), cast.roles)
+            steps.classify_all(calls)
+        steps.blocked = blocked_contexts(steps)
         if steps.blocked:
-            steps.classify_all(calls.values())
-        come = arrivals(list(calls.values()), steps.decisions)
+            steps.classify_all(calls)
+        come = arrivals(calls, steps.decisions)
         times = [time for time, _ in come]
-        ordered = order(list(calls.values()), steps.decisions, self.causes.parents)
+        ordered = order(calls, steps.decisions, self.causes.parents)
         return PlannedSession(
             number=number,
             cast=cast,
@@ -166,16 +167,15 @@ class _Planner(Struct, eq=False):
                 *(_orphan_step(orphan) for orphan in self.orphans if orphan.job == cast.job),
             ),
             arrivals=tuple(index for _, index in come),
-            overlaps=tuple(overlaps(list(calls.values()), steps.decisions)),
-            stand_ins=self._used(steps, calls) if self.options.stand_ins else (),
+            overlaps=tuple(overlaps(calls, steps.decisions)),
+            stand_ins=self._used(steps) if self.options.stand_ins else (),
             unheard=tuple(name for name in self.lacks.unheard.get(cast.job, ()) if name in cast.live),
         )
 
-    def _used(self, steps: StepClassifier, calls: Mapping[int, Exchange]) -> tuple[StandIn, ...]:
+    def _used(self, steps: StepClassifier) -> tuple[StandIn, ...]:
         """The stand-ins that something needs which takes place; what they name reaches a live process too."""
-        needed = {
-            rref for call in calls.values() if steps.happens(call.index) for rref in rrefs_in(call.request)
-        }
+        happening = [call.request for call in steps.calls.values() if steps.happens(call.index)]
+        needed = {rref for request in happening for rref in rrefs_in(request)}
         used = tuple(one for rref, one in steps.stand_ins.items() if rref in needed)
         for one in used:
             fetch = self.run.calls[one.request]
@@ -193,15 +193,12 @@ class _Planner(Struct, eq=False):
             role=role,
             to=to,
             sender=call.caller,
-            action=decision.action,
-            code=decision.code,
-            text=decision.text,
             causes=self._causes_of(call, cast),
-            spare=decision.spare,
             one_way=call.index in self.lacks.one_way,
             answer=call.answer,
             after=bisect_left(times, call.begin_ns) if decision.action == "send" else 0,
             envelopes=_expected(call, decision),
+            **asdict(decision),
         )
 
     def _causes_of(self, call: Exchange, cast: RoleAssignment) -> tuple[int, ...]:
@@ -219,17 +216,10 @@ def _beyond_agent(calls: Iterable[Exchange], facts: JobFacts, roles: Collection[
     return {index: reason for index, reason in reasons.items() if reason is not None}
 
 
-def _loose(steps: StepClassifier, calls: Mapping[int, Exchange]) -> set[int]:
+def _loose(steps: StepClassifier) -> set[int]:
     """Gradients of played workers for which torch's agent has nothing that would set them off."""
     happen = {index for index, decision in steps.decisions.items() if decision.action != "skip"}
-    return {index for role in steps.cast.roles for index in read_passes(happen, calls, role).loose}
-
-
-def _within(facts: JobFacts, calls: Mapping[int, Exchange]) -> JobFacts:
-    """The facts of the requests that are planned for: `--context` leaves others out."""
-    edges = {edge: carrier for edge, carrier in facts.edges.items() if carrier.request in calls}
-    gradients = {edge: [i for i in its if i in calls] for edge, its in facts.gradients.items()}
-    return replace(facts, edges=edges, gradients=gradients)
+    return {index for role in steps.cast.roles for index in read_passes(happen, steps.calls, role).loose}
 
 
 def _expected(call: Exchange, decision: Decision) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.replayer.planning.facts import Carrier, JobFacts, edge_of, rrefs_in
-from rpcinspect.replayer.planning.model import Action, Spare, StandIn
+from rpcinspect.replayer.planning.model import Decision, StandIn
 from rpcinspect.replayer.planning.sessions import RoleAssignment
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
@@ -32,17 +32,6 @@ from rpcinspect.session.provenance import Id
 
 Refusal = Callable[[RpcRecord, int | None], str | None]
 """(message, type of the request that it answers) → what the policy refuses in it; None if nothing."""
-
-
-class Decision(Struct, frozen=True):
-    """What is done about a request."""
-
-    action: Action
-    code: str | None = None
-    text: str | None = None
-    happens: bool = False
-    spare: Spare | None = None
-    """As of `Step`."""
 
 
 class StepClassifier(Struct, eq=False):
@@ -362,23 +351,21 @@ class StepClassifier(Struct, eq=False):
         return decision is not None and decision.happens
 
 
-def blocked_contexts(
-    steps: StepClassifier, calls: Mapping[int, Exchange], facts: JobFacts, roles: Collection[str]
-) -> set[tuple[str, int]]:
+def blocked_contexts(steps: StepClassifier) -> set[tuple[str, int]]:
     """(live worker, context) in which a worker waits for a gradient that does not come in this replay,
     although its pass came to an end in the capture. A pass that did not end there is replayed as it was.
     """
+    calls, facts = steps.calls, steps.facts
     ended: dict[tuple[str, int], int] = {}
     """(worker, context) → when the last gradient came whose pass ended without an error."""
     for edge, indexes in facts.gradients.items():
-        for index in indexes:
-            call = calls[index]
+        for call in (calls[index] for index in indexes if index in calls):
             if call.response is not None and call.response.rpc.message.type != MessageType.EXCEPTION:
                 key = (call.callee, edge[0])
                 ended[key] = max(call.begin_ns, ended.get(key, call.begin_ns))
     found: set[tuple[str, int]] = set()
     for edge, carrier in facts.edges.items():
-        waits = carrier.sender not in roles and steps.happens(carrier.request)
+        waits = carrier.sender not in steps.cast.roles and steps.happens(carrier.request)
         if not waits or any(steps.happens(index) for index in facts.gradients.get(edge, ())):
             continue
         key = (carrier.sender, edge[0])

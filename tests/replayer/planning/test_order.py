@@ -7,8 +7,8 @@ from bisect import bisect_left
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpcinspect.replayer.planning.model import Decision
 from rpcinspect.replayer.planning.order import arrivals, order, overlaps
-from rpcinspect.replayer.planning.steps import Decision
 from rpcinspect.run.exchanges import Exchange
 from tests.replayer.talks import Workers
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.replayer.planning.facts import JobFacts, read_facts
+from rpcinspect.replayer.planning.model import Decision
 from rpcinspect.replayer.planning.sessions import RoleAssignment
-from rpcinspect.replayer.planning.steps import NO_ANSWER, Decision, StepClassifier, blocked_contexts
+from rpcinspect.replayer.planning.steps import NO_ANSWER, StepClassifier, blocked_contexts
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -49,7 +50,7 @@ def staged(
     stage = StepClassifier(cast, causes, facts, permit)
     for call in calls:
         stage.classify(call)
-    blocked = blocked_contexts(stage, {c.index: c for c in calls}, facts, cast.roles)
+    blocked = blocked_contexts(stage)
     if blocked:
         stage = StepClassifier(cast, causes, facts, permit, blocked)
         for call in calls:
