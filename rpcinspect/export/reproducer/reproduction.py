@@ -25,9 +25,9 @@ from rpcinspect.export.reproducer.reproduced import (
 from rpcinspect.pickles.places import rref_places, tensor_places
 from rpcinspect.replayer.planning.facts import JobFacts, edge_of, read_facts, rrefs_in
 from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
-from rpcinspect.replayer.planning.helpers import rref_classes
 from rpcinspect.replayer.planning.selection import needed, select
 from rpcinspect.replayer.planning.sessions import PlanError, workers_of
+from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.questions import (

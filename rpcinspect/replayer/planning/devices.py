@@ -39,7 +39,7 @@ class Devices(Struct, frozen=True):
     """Captured device → device of the replay."""
 
 
-class Placement(Struct, frozen=True):
+class DevicePlacement(Struct, frozen=True):
     """Where what was captured is in a replay."""
 
     devices: Devices
@@ -47,7 +47,7 @@ class Placement(Struct, frozen=True):
     """The devices of captured tensors and device maps."""
 
     @classmethod
-    def of(cls, devices: Devices, calls: Iterable[Exchange]) -> Placement:
+    def of(cls, devices: Devices, calls: Iterable[Exchange]) -> DevicePlacement:
         """For the tensors and device maps of these calls."""
         found = set()
         for call in calls:

@@ -29,11 +29,11 @@ from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.pickles.verdicts import Named, Standing, title
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN, Allowance, hint
-from rpcinspect.replayer.planning.helpers import OF_FILES, is_data, judge_helper
 from rpcinspect.replayer.planning.model import GlobalUse
 from rpcinspect.replayer.planning.operators import judge_operator
 from rpcinspect.replayer.planning.source_names import HARMLESS_METHODS
 from rpcinspect.replayer.planning.sources import MAIN_NAMES, Sources
+from rpcinspect.replayer.planning.torch_helpers import OF_FILES, is_data, judge_helper
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall, UnknownCommand
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq

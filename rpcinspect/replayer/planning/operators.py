@@ -25,8 +25,6 @@ from rpcinspect.replayer.planning.operator_table import PASSES, REFUSED
 
 MAX_SCHEMA = 2000
 """Characters; the longest of torch 2.13 has 605. torch's own parser recurses with the depth of the text."""
-
-
 MAX_SIZE = (1 << 31) - 1
 """Of a number that is a size, an index, a stride of a window. Within this, products of two of them can't
 overflow; beyond it, kernels of torch were seen to step outside of their tensors (max_pool1d)."""
@@ -49,11 +47,6 @@ class Schema(Struct, frozen=True):
     """`aten::add.Tensor`, with the overload where it has one."""
     parameters: tuple[Parameter, ...] | None
     """None: any number of arguments of any kind."""
-
-    @property
-    def kinds(self) -> tuple[str, ...] | None:
-        """Of the arguments, as `parameters` has them."""
-        return None if self.parameters is None else tuple(one.kind for one in self.parameters)
 
 
 def judge_operator(schema: str, args: tuple[Value, ...]) -> Named:
@@ -133,21 +126,21 @@ def read_schema(text: str) -> Schema | None:
 def _fault(schema: Schema, args: tuple[Value, ...], *, listed: bool) -> str:
     """What is wrong with the arguments; empty if nothing is. Kinds that we do not know are looked over where
     the operator is not one of the table."""
-    if schema.kinds is None:
+    if schema.parameters is None:
         return "an operator of any number of arguments, which trusts one of them to say how many"
-    if len(args) != len(schema.kinds):
-        return f"{len(args)} arguments for an operator of {len(schema.kinds)}"
-    for number, (kind, value) in enumerate(zip(schema.kinds, args, strict=True), 1):
-        if not fits(kind, value) and (listed or is_known(kind)):
-            return f"argument {number} is no {kind}"
+    if len(args) != len(schema.parameters):
+        return f"{len(args)} arguments for an operator of {len(schema.parameters)}"
+    for number, (one, value) in enumerate(zip(schema.parameters, args, strict=True), 1):
+        if not fits(one.kind, value) and (listed or is_known(one.kind)):
+            return f"argument {number} is no {one.kind}"
     return ""
 
 
 def _is_vast(schema: Schema, args: tuple[Value, ...]) -> bool:
     """Whether a number that is no value of an element is larger than torch can always reckon with."""
     numbers: list[Value] = []
-    for kind, value in zip(schema.kinds or (), args, strict=True):
-        if _SUFFIX.sub("", kind) in ("int", "SymInt"):
+    for one, value in zip(schema.parameters or (), args, strict=True):
+        if _SUFFIX.sub("", one.kind) in ("int", "SymInt"):
             numbers += value.args[0] if type(value) is Call else [value]
     return any(abs(number) > MAX_SIZE for number in numbers if number is not None)
 
@@ -162,12 +155,9 @@ def fits(kind: str, value: Value) -> bool:
     if kind.endswith("?"):
         return value is None or fits(kind[:-1], value)
     listed = _LIST.fullmatch(kind)
-    if listed is not None:
-        return _is_list(listed[1], value)
-    return kind in KINDS and KINDS[kind](value)
-
-
-def _is_list(kind: str, value: Value) -> bool:
+    if listed is None:
+        return kind in KINDS and KINDS[kind](value)
+    kind = listed[1]
     maker = _MAKERS.get(kind)
     args = _arguments(value, Global(_PICKLE, maker or "restore_type_tag"))
     if args is None or len(args) != (1 if maker else 2) or type(args[0]) is not list:

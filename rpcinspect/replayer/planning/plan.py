@@ -17,8 +17,6 @@ from rpcinspect.replayer.agent.passes import LOOSE, cannot, read_passes
 from rpcinspect.replayer.planning.devices import named_devices
 from rpcinspect.replayer.planning.facts import JobFacts, read_facts, rrefs_in
 from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
-from rpcinspect.replayer.planning.helpers import rref_classes
-from rpcinspect.replayer.planning.lacks import Lacks, read_lacks
 from rpcinspect.replayer.planning.model import (
     Decision,
     Engine,
@@ -30,6 +28,7 @@ from rpcinspect.replayer.planning.model import (
     some_of,
 )
 from rpcinspect.replayer.planning.order import arrivals, order, overlaps
+from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.replayer.planning.selection import select
 from rpcinspect.replayer.planning.sessions import (
     RoleAssignment,
@@ -40,6 +39,7 @@ from rpcinspect.replayer.planning.sessions import (
 )
 from rpcinspect.replayer.planning.stand_ins import stand_ins
 from rpcinspect.replayer.planning.steps import StepClassifier, blocked_contexts
+from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import is_builtin, requires_grad
@@ -86,9 +86,9 @@ def plan(run: Run, options: PlanOptions | None = None, gate: ExecutionPolicy | N
         calls = [call for call in every if call.index in chosen]
     left_out = 0 if options.context is None else sum(not call.control for call in every) - len(calls)
     orphans = () if left_out else run.exchanges.orphans
-    lacks = read_lacks(run.session, every)
+    gaps = read_gaps(run.session, every)
     inspection = Inspection(gate, rref_classes(every), options.trust, run.session.index)
-    planner = _Planner(run, calls, orphans, causes, facts, options, lacks, inspection)
+    planner = _Planner(run, calls, orphans, causes, facts, options, gaps, inspection)
     sessions = tuple(planner.session(number, cast) for number, cast in enumerate(casts))
     planned = {step.message for one in sessions for step in one.steps}
     uses, missing = inspection.uses(), tuple[str, ...]()
@@ -102,7 +102,7 @@ def plan(run: Run, options: PlanOptions | None = None, gate: ExecutionPolicy | N
         globals=uses,
         missing=missing,
         ambiguities=tuple(doubt for index, doubt in sorted(causes.doubts.items()) if index in planned),
-        notes=(*_notes(run), *lacks.notes),
+        notes=(*_notes(run), *gaps.notes),
         left_out=left_out,
         trusted=options.trust,
         captured_groups=group_kinds(every),
@@ -128,7 +128,7 @@ class _Planner(Struct, eq=False):
     causes: Causes
     facts: dict[int, JobFacts]
     options: PlanOptions
-    lacks: Lacks
+    gaps: RecordingGaps
     inspection: Inspection
 
     def session(self, number: int, cast: RoleAssignment) -> PlannedSession:
@@ -145,7 +145,7 @@ class _Planner(Struct, eq=False):
             stand_ins=stand_ins(whole, facts, cast.live),
             give=self.options.stand_ins,
             unasked=self.inspection.unasked_refusal,
-            one_way=self.lacks.one_way,
+            one_way=self.gaps.one_way,
         )
         if self.options.engine == "agent":
             steps.beyond = _beyond_agent(calls, facts, cast.roles)
@@ -169,7 +169,7 @@ class _Planner(Struct, eq=False):
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, steps.decisions)),
             stand_ins=self._used(steps) if self.options.stand_ins else (),
-            unheard=tuple(name for name in self.lacks.unheard.get(cast.job, ()) if name in cast.live),
+            unheard=tuple(name for name in self.gaps.unheard.get(cast.job, ()) if name in cast.live),
         )
 
     def _used(self, steps: StepClassifier) -> tuple[StandIn, ...]:
@@ -194,7 +194,7 @@ class _Planner(Struct, eq=False):
             to=to,
             sender=call.caller,
             causes=self._causes_of(call, cast),
-            one_way=call.index in self.lacks.one_way,
+            one_way=call.index in self.gaps.one_way,
             answer=call.answer,
             after=bisect_left(times, call.begin_ns) if decision.action == "send" else 0,
             envelopes=_expected(call, decision),

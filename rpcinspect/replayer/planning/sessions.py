@@ -111,16 +111,13 @@ def _casts_of_job(
 ) -> list[RoleAssignment]:
     reached, changed = _reach(calls, causes)
     callers = [name for name in names if name in reached]
-    groups = _groups(callers, reached, changed)
     casts: list[RoleAssignment] = []
-    for group in groups:
+    for group in _groups(callers, reached, changed):
         live = tuple(name for name in names if name not in group)
         targets = {target for caller in group for target in reached[caller]}
-        if len(group) == 1:
-            why = f"{group[0]} starts calls of its own"
-            casts.append(RoleAssignment(job, tuple(group), live, why))
-        elif not targets & set(group):
-            why = f"{', '.join(group)} change the state of the same workers"
+        if len(group) == 1 or not targets & set(group):
+            together = f"{', '.join(group)} change the state of the same workers"
+            why = f"{group[0]} starts calls of its own" if len(group) == 1 else together
             casts.append(RoleAssignment(job, tuple(group), live, why))
         else:
             for target in (name for name in names if name in targets):

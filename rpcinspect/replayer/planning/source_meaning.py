@@ -142,7 +142,8 @@ class Meanings:
             return (own, "bases that are changed")
         bases = self._bases(own)
         lines = [[*self.order(base)] if isinstance(base, OwnClass) else [base] for base in bases]
-        bare = [kind for line in lines for kind in line if isinstance(kind, str) and _is_bare(kind)]
+        kinds = [kind for line in lines for kind in line if isinstance(kind, str)]
+        bare = [kind for kind in kinds if kind in BASES and BASES[kind].bare]
         merged = _merged([[kind for kind in line if kind not in bare] for line in (*lines, bases)])
         return (own, *merged, *dict.fromkeys(bare)) if merged is not None else (own, "bases in no order")
 
@@ -383,8 +384,9 @@ class Meanings:
         if called.kind == "class":
             return self._object(called)
         if _is_one_of(called, CONSTANTS):
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
             builtin = called.foreign[0].startswith("builtins.")
-            return self._container(file, scope, _arguments(node)) if builtin else LITERAL
+            return self._container(file, scope, given) if builtin else LITERAL
         if _is_one_of(called, CLASS_MAKERS) and not any(k.arg in (None, "type") for k in node.keywords):
             made = OwnClass(words(node), file, None, CLASS_MAKERS[called.foreign[0]])
             return Meaning("class", classes=(made,))
@@ -450,16 +452,8 @@ def _is_one_of(meaning: Meaning, names: Container[str]) -> bool:
     return bool(meaning.foreign) and all(name in names for name in meaning.foreign)
 
 
-def _is_bare(base: str) -> bool:
-    return base in BASES and BASES[base].bare
-
-
 def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
-
-
-def _arguments(node: ast.Call) -> list[ast.AST]:
-    return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
 def _is_arithmetic(node: ast.AST) -> bool:

@@ -38,7 +38,7 @@ Methods: TypeAlias = Callable[[Global, str, bool], Standing]
 WRONG = "torch does not call it with such arguments"
 
 
-class Form(Struct, frozen=True):
+class Signature(Struct, frozen=True):
     """The parameters of a helper."""
 
     named: dict[str, One]
@@ -53,7 +53,7 @@ def judge_helper(
 ) -> None:
     """Judge the arguments of a helper of torch. `allowed`: the user named the helper itself."""
     function: Global = udf.func
-    values = _bound(FORMS[function.name], udf.args, udf.kwargs)
+    values = _bound(SIGNATURES[function.name], udf.args, udf.kwargs)
     if values is None:
         judge.refuse(str(function), WRONG)
     elif function.name in METHODS and not allowed:
@@ -65,15 +65,15 @@ def judge_helper(
             judge.refuse(str(function), "a layer of torch would be given what is no data")
 
 
-def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
+def _bound(signature: Signature, args: Value, kwargs: Value) -> dict[str, Value] | None:
     """The arguments by the names of their parameters; None where they are not what torch gives."""
     if type(args) not in (tuple, list) or type(kwargs) is not Dict:
         return None
-    if len(args) < form.required or (len(args) > len(form.named) and not form.rest):
+    if len(args) < signature.required or (len(args) > len(signature.named) and not signature.rest):
         return None
-    found = dict(zip(form.named, args, strict=False))
+    found = dict(zip(signature.named, args, strict=False))
     for name, value in kwargs.pairs:
-        if type(name) is not str or name in found or (name not in form.named and not form.rest):
+        if type(name) is not str or name in found or (name not in signature.named and not signature.rest):
             return None
         found[name] = value
     layer, optimizer = found.get("module_cls"), found.get("optim_cls")
@@ -82,10 +82,14 @@ def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
     if (is_layer or is_optimizer) and not is_data(args, *(v for _, v in kwargs.pairs)):
         return None
     # torch's fused kernels write as many elements as a tensor claims to have
-    fused = len(args) > len(form.named) + 1 or found.get("fused") not in (None, False)
+    fused = len(args) > len(signature.named) + 1 or found.get("fused") not in (None, False)
     if fused and is_optimizer:
         return None
-    return found if all(form.named[name](found[name]) for name in form.named if name in found) else None
+    return (
+        found
+        if all(signature.named[name](found[name]) for name in signature.named if name in found)
+        else None
+    )
 
 
 def _method(judge: Judge, function: Global, maker: Global | None, method: str, methods: Methods) -> None:
@@ -94,20 +98,16 @@ def _method(judge: Judge, function: Global, maker: Global | None, method: str, m
         return
     if maker in MAKE_OPTIMIZERS and method == "step":
         return
+    standing = methods(maker or function, method, maker is None)
+    reason, allow = standing.reason, "" if standing.dangerous else standing.allow
     if maker is None:
-        whole, standing = f"{function}.{method}", methods(function, method, True)
         reason = f"it would call {method} of an object whose class no message tells"
-        if standing.allowed:
-            judge.say(Named(whole, True))
-        else:
-            judge.refuse(whole, reason, standing.allow, dangerous=not standing.allow)
-        return
-    standing = methods(maker, method, False)
-    if standing.allowed or standing.dangerous:
-        judge.say(Named(f"{maker}.{method}", standing.allowed, standing.reason, "", standing.dangerous))
+        allow = standing.allow
+    name = f"{maker or function}.{method}"
+    if standing.allowed:
+        judge.say(Named(name, True))
     else:
-        dangerous = not standing.allow
-        judge.refuse(f"{maker}.{method}", standing.reason, standing.allow, dangerous=dangerous)
+        judge.refuse(name, reason, allow, dangerous=not allow)
 
 
 def _rrefs(value: Value) -> bool:
@@ -175,29 +175,29 @@ def _is(*types: type) -> One:
 _MODULE_CLASS, _OPTIMIZER_CLASS = _class_or(LAYERS), _class_or(OPTIMIZERS)
 _INT, _STR, _BOOL = _is(int), _is(str), _is(bool)
 _ARGS, _KWARGS = _is(tuple, list), _is(Dict)
-_STEP = Form({"local_optim_rref": is_fork, "autograd_ctx_id": _INT}, 2)
-_OPTIMIZER = Form({"optim_cls": _OPTIMIZER_CLASS, "local_params_rref": _rrefs}, 2, rest=True)
-_INVOKE = Form({"rref": is_fork, "func_name": _STR, "args": _ARGS, "kwargs": _KWARGS}, 4)
+_STEP = Signature({"local_optim_rref": is_fork, "autograd_ctx_id": _INT}, 2)
+_OPTIMIZER = Signature({"optim_cls": _OPTIMIZER_CLASS, "local_params_rref": _rrefs}, 2, rest=True)
+_INVOKE = Signature({"rref": is_fork, "func_name": _STR, "args": _ARGS, "kwargs": _KWARGS}, 4)
 _MODULE = {"module_cls": _MODULE_CLASS, "args": _ARGS, "kwargs": _KWARGS, "device": _device}
 
-FORMS: dict[str, Form] = {
-    "_create_module": Form(_MODULE, 4),
-    "_create_module_with_interface": Form(
+SIGNATURES: dict[str, Signature] = {
+    "_create_module": Signature(_MODULE, 4),
+    "_create_module_with_interface": Signature(
         {**_MODULE, "module_interface_cls": lambda value: value is None or _MODULE_CLASS(value)}, 5
     ),
-    "_instantiate_template": Form(
+    "_instantiate_template": Signature(
         {"module_interface_cls": _MODULE_CLASS, "enable_moving_cpu_tensors_to_cuda": _BOOL}, 2
     ),
     "_local_invoke": _INVOKE,
     "_local_invoke_async_execution": _INVOKE,
-    "_param_rrefs": Form({"module_rref": is_fork, "recurse": _BOOL}, 2),
-    "_remote_forward": Form(
+    "_param_rrefs": Signature({"module_rref": is_fork, "recurse": _BOOL}, 2),
+    "_remote_forward": Signature(
         {"module_rref": is_fork, "device": _STR, "is_device_map_set": _BOOL}, 3, rest=True
     ),
-    "_rref_typeof_on_owner": Form({"rref": is_fork, "blocking": _BOOL}, 1),
-    "_rref_typeof_on_user": Form({"rref": is_fork, "timeout": _is(int, float), "blocking": _BOOL}, 1),
-    "get_gradients": Form({"context_id": _INT}, 1),
-    "get_worker_info": Form({"worker_name": _is(str, type(None))}, 0),
+    "_rref_typeof_on_owner": Signature({"rref": is_fork, "blocking": _BOOL}, 1),
+    "_rref_typeof_on_user": Signature({"rref": is_fork, "timeout": _is(int, float), "blocking": _BOOL}, 1),
+    "get_gradients": Signature({"context_id": _INT}, 1),
+    "get_worker_info": Signature({"worker_name": _is(str, type(None))}, 0),
     **{one.name: _OPTIMIZER for one in MAKE_OPTIMIZERS},
     **{one.name: _STEP for one in STEP_OPTIMIZERS},
 }

@@ -12,8 +12,8 @@ from rpcinspect.pickles.safe_names import HELPERS
 from rpcinspect.pickles.tree import Global
 from rpcinspect.replayer.planning.allowances import Allowance
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
-from rpcinspect.replayer.planning.helpers import FORMS, rref_classes
 from rpcinspect.replayer.planning.sources import Sources
+from rpcinspect.replayer.planning.torch_helpers import SIGNATURES, rref_classes
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, PythonResp, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.provenance import Id
@@ -56,8 +56,8 @@ def refused(
 
 
 def test_each_helper_has_a_form() -> None:
-    assert {one.name for one in HELPERS} == set(FORMS)
-    assert len(HELPERS) == len(FORMS)
+    assert {one.name for one in HELPERS} == set(SIGNATURES)
+    assert len(HELPERS) == len(SIGNATURES)
 
 
 HONEST: dict[str, tuple[Any, ...]] = {
