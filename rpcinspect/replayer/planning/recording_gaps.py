@@ -1,8 +1,8 @@
-"""What a recording has not got at all, so that a replay can't tell it from what never happened.
+"""What a recording lacks altogether, so that a replay takes it for what never happened.
 
-In: a session and its exchanges. Out: `RecordingGaps`: the workers of which a log has nothing that they sent, since a
-log is written where requests are sent; the requests of connections of which the answers' direction was not
-captured; and in sentences what is lacking, bytes of tensors included, with what would bring it.
+In: a session and its exchanges. Out: `RecordingGaps`: the workers of which a log has nothing that they sent,
+since a log is written where requests are sent; the requests of connections of which the answers' direction
+was not captured; and in sentences what is lacking, bytes of tensors included, with what would bring it.
 """
 
 from __future__ import annotations

@@ -274,12 +274,8 @@ class _BindingReader:
     def _attribute(self, target: ast.Attribute, how: How, value: ast.AST, place: _Place) -> None:
         """`Class.name = …` anywhere, whatever is in the place of `Class`, and `self.name = …` in a method."""
         table, me = self._module.patches, place.me
-        own = (
-            me,
-            f"{me}.__class__",
-            f"type({me})",
-            "__class__",
-        )  # how a method writes its object, or its class
+        own = (me, f"{me}.__class__", f"type({me})", "__class__")
+        """How a method writes its object, or its class."""
         if me and place.class_ is not None and ast.unparse(target.value) in own:
             table = place.class_.attributes
         self._add(table, _mangled(target.attr, place), how, value, place, owner=last_word(target.value))

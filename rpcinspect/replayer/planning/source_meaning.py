@@ -91,11 +91,10 @@ class Meanings:
                 break
         if not found:
             return None
-        for kind in order:
-            if isinstance(kind, OwnClass):
-                found += [alias(f"what {by} gives") for by in LOOKUPS if by in kind.body.names]
-                found += [alias(f"of a class with {by}") for by in LOOKUPS if by in kind.body.attributes]
-                found += [self._meaning(kind.file, b, own) for b in kind.body.attributes.get(name, ())]
+        for kind in self.own_order(own):
+            found += [alias(f"what {by} gives") for by in LOOKUPS if by in kind.body.names]
+            found += [alias(f"of a class with {by}") for by in LOOKUPS if by in kind.body.attributes]
+            found += [self._meaning(kind.file, b, own) for b in kind.body.attributes.get(name, ())]
         return combined(found)
 
     def own_member(self, own: OwnClass, name: str) -> Meaning | None:
@@ -163,12 +162,14 @@ class Meanings:
                 found.append(words(base))
         return found
 
+    def own_order(self, own: OwnClass) -> list[OwnClass]:
+        """The classes of the user's files among those of `order`."""
+        return [kind for kind in self.order(own) if isinstance(kind, OwnClass)]
+
     def _has_items(self, kind: OwnClass | str) -> bool:
-        """Whether `kind[…]` is the class's own business."""
-        order = self.order(kind) if isinstance(kind, OwnClass) else ()
-        mine = [one.definition.node for one in order if isinstance(one, OwnClass) and one.definition]
-        has = any(isinstance(one, OwnClass) and one.binds("__class_getitem__") for one in order)
-        return has or any(isinstance(node, ast.ClassDef) and node.keywords for node in mine)
+        """Whether the class itself says what `kind[…]` is."""
+        mine = self.own_order(kind) if isinstance(kind, OwnClass) else []
+        return any(one.binds("__class_getitem__") or one.keywords for one in mine)
 
     # --- bindings -----------------------------------------------------------------------------------------
 
@@ -230,7 +231,7 @@ class Meanings:
 
     def _calls_give_function(self, by: Meaning) -> bool:
         """Whether calling an object of a class gives a function, as `_gives_function` has it."""
-        mine = [kind for own in by.classes for kind in self.order(own) if isinstance(kind, OwnClass)]
+        mine = [kind for own in by.classes for kind in self.own_order(own)]
         places = [place for kind in mine for place in kind.bindings("__call__")]
         return bool(places) and all(gives_function(place.node, made=False, method=True) for place in places)
 
@@ -284,19 +285,16 @@ class Meanings:
 
     def own_metaclass(self, own: OwnClass) -> str:
         """Why calling a class may give something else than an object of it: by a metaclass of the user's."""
-        for kind in self.order(own):
-            if isinstance(kind, str) or kind.definition is None:
-                continue
-            scope, node = kind.definition.scope, kind.definition.node
-            keywords = node.keywords if isinstance(node, ast.ClassDef) else ()
-            made_by = [k.value for k in keywords if k.arg in (None, "metaclass")]
+        for kind in self.own_order(own):
+            scope = kind.definition.scope if kind.definition is not None else None
+            made_by = [k.value for k in kind.keywords if k.arg in (None, "metaclass")]
             if any(self.expression(kind.file, scope, by).classes for by in made_by):
                 return "its metaclass may return what is not new"
         return ""
 
     def gives_anything(self, own: OwnClass) -> bool:
         """Whether the `__new__` of a class may give something else than an object of it."""
-        for kind in [one for one in self.order(own) if isinstance(one, OwnClass)]:
+        for kind in self.own_order(own):
             for place in kind.bindings("__new__"):
                 kept = objects_kept(place.node)
                 if kept is None or any(_is_set_elsewhere(kind, name, place.node) for name in kept):
@@ -328,10 +326,9 @@ class Meanings:
             return self._container(file, scope, node.elts)
         if isinstance(node, ast.Dict):
             return self._container(file, scope, [part for part in (*node.keys, *node.values) if part])
-        if isinstance(node, ast.IfExp):
-            return combined([self.expression(file, scope, part) for part in (node.body, node.orelse)])
-        if isinstance(node, ast.BoolOp):
-            return combined([self.expression(file, scope, part) for part in node.values])
+        if isinstance(node, (ast.IfExp, ast.BoolOp)):
+            parts = node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse)
+            return combined([self.expression(file, scope, part) for part in parts])
         if isinstance(node, ast.NamedExpr):
             return self.expression(file, scope, node.value)
         if scope is not None and isinstance(node, ast.Name):
@@ -362,9 +359,7 @@ class Meanings:
         sure = any(binding.certain(line) for binding in file.scope.names.get(name, ()))
         if hasattr(builtins, name) and not sure:
             found.append(foreign(f"builtins.{name}", name))
-        if not found:
-            found.append(alias(name))
-        return combined(found)
+        return combined(found or [alias(name)])
 
     def _attribute(self, owner: Meaning, node: ast.Attribute) -> Meaning:
         if owner.kind == "module":
@@ -433,8 +428,7 @@ def _is_set_elsewhere(own: OwnClass, name: str, method: ast.AST) -> bool:
 
 
 def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
-    """C3: the first class of a line that stands behind no other, again and again. None where there is
-    none."""
+    """C3: the first class of a line that stands behind no other, again and again; None where all do."""
     merged: list[OwnClass | str] = []
     lines = [line for line in lines if line]
     while lines:

@@ -6,6 +6,7 @@ Where several places bind a name, their meanings are combined into the one that 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -43,6 +44,12 @@ class OwnClass(Struct, frozen=True, eq=False):
     def body(self) -> Scope:
         """Its bindings."""
         return self.definition.body if self.definition and self.definition.body else Scope()
+
+    @property
+    def keywords(self) -> list[ast.keyword]:
+        """Of its class statement: a metaclass and what that gets."""
+        node = self.definition.node if self.definition is not None else None
+        return node.keywords if isinstance(node, ast.ClassDef) else []
 
     def bindings(self, name: str) -> list[Binding]:
         """What its body binds to a name, and what the file assigns to such an attribute of the class; also of

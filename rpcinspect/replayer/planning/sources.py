@@ -145,8 +145,7 @@ class Sources:
         return found
 
     def _standing(self, own: OwnClass) -> Standing:
-        order = self._meanings.order(own)
-        bases = tuple(kind for kind in order if isinstance(kind, str))
+        bases = [kind for kind in self._meanings.order(own) if isinstance(kind, str)]
         unknown = next((f"it inherits from {base}" for base in bases if base not in BASES), "")
         known = [BASES[base] for base in bases if base in BASES]
         call = self._meanings.member(own, "__call__")
@@ -164,7 +163,7 @@ class Sources:
             changing=self._meanings.shared(own),
             items=unknown or self._foreign(own, ITEMS) or ("" if has_items else NO_ITEMS),
             pairs=unknown or self._foreign(own, PAIRS) or ("" if has_pairs else NO_PAIRS),
-            bound=frozenset(name for kind in order if isinstance(kind, OwnClass) for name in _bound(kind)),
+            bound=frozenset(name for kind in self._meanings.own_order(own) for name in _bound(kind)),
         )
 
     def _foreign(self, own: OwnClass, names: Iterable[str]) -> str:
@@ -176,7 +175,7 @@ class Sources:
 
     def _bound(self, own: OwnClass, names: Iterable[str]) -> dict[str, Meaning]:
         """Which of these names the class, or a base of it in the files, binds, and to what."""
-        mine = [kind for kind in self._meanings.order(own) if isinstance(kind, OwnClass)]
+        mine = self._meanings.own_order(own)
         bound = [name for name in names if any(kind.binds(name) for kind in mine)]
         found = {name: self._meanings.member(own, name) for name in bound}
         return {name: meaning for name, meaning in found.items() if meaning is not None}

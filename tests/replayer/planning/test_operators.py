@@ -67,11 +67,11 @@ def test_every_schema_of_torch_is_read_as_torch_means_it() -> None:
         overload = f".{schema.overload_name}" if schema.overload_name else ""
         assert read.name == schema.name + overload
         if "..." in text.rpartition(" -> ")[0]:
-            assert read.kinds is None
+            assert read.parameters is None
             continue
-        assert read.kinds is not None
-        assert len(read.kinds) == len(schema.arguments), text
-        for kind, argument in zip(read.kinds, schema.arguments, strict=True):
+        assert read.parameters is not None
+        assert len(read.parameters) == len(schema.arguments), text
+        for kind, argument in zip([one.kind for one in read.parameters], schema.arguments, strict=True):
             length = f"[{argument.N}]" if argument.N else "[]"
             if is_known(kind):
                 assert kind == argument.real_type.str().replace("[]", length), text
