@@ -1,7 +1,7 @@
 """What requests depend on beyond their cause: edges, RRefs, forks. One table per job, for all sessions.
 
-In: a run, whose edges and provenance say which message made an edge, an RRef or a fork known. Out: these
-messages by the requests that they belong to, so that whatever builds on one can be skipped where it is.
+In: a run, whose edges and provenance tell which message made an edge, an RRef or a fork known. Out: these
+messages by the requests that they belong to: whatever builds on a request is skipped with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Carrier(Struct, frozen=True):
 
 
 class JobFacts(Struct, eq=False):
-    """What is known in one job; ids are unique in it."""
+    """What is known in one job, within which ids are unique."""
 
     edges: dict[Id, Carrier] = field(default_factory=dict)
     """(context, autograd message id) → the forward message that made the edge."""
@@ -104,7 +104,7 @@ def _carriers(calls: Collection[Exchange]) -> dict[int, Carrier]:
 
 
 def edge_of(record: RpcRecord) -> Id | None:
-    """(context, autograd message id) of a gradient request."""
+    """(context, autograd message id) that a gradient request names; None for any other message."""
     command = record.rpc.command
     if not isinstance(command, PropagateGradientsReq):
         return None

@@ -137,11 +137,11 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """Live workers of which the recording has nothing that they sent."""
 
     def count(self, action: Action) -> int:
-        """Number of steps."""
+        """How many steps of the session have this action."""
         return sum(step.action == action for step in self.steps)
 
     def skips(self) -> Counter[str]:
-        """Skips by reason."""
+        """Number of skips by reason code."""
         return Counter(step.code or "" for step in self.steps if step.action == "skip")
 
 
@@ -158,7 +158,7 @@ class GlobalUse(Struct, frozen=True):
 
 
 def some_of(words: Sequence[str], most: int = 4) -> str:
-    """The first of several, in words."""
+    """The first `most` words as a list, with a sign that there are more."""
     return ", ".join(words[:most]) + (", …" if len(words) > most else "")
 
 
@@ -194,11 +194,11 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> tuple[GlobalUse, ...]:
-        """What would stop a replay."""
+        """The names that stop a replay."""
         return () if self.trusted else tuple(use for use in self.globals if not use.allowed)
 
     def count(self, action: Action) -> int:
-        """Number of steps in all sessions."""
+        """How many steps of all sessions have this action."""
         return sum(session.count(action) for session in self.sessions)
 
     def skips(self) -> Counter[str]:

@@ -24,32 +24,29 @@ MAX_OTHERS = 16
 def order(
     calls: Sequence[Exchange], decisions: Mapping[int, Decision], parents: Mapping[int, int]
 ) -> list[Exchange]:
-    """A linear order of requests: those that are sent, and among them all others, each where it began, but
-    not before the sent one that it follows from.
+    """One order of all requests: those that are sent, and among them all others, each where it began, but
+    behind the sent one that it follows from. `parents`: request → the one that it was sent for.
     """
     sent = merge([call for call in calls if decisions[call.index].action == "send"])
     place = {call.index: position for position, call in enumerate(sent)}
-    before: dict[int, list[Exchange]] = defaultdict(list)
     begins = list(accumulate((call.begin_ns for call in sent), max))
-    for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
-        if call.index not in place:
-            position = bisect_right(begins, call.begin_ns)
-            root: int | None = call.index
-            while root is not None and root not in place:
-                root = parents.get(root)
-            if root is not None:
-                position = max(position, place[root] + 1)
-            before[position].append(call)
-    out: list[Exchange] = []
-    for position in range(len(sent) + 1):
-        out += before[position]
-        out += sent[position : position + 1]
-    return out
+
+    def key(call: Exchange) -> tuple[int, bool, int, int]:
+        """The place among those that are sent; others stand before the sent one of the same place."""
+        if call.index in place:
+            return place[call.index], True, call.begin_ns, call.index
+        root: int | None = call.index
+        while root is not None and root not in place:
+            root = parents.get(root)
+        earliest = 0 if root is None else place[root] + 1
+        return max(earliest, bisect_right(begins, call.begin_ns)), False, call.begin_ns, call.index
+
+    return sorted(calls, key=key)
 
 
 def merge(calls: Sequence[Exchange]) -> list[Exchange]:
-    """One order for the calls of all workers. Those of each are a queue; of the heads for which everything is
-    placed that had finished before they began, the one that was answered first is next.
+    """One order for the calls of all workers. The calls of each worker are a queue; of the heads for which
+    everything is placed that had finished before they began, the one that was answered first is next.
     """
     queues: dict[str, deque[Exchange]] = defaultdict(deque)
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
@@ -72,7 +69,7 @@ def merge(calls: Sequence[Exchange]) -> list[Exchange]:
 
 
 def arrivals(calls: Sequence[Exchange], decisions: Mapping[int, Decision]) -> list[tuple[int, int]]:
-    """(time, message) of all that live workers send to played ones, by time."""
+    """(time in ns, message) of all that live workers send to played ones, by time."""
     found: list[tuple[int, int]] = []
     for call in calls:
         action = decisions[call.index].action

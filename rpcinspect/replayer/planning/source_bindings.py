@@ -315,7 +315,7 @@ def _parts(target: ast.AST, value: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
 
 
 def _mangled(name: str, place: _Place) -> str:
-    """A private name as the compiler spells it."""
+    """A name as the compiler spells it, which mangles private ones of a class."""
     if place.class_ is None or not name.startswith("__") or name.endswith("__") or "." in name:
         return name
     owner = place.class_.name.rpartition(".")[2].lstrip("_")

@@ -1,4 +1,6 @@
-"""What names of the user's files stand for, as `source_meaning` finds it and `sources` tells it.
+"""What names of the user's files stand for: the results of `source_meaning` and `sources`.
+
+In: nothing; these are records. Out: `Meaning`, and what it refers to.
 
 A meaning says whose code it is: a function, a class or a value of the files, or an alias of something else.
 Where several places bind a name, their meanings are combined into the one that promises least.
@@ -17,7 +19,7 @@ from rpcinspect.replayer.planning.source_bindings import Binding, Scope
 
 
 class ParsedFile(Struct, frozen=True, eq=False):
-    """A parsed file."""
+    """A parsed file with its bindings."""
 
     module: str
     path: Path
@@ -70,7 +72,7 @@ class OwnClass(Struct, frozen=True, eq=False):
 
 
 class Meaning(Struct, frozen=True):
-    """What something stands for."""
+    """What a name or an expression stands for."""
 
     kind: Literal["function", "class", "value", "alias", "module"]
     of: str = ""
@@ -88,12 +90,12 @@ FUNCTION, LITERAL, OBJECT = Meaning("function"), Meaning("value", literal=True),
 
 
 def alias(of: str) -> Meaning:
-    """What is not the user's, in words."""
+    """The meaning of what is not the user's; `of` says in words what it is."""
     return Meaning("alias", of=of)
 
 
 def foreign(name: str, of: str = "") -> Meaning:
-    """Something of another module, by full name."""
+    """The meaning of something of another module, by its full name."""
     return Meaning("alias", of=of or name, foreign=(name,))
 
 

@@ -1,5 +1,4 @@
-"""What the user's own files define: functions, classes and values, and what is only an alias of something
-else.
+"""What the user's own files define: functions, classes and values, and aliases of anything else.
 
 In: the files and folders that the user named by `--main` and `--path`. Out: of a name in one of these
 modules, whether only code of these files would run if it were called, else whose it is; of a class, what

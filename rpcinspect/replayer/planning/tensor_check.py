@@ -1,10 +1,10 @@
-"""Whether torch can rebuild the tensors of a message: what it can't rebuild ends the receiving process.
+"""Checks that torch can rebuild the tensors of a message: what it can't rebuild ends the receiving process.
 
 In: a tensor table and the storages that come with it. Out: nothing, or `ReplayError` with what is wrong.
-torch's agent reads the table in a callback of TensorPipe that catches nothing, so any error there is the
-end of the live worker: of 2.13 each rule below was seen to matter. Payloads are another thing: torch
-answers damaged ones with an exception. Indices of a sparse tensor are checked too: torch trusts them and
-writes wherever they point.
+torch's agent reads the table in a callback of TensorPipe that catches nothing, so any error there ends the
+live worker: with 2.13 each rule below was seen to matter. Damaged payloads need no such check: torch answers
+them with an exception. Indices of a sparse tensor are checked too: torch trusts them and writes wherever they
+point.
 
 Mirrors the checks behind `torch/csrc/jit/serialization/unpickler.cpp` (readTensor, rebuildSparseTensor) and
 `aten/src/ATen/native/Resize.h`.

@@ -51,7 +51,7 @@ class Signature(Struct, frozen=True):
 def judge_helper(
     judge: Judge, udf: semantic.PythonUdf, made: Mapping[Id, Global], methods: Methods, *, allowed: bool
 ) -> None:
-    """Judge the arguments of a helper of torch. `allowed`: the user named the helper itself."""
+    """Judges the arguments of a helper of torch. `allowed`: the user named the helper itself."""
     function: Global = udf.func
     values = _bound(SIGNATURES[function.name], udf.args, udf.kwargs)
     if values is None:
