@@ -22,6 +22,7 @@ from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, fork_of, fun
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 
 def select(
@@ -55,23 +56,19 @@ class _Selection:
         *,
         least: bool = False,
     ) -> None:
-        """`least`: nothing is taken of a context or of an RRef's housekeeping but what others depend on."""
+        """`least`: of a context and of an RRef's housekeeping, only what others depend on is taken."""
         self._least = least
         self._calls = {call.index: call for call in sorted(calls, key=_begin) if not call.control}
         self._causes = causes
         self._facts = facts
-        self._nested: dict[int, list[int]] = defaultdict(list)
         self.of_context: dict[tuple[int, int], list[int]] = defaultdict(list)
         """(job, context) → its requests."""
-        self._of_rref: dict[tuple[int, tuple[int, int]], list[int]] = defaultdict(list)
+        self._of_rref: dict[tuple[int, Id], list[int]] = defaultdict(list)
         self._settling: dict[int, list[int]] = defaultdict(list)
         """Request that brought a fork → the requests that make the fork known to its owner and its parent."""
         self._changes: dict[tuple[int, str], list[Exchange]] = defaultdict(list)
         """(job, worker) → calls that change its state, in the order in which they began."""
         for call in self._calls.values():
-            parent = causes.parents.get(call.index)
-            if parent is not None:
-                self._nested[parent].append(call.index)
             if call.context is not None:
                 self.of_context[call.job, call.context].append(call.index)
             for rref in rrefs_in(call.request):
@@ -82,7 +79,7 @@ class _Selection:
                 self._changes[call.job, call.callee].append(call)
         self._covered: dict[tuple[int, str], int] = {}
         """(job, worker) → until when the changes of its state are taken along."""
-        self._taken_rrefs: set[tuple[int, tuple[int, int]]] = set()
+        self._taken_rrefs: set[tuple[int, Id]] = set()
 
     def closure(self, roots: Iterable[int]) -> set[int]:
         """Some requests with all that they need."""
@@ -97,14 +94,12 @@ class _Selection:
         return taken
 
     def _needs(self, call: Exchange) -> list[int]:
-        needs = list(self._nested[call.index])
-        parent = self._causes.parents.get(call.index)
-        if parent is not None:
-            needs.append(parent)
+        needs = list(self._causes.children.get(call.index, ()))
+        links = [self._causes.parents.get(call.index)]
         if self._least:
             needs += self._settling[call.index]
-            carrier = self._carrier(call)
-            needs += [] if carrier is None else [carrier]
+            links.append(self._carrier(call))
+        needs += [index for index in links if index is not None]
         uses_context = not self._least or call.kind in PASSES or call.kind in CLEANUPS
         for context in (call.context if uses_context else None, optimizer_context(call.request)):
             if context is not None:
@@ -131,7 +126,7 @@ class _Selection:
         carrier = None if fork is None else self._facts[call.job].forks.get(fork)
         return None if carrier is None or carrier.request == call.index else carrier.request
 
-    def _rref(self, job: int, rref: tuple[int, int]) -> list[int]:
+    def _rref(self, job: int, rref: Id) -> list[int]:
         """Who makes an RRef, and its housekeeping."""
         if (job, rref) in self._taken_rrefs:
             return []
