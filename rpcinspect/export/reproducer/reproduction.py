@@ -79,7 +79,7 @@ def reproduction(
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)
-    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust, session.index)
+    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust, session)
     names = {(worker.job, worker.id): worker.name for worker in session.workers}
     judge = _Judge(made, causes, facts, inspection, unwritable, options, workers_of(session), names)
     taken = [call for call in exchanges.calls if call.index in chosen and not call.control]

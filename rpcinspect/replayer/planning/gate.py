@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
@@ -40,6 +38,7 @@ from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingR
 from rpcinspect.rpc.message import fits, type_name
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
 from rpcinspect.session.provenance import Id
 
 NOBODY = "nobody allowed it"
@@ -278,8 +277,8 @@ class Inspection(Struct, eq=False):
     """What has made the objects behind RRefs."""
     trust: bool
     """Whether nothing is refused."""
-    index: NDArray[np.int64]
-    """Message number of each row of the session."""
+    session: Session
+    """Of the messages."""
     judged: dict[int, tuple[Named, ...]] = field(default_factory=dict)
     """By row: each record is judged once."""
     noted: dict[str, dict[int, Named]] = field(default_factory=lambda: defaultdict(dict))
@@ -291,7 +290,7 @@ class Inspection(Struct, eq=False):
         """
         objection = self._objection(record, answers)
         for one in self.judged[record.row]:
-            self.noted[one.name][int(self.index[record.row])] = one
+            self.noted[one.name][int(self.session.index[record.row])] = one
         return objection
 
     def unasked_refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
