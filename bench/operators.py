@@ -137,15 +137,15 @@ def is_sound(schema: Any) -> bool:
     arguments = schema.arguments
     return (
         read is not None
-        and read.kinds is not None
-        and all(is_known(kind) for kind in read.kinds)
+        and read.parameters is not None
+        and all(is_known(one.kind) for one in read.parameters)
         # The interpreter's own operators trust the compiler, which checked types before.
         and (torch._C._dispatch_has_kernel(read.name) or read.name == GET_GRADIENTS)
         and not any(one.is_out or (one.alias_info and one.alias_info.is_write) for one in arguments)
         # An enum of C++ that the schema calls a number.
         and not any(
-            one.name in ENUMS and kind.startswith("int")
-            for one, kind in zip(arguments, read.kinds, strict=True)
+            one.name in ENUMS and parameter.kind.startswith("int")
+            for one, parameter in zip(arguments, read.parameters, strict=True)
         )
         # RPC sends one value.
         and len(schema.returns) == 1

@@ -48,7 +48,7 @@ def run(case: Case, record: Path | None) -> ReplayOutcome:
     """Replays the capture, some rounds against fresh workers that are forked from one parent."""
     workers = WorkerOptions(path=(str(CAPTURES), str(HERE)), main=str(case.script))
     with open_run(str(case.pcap)) as opened:
-        made = plan(opened.session, opened.messages, PlanOptions(trust=True))  # the capture is ours
+        made = plan(opened, PlanOptions(trust=True))  # the capture is ours
         return replay(opened, made, ReplayOptions(workers=workers, repeat=case.rounds, record=record))
 
 

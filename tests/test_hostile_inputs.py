@@ -208,7 +208,7 @@ def test_what_is_made_of_such_pickles_ends(pickles: Path) -> None:
     """Comparing and planning."""
     with bounded(SECONDS * 3, 1200), Run.open([str(pickles)]) as opened:
         comparison = compare_runs(opened, opened, Rules())
-        made = plan(opened.session, opened.messages)
+        made = plan(opened)
     assert {found.difference.code for found in comparison.found} <= {"unknown", "value", "argument"}
     assert len(made.sessions) <= 2
 

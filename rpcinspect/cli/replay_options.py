@@ -20,7 +20,7 @@ from rpcinspect.cli.options import (
 
 if TYPE_CHECKING:
     from rpcinspect.replayer.peers.running_group import StoreAddress
-    from rpcinspect.replayer.planning.gate import Gate
+    from rpcinspect.replayer.planning.gate import ExecutionPolicy
     from rpcinspect.replayer.planning.model import Engine
     from rpcinspect.replayer.planning.plan import PlanOptions
     from rpcinspect.replayer.planning.sources import Sources
@@ -86,17 +86,17 @@ class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
 
         return Sources(self.main, tuple(self.paths))
 
-    def gate(self, files: "Sources") -> "Gate":
+    def gate(self, files: "Sources") -> "ExecutionPolicy":
         """Returns who may be imported and called."""
         from rpcinspect.replayer.planning.allowances import Allowance
-        from rpcinspect.replayer.planning.gate import Gate
+        from rpcinspect.replayer.planning.gate import ExecutionPolicy
 
         allowed = {word: Allowance.parse(word) for word in self.allow}
         for word, found in allowed.items():
             if found is None:
                 form = "none of MODULE, MODULE:NAME, MODULE:CLASS.METHOD and aten::NAME"
                 raise UsageMistake(f"--allow {word}: {form}")
-        return Gate([found for found in allowed.values() if found is not None], files)
+        return ExecutionPolicy([found for found in allowed.values() if found is not None], files)
 
     def inputs(self) -> list[str]:
         return [*self.files, *(str(path) for path in (self.main, *self.paths) if path is not None)]

@@ -39,7 +39,7 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
         say(refusal)
         return exit_codes.REFUSED
     with opened(command) as run:
-        made = plan(run.session, run.messages, planned, gate)
+        made = plan(run, planned, gate)
         say_if_empty(run.session)
         strange = unknown(options.seeds, (w for one in made.sessions for w in one.cast.live))
         if strange:

@@ -20,7 +20,7 @@ from rpcinspect.cli.replay_options import (
 if TYPE_CHECKING:
     from rpcinspect.export.reproducer.reproduced import Reproduction
     from rpcinspect.export.reproducer.script import Reproducer, Wanted
-    from rpcinspect.replayer.planning.gate import Gate
+    from rpcinspect.replayer.planning.gate import ExecutionPolicy
     from rpcinspect.replayer.planning.plan import PlanOptions
     from rpcinspect.run.run import Run
 
@@ -73,7 +73,9 @@ class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
         with opened(self) as run:
             return self._reproduce(run, wanted, selected, gate)
 
-    def _reproduce(self, run: "Run", wanted: "Wanted", selected: "PlanOptions", gate: "Gate") -> int:
+    def _reproduce(
+        self, run: "Run", wanted: "Wanted", selected: "PlanOptions", gate: "ExecutionPolicy"
+    ) -> int:
         from msgspec.structs import replace
 
         from rpcinspect.cli.output import say

@@ -18,7 +18,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.library.run import PathName, Run, open
 from rpcinspect.replayer.planning.allowances import Allowance
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.replayer.planning.plan import plan as make_plan
 from rpcinspect.replayer.planning.sources import Sources
@@ -65,8 +65,8 @@ def replay(
         for one, read in allowed.items():
             if read is None:
                 raise ReplayError(f"{one}: none of MODULE, MODULE:NAME, MODULE:CLASS.METHOD and aten::NAME")
-        gate = Gate([one for one in allowed.values() if one is not None], sources)
-        made = make_plan(its.model.session, its.model.messages, plan, gate)
+        gate = ExecutionPolicy([one for one in allowed.values() if one is not None], sources)
+        made = make_plan(its.model, plan, gate)
         workers = structs.replace(
             options.workers,
             path=(

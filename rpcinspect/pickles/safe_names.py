@@ -9,7 +9,7 @@ Exact names, added one by one. A name passes for one use and no other:
 * the keys of `shapes.RULES` may be called while a pickle is loaded, with what their type's own pickling
   writes.
 * `HELPERS` may be the function of a request, and nothing else: by these torch's own Python code uses RPC.
-  What they are called with is judged by `replayer.planning.helpers`.
+  What they are called with is judged by `replayer.planning.torch_helpers`.
 
 `DANGEROUS` allows and refuses nothing: it only tells the audit which names are worse than somebody's own.
 """

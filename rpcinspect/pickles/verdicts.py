@@ -51,7 +51,8 @@ class Standing(Struct, frozen=True):
     bound: frozenset[str] = frozenset()
     """Of a class: names that its body binds, which setting an attribute of an object may run."""
     loading: str = ""
-    """Of a function: why REDUCE is."""
+    """Of a function: why REDUCE is; of a class too, if a call of it may give something else than an object of
+    it."""
 
 
 class Policy(Protocol):

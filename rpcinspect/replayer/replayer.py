@@ -27,7 +27,7 @@ from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
-from rpcinspect.replayer.planning.devices import Devices, Placement
+from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
 from rpcinspect.replayer.planning.sessions import worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
@@ -244,7 +244,7 @@ class _Replayer:
 
     def check_gpus(self, workers: Workers) -> None:
         """Raises `DeviceError` unless torch has every GPU that something is to be on."""
-        placement = Placement.of(self.options.devices, self._calls.values())
+        placement = DevicePlacement.of(self.options.devices, self._calls.values())
         needed = max([int(name.partition(":")[2]) for name in placement.used if name != "cpu"], default=0)
         child, found = workers.fork({"role": "devices"}, "the process that looks for GPUs")
         child.end()
@@ -293,9 +293,9 @@ class _SessionRun:
         return {index: call for index, call in every.items() if call.job == self.planned.cast.job}
 
     @cached_property
-    def placement(self) -> Placement:
+    def placement(self) -> DevicePlacement:
         """The devices of tensors in this replay."""
-        return Placement.of(self.options.devices, self.calls.values())
+        return DevicePlacement.of(self.options.devices, self.calls.values())
 
     @cached_property
     def ids(self) -> dict[str, int]:

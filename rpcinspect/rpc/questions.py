@@ -130,6 +130,11 @@ def uncertain(record: RpcRecord) -> bool:
     return any(tensor.extent is None and tensor.descriptor.length for tensor in record.tp.tensors)
 
 
+def is_whole(record: RpcRecord) -> bool:
+    """Whether all bytes of a message were captured, and each tensor's are certain."""
+    return not (missing_bytes(record) or uncertain(record))
+
+
 def failed(record: RpcRecord) -> bool:
     """Whether a message is an answer that reports an error."""
     return record.facts.failed or message_type_of(record.rpc.command) == MessageType.EXCEPTION

@@ -233,7 +233,7 @@ def test_an_answer_without_a_request_is_alone() -> None:
 def reasons(opened: Run, indexes: list[int]) -> dict[int, set[str | None]]:
     """Message of the whole run → why a plan skips it, None where some session does not."""
     found: dict[int, set[str | None]] = defaultdict(set)
-    for session in plan(opened.session, opened.messages, PlanOptions(trust=True)).sessions:
+    for session in plan(opened, PlanOptions(trust=True)).sessions:
         for step in session.steps:
             found[indexes[step.message]].add(step.code if step.action == "skip" else None)
     return found

@@ -37,9 +37,9 @@ from rpcinspect.export.reproducer.reproduction import ReproductionOptions, repro
 from rpcinspect.export.reproducer.script import Wanted, reproducer, unwritable
 from rpcinspect.fields.phrases import printable_json
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.replayer.planning.sendable import TensorChecker
+from rpcinspect.replayer.planning.tensor_check import TensorChecker
 from rpcinspect.rpc.decode import RpcDecoder, reencode
 from rpcinspect.rpc.message import from_payloads
 from rpcinspect.rpc.record import RpcRecord, round_trips
@@ -417,7 +417,7 @@ def _plan(opened: Run) -> None:
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
     messages = opened.messages
     for options in (PlanOptions(), PlanOptions(engine="agent", stand_ins=True), PlanOptions(joins=True)):
-        made = plan(opened.session, messages, options)
+        made = plan(opened, options)
         show_plan(made, console, control=True)
         list(parse(printable_json(plan_lines(made))))
         for one in made.sessions:
@@ -435,7 +435,7 @@ def _plan(opened: Run) -> None:
             continue
     for context in opened.session.contexts[:2]:
         try:
-            plan(opened.session, messages, PlanOptions(context=context.context_id))
+            plan(opened, PlanOptions(context=context.context_id))
         except RpcInspectError as error:
             str(error)
     _printable(text.getvalue())
@@ -443,7 +443,7 @@ def _plan(opened: Run) -> None:
 
 def _script(opened: Run) -> None:
     wanted = Wanted(captures=("a.pcap",))
-    gate = Gate()
+    gate = ExecutionPolicy()
     made = reproduction(opened.session, opened.messages, ReproductionOptions(), gate, unwritable(wanted))
     if made.refused or not made.calls:
         return

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, Elements
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan, PlannedSession
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, SessionOutcome, StepOutcome
@@ -46,14 +46,14 @@ TOLERATED = replace(ONE_ULP, tolerated=True)
 def planned(name: str, **options: Any) -> Plan:
     """The plan of a bundled capture, with everything allowed."""
     with Run.open([str(CAPTURES / name)]) as opened:
-        return plan(opened.session, opened.messages, PlanOptions(trust=True, **options))
+        return plan(opened, PlanOptions(trust=True, **options))
 
 
 @cache
 def refused(name: str) -> Plan:
     """The plan of a bundled capture, with nothing allowed."""
     with Run.open([str(CAPTURES / name)]) as opened:
-        return plan(opened.session, opened.messages, PlanOptions(), Gate())
+        return plan(opened, PlanOptions(), ExecutionPolicy())
 
 
 def session_of(

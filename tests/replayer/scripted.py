@@ -25,7 +25,6 @@ from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap
 from rpcinspect.rpc.message import NO_TENSORS, Message
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
 from rpcinspect.tcp.ranges import Extent
 from tests.replayer.talks import Workers
 
@@ -113,10 +112,10 @@ def planned_of(
     workers: Workers, roles: Sequence[str] = ("w0",), **options: Any
 ) -> tuple[PlannedSession, dict[int, Exchange]]:
     """The one session in which these are played."""
-    session, messages = workers.heard()
-    made = plan(session, messages, PlanOptions(roles=tuple(roles), trust=True, **options))
+    run = workers.run()
+    made = plan(run, PlanOptions(roles=tuple(roles), trust=True, **options))
     assert len(made.sessions) == 1
-    return made.sessions[0], Run(session, messages).calls
+    return made.sessions[0], run.calls
 
 
 def play(
@@ -132,11 +131,11 @@ def play(
 ) -> Played:
     """Plays a conversation against scripted workers; everything is closed afterwards. `unheard`: as of the
     planned session."""
-    session, messages = workers.heard()
-    planned = plan(session, messages, PlanOptions(roles=tuple(roles), trust=True)).sessions[0]
+    run = workers.run()
+    planned = plan(run, PlanOptions(roles=tuple(roles), trust=True)).sessions[0]
     planned = replace(planned, unheard=unheard)
-    calls = Run(session, messages).calls
-    ids = worker_ids(session, planned.cast, calls.values())
+    calls = run.calls
+    ids = worker_ids(run.session, planned.cast, calls.values())
     with Stage(limits) as stage:
         peers = {role: Peer(stage, role, ids[role]) for role in planned.cast.roles}
         for name in planned.cast.live:

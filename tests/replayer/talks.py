@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.rpc.command import Command, PythonCall, PythonResp, ScriptCall, ScriptResp
@@ -125,7 +125,7 @@ class Workers(Talk):
         """As exchanges."""
         return self.run().exchanges.calls
 
-    def plan(self, options: PlanOptions | None = None, gate: Gate | None = None) -> Plan:
+    def plan(self, options: PlanOptions | None = None, gate: ExecutionPolicy | None = None) -> Plan:
         """As planned, with everything allowed unless a gate is given."""
         options = options or PlanOptions(trust=gate is None)
-        return plan(*self.heard(), options, gate)
+        return plan(self.run(), options, gate)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Engine
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
@@ -41,7 +41,7 @@ def replayed(
     options = options or ReplayOptions()
     how = PlanOptions(roles=("w0",), trust=True, engine=options.engine)
     with Run.open([str(job.write(folder))]) as opened:
-        made = plan(opened.session, opened.messages, how, Gate())
+        made = plan(opened, how, ExecutionPolicy())
         outcome = replay(opened, made, options, workers=workers)
     return outcome, report(outcome)
 

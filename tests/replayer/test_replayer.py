@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replayer.planning.gate import Allowance, Gate
+from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy
 from rpcinspect.replayer.planning.model import GlobalUse, Plan
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sources import Sources
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 def replayed(
     path: Path,
-    gate: Gate | None = None,
+    gate: ExecutionPolicy | None = None,
     options: ReplayOptions | None = None,
     *,
     workers: Workers | None = None,
@@ -46,9 +46,9 @@ def replayed(
     """A capture's replay and what it came to."""
     options = options or ReplayOptions()
     with Run.open([str(path)]) as opened:
-        gate = gate or Gate((), Sources(None, [CAPTURES]))
+        gate = gate or ExecutionPolicy((), Sources(None, [CAPTURES]))
         how = PlanOptions(roles=tuple(roles), engine=options.engine)
-        made = plan(opened.session, opened.messages, how, gate)
+        made = plan(opened, how, gate)
         outcome = replay(opened, made, options, workers=workers, progress=progress)
     return outcome, report(outcome)
 
@@ -177,7 +177,7 @@ FEWER = ("prof2_legacy", "devmap", "kitchen", "sparse", "dyn")
 def test_a_job_whose_functions_are_in_its_main_script(job: Job) -> None:
     """torch.multiprocessing makes `__mp_main__.f` of a script's function."""
     script = recorded(f"torch/scripts/{job.script or job.name}.py")
-    gate = Gate((), Sources(script, []))
+    gate = ExecutionPolicy((), Sources(script, []))
     options = ReplayOptions(workers=WorkerOptions(main=str(script)), rules=ROUNDED)
     job.check(*replayed(recorded(f"torch/{job.name}.pcap"), gate, options))
 
@@ -203,7 +203,7 @@ def test_everybody_calls_everybody() -> None:
     once, against the other three played."""
     need_the_same_rounding()
     capture = "DistOptimizerTest.test_dist_optim_none_grads.pcap.gz"
-    gate = Gate(
+    gate = ExecutionPolicy(
         (Allowance("torch.testing._internal"), Allowance("torch.distributed.rpc.rref_proxy", "_local_invoke"))
     )
     outcome, made = replayed(recorded(f"torch-suite/{capture}"), gate)

@@ -40,7 +40,7 @@ from rpcinspect.pickles.safe_names import words_of
 from rpcinspect.pickles.semantic import RRefForkData
 from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.pickles.tree import Dict, Global, Value
-from rpcinspect.replayer.planning.facts import Id, rrefs_in
+from rpcinspect.replayer.planning.facts import rrefs_in
 from rpcinspect.replayer.planning.operators import Parameter, read_schema
 from rpcinspect.rpc.command import (
     ExceptionResponse,
@@ -55,6 +55,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import origin
 from rpcinspect.rpc.types import LOCAL_ID_BITS
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 
 def python_name(operator: str) -> str | None:

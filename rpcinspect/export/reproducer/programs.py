@@ -35,7 +35,7 @@ from rpcinspect.export.reproducer.reproduced import (
 from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.replayer.planning.facts import rrefs_in
 from rpcinspect.replayer.planning.order import merge
-from rpcinspect.replayer.planning.sessions import OPTIMIZER
+from rpcinspect.replayer.planning.sessions import belongs_to_optimizer
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import GENERAL, PASSES, REMOTE, is_builtin
 from rpcinspect.rpc.types import unpack_id
@@ -222,7 +222,7 @@ def _integers(block: Block) -> set[int]:
 
 def is_optimizers(call: Exchange) -> bool:
     """Whether a distributed optimizer made it, one of whose arguments is then the id of a context."""
-    return call.function is not None and call.function.startswith(OPTIMIZER)
+    return belongs_to_optimizer(call.function)
 
 
 MAX_SKIPPED_CONTEXTS = 10_000

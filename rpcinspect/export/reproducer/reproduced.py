@@ -13,11 +13,11 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from rpcinspect.pickles.places import Place
-from rpcinspect.replayer.planning.facts import Id
 from rpcinspect.replayer.planning.model import GlobalUse
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Worker
+from rpcinspect.session.provenance import Id
 
 
 class Handle(Struct, frozen=True):

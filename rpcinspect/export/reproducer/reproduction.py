@@ -23,11 +23,11 @@ from rpcinspect.export.reproducer.reproduced import (
     needing_gradient,
 )
 from rpcinspect.pickles.places import rref_places, tensor_places
-from rpcinspect.replayer.planning.facts import Id, JobFacts, edge_of, read_facts, rrefs_in
-from rpcinspect.replayer.planning.gate import Gate, Inspection
-from rpcinspect.replayer.planning.helpers import rref_classes
+from rpcinspect.replayer.planning.facts import JobFacts, edge_of, read_facts, rrefs_in
+from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
 from rpcinspect.replayer.planning.selection import needed, select
 from rpcinspect.replayer.planning.sessions import PlanError, workers_of
+from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command import PropagateGradientsReq, UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
 from rpcinspect.rpc.questions import (
@@ -45,6 +45,7 @@ from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session, Worker
+from rpcinspect.session.provenance import Id
 
 Unwritable = Callable[[RpcRecord], "str | None"]
 """Why a message can't be written down as source; None where it can."""
@@ -68,7 +69,7 @@ def reproduction(
     session: Session,
     messages: Sequence[RpcRecord],
     options: ReproductionOptions,
-    gate: Gate,
+    gate: ExecutionPolicy,
     unwritable: Unwritable,
 ) -> Reproduction:
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
@@ -78,7 +79,7 @@ def reproduction(
     chosen = _chosen(exchanges.calls, causes, facts, options)
     _check_names(session, options)
     made = Reproduction(trusted=options.trust)
-    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust)
+    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust, session)
     names = {(worker.job, worker.id): worker.name for worker in session.workers}
     judge = _Judge(made, causes, facts, inspection, unwritable, options, workers_of(session), names)
     taken = [call for call in exchanges.calls if call.index in chosen and not call.control]
@@ -203,7 +204,7 @@ class _Judge(Struct, eq=False):
         if not self._whole(call.response):
             self.made.uncompared[call.index] = "not all bytes of the answer were captured"
             return
-        refused = self._refusal(call.response, call.answer)
+        refused = self._refusal(call.response)
         unwritable = self.unwritable(call.response)
         if refused is None and unwritable is not None:
             self.made.uncompared[call.index] = unwritable
@@ -235,7 +236,7 @@ class _Judge(Struct, eq=False):
             lacking = self._without(call, rref)
             if lacking is not None:
                 return lacking
-        refused = self._refusal(request, call.index)
+        refused = self._refusal(request)
         if refused is not None:
             return "not-allowed", refused
         unwritable = self.unwritable(request)
@@ -271,7 +272,7 @@ class _Judge(Struct, eq=False):
     def _writable(self, fetch: Exchange) -> bool:
         """Whether the answer can be written down."""
         assert fetch.response is not None
-        allowed = self._refusal(fetch.response, fetch.answer) is None
+        allowed = self._refusal(fetch.response) is None
         return allowed and self.unwritable(fetch.response) is None
 
     # --- gradients ------------------------------------------------------------------------------------------
@@ -330,8 +331,6 @@ class _Judge(Struct, eq=False):
     def _skip(self, call: Exchange, code: str, text: str) -> None:
         self.skipped[call.index] = Skipped(call, code, text)
 
-    def _refusal(self, record: RpcRecord | None, index: int | None) -> str | None:
+    def _refusal(self, record: RpcRecord | None) -> str | None:
         """What the gate refuses in a message that is about to be written down; notes what it names."""
-        if record is None or index is None:
-            return None
-        return self.inspection.refusal(record, index)
+        return None if record is None else self.inspection.refusal(record)

@@ -27,7 +27,7 @@ from msgspec import Struct, field
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.agent.values import told_value
-from rpcinspect.replayer.planning.facts import Carrier, Id, read_edges
+from rpcinspect.replayer.planning.facts import Carrier, read_edges
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -43,6 +43,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import rref_of
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
 

@@ -22,7 +22,7 @@ from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, Respo
 from rpcinspect.replayer.peers.loopback import parse_address
 from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.peers.pipe_end import PeerPipe
-from rpcinspect.replayer.planning.sendable import TensorChecker
+from rpcinspect.replayer.planning.tensor_check import TensorChecker
 from rpcinspect.rpc.envelope import RpcWithAutograd, peel_partial
 from rpcinspect.rpc.message import Message, is_request, is_response, type_name
 

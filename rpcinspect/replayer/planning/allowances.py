@@ -81,9 +81,8 @@ def is_offered(module: str, name: str) -> bool:
             return True
         modules = any(module == one or module.startswith(f"{one}.") for one in MODULES)
         offered = modules and not last.startswith("register_")  # hooks for the whole process
-        return offered and (owners or [last])[0] in _defined(module) - {
-            "ParameterDict"
-        }  # keys set attributes
+        defined = _defined(module) - {"ParameterDict"}  # its keys set attributes
+        return offered and (owners or [last])[0] in defined
     if package == "numpy" or package in STANDARD_LIBRARY:
         return f"{module}.{name}" in CALLED
     return package not in TOOLS

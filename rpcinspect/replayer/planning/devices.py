@@ -1,11 +1,11 @@
-"""Where captured tensors lie in a replay, and the device maps between its workers.
+"""On which devices captured tensors are put in a replay, and the device maps between its workers.
 
-In: what the user says (`--device`, `--map`), the devices and device maps of a capture. Out: a place for each
-captured device, a map for each pair of workers, and the requests whose arguments name a device: user code
-does with such a name what it likes, so it is told and not changed.
+In: what the user asks for (`--device`, `--map`), the devices and device maps of a capture. Out: a device for
+each captured one, a map for each pair of workers, and the requests whose arguments name a device: user code
+may do anything with such a name, so the plan notes it and the replay keeps it.
 
-On a CPU everything is on the CPU. On CUDA a captured device keeps its number; tensors of a capture that knows
-no CUDA go to cuda:0, and in one that does what was on the CPU stays there.
+With `--device cpu` everything is on the CPU. On CUDA a captured device keeps its number; tensors of a capture
+without CUDA go to cuda:0, and where a capture has CUDA, what was on the CPU stays there.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ DEVICE = re.compile(r"cpu|cuda:\d{1,2}", re.ASCII)
 
 
 class Devices(Struct, frozen=True):
-    """What the user says."""
+    """What the user asks for."""
 
     kind: Literal["cpu", "cuda"] = "cpu"
     given: DeviceMap = field(default_factory=dict)
     """Captured device → device of the replay."""
 
 
-class Placement(Struct, frozen=True):
-    """Where what was captured is in a replay."""
+class DevicePlacement(Struct, frozen=True):
+    """Captured device → device of the replay."""
 
     devices: Devices
     captured: frozenset[str]
     """The devices of captured tensors and device maps."""
 
     @classmethod
-    def of(cls, devices: Devices, calls: Iterable[Exchange]) -> Placement:
-        """For the tensors and device maps of these calls."""
+    def of(cls, devices: Devices, calls: Iterable[Exchange]) -> DevicePlacement:
+        """The placement for the tensors and device maps of these calls."""
         found = set()
         for call in calls:
             for record in (call.request, call.response):
@@ -59,7 +59,7 @@ class Placement(Struct, frozen=True):
         return cls(devices, frozenset(found))
 
     def __call__(self, captured: str) -> str:
-        """The place of a captured device."""
+        """The device of the replay for a captured one."""
         captured = plain(captured)
         if captured in self.devices.given:
             return self.devices.given[captured]
@@ -71,12 +71,12 @@ class Placement(Struct, frozen=True):
 
     @property
     def used(self) -> frozenset[str]:
-        """Every device that something will be on."""
+        """Every device of the replay that has tensors."""
         return frozenset(map(self, self.captured or {"cpu"}))
 
     @property
     def moves(self) -> bool:
-        """Whether something is elsewhere than in the capture."""
+        """Whether any tensor is on another device than in the capture."""
         return any(self(name) != name for name in self.captured)
 
     def maps(self, names: Iterable[str], calls: Iterable[Exchange]) -> DeviceMaps:
@@ -98,7 +98,7 @@ class Placement(Struct, frozen=True):
 
 
 def plain(name: str) -> str:
-    """`cuda` is cuda:0, `cpu:0` the CPU."""
+    """The full name of a device: `cuda:0` for `cuda`, `cpu` for `cpu:0`."""
     kind, _, index = name.partition(":")
     return "cpu" if kind == "cpu" else f"{kind}:{index or 0}"
 

@@ -1,14 +1,13 @@
-"""What requests depend on beyond their cause: edges, RRefs, forks. One table per job, made once for all
-sessions.
+"""What requests depend on beyond their cause: edges, RRefs, forks. One table per job, for all sessions.
 
-In: a run, whose edges and provenance say which message made an edge, an RRef or a fork known. Out: these
-messages by the requests that they belong to, so that whatever builds on one can be skipped where it is.
+In: a run, whose edges and provenance tell which message made an edge, an RRef or a fork known. Out: these
+messages by the requests that they belong to: whatever builds on a request is skipped with it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -18,9 +17,7 @@ from rpcinspect.rpc.questions import rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
-from rpcinspect.session.provenance import Event, What
-
-Id = tuple[int, int]
+from rpcinspect.session.provenance import Event, Id, What
 
 
 class Carrier(Struct, frozen=True):
@@ -34,7 +31,7 @@ class Carrier(Struct, frozen=True):
 
 
 class JobFacts(Struct, eq=False):
-    """What is known in one job; ids are unique in it."""
+    """What is known in one job, within which ids are unique."""
 
     edges: dict[Id, Carrier] = field(default_factory=dict)
     """(context, autograd message id) → the forward message that made the edge."""
@@ -51,35 +48,35 @@ class JobFacts(Struct, eq=False):
 
 
 def read_facts(run: Run) -> dict[int, JobFacts]:
-    """The facts of each job."""
+    """The facts of each job; of a job without calls, empty ones."""
     found: dict[int, JobFacts] = defaultdict(JobFacts)
     carriers = _carriers(run.exchanges.calls)
-    edges = _edges(run, carriers)
     for call in run.exchanges.calls:
         facts, edge = found[call.job], edge_of(call.request)
         if edge is not None:
             facts.gradients[edge].append(call.index)
-    for job, its in edges.items():
+    for job, its in _edges(run, carriers).items():
         found[job].edges = its
-    names = _names(run.exchanges.calls)
+    names: dict[int, dict[int, str]] = defaultdict(dict)
+    """Job → worker id → name: from envelopes alone, since a plan takes no label for a worker."""
+    for job, name, number in senders(run.exchanges.calls):
+        names[job].setdefault(number, name)
     index = run.session.index
     for event in sorted(run.session.provenance.events(), key=lambda event: int(index[event.row])):
         carrier = carriers.get(int(index[event.row]))
         if carrier is not None:
             job = run.calls[carrier.request].job
             _note_rref(found[job], names[job], carrier, event)
-    return dict(found)
+    return found
 
 
-def _names(calls: Collection[Exchange]) -> dict[int, dict[int, str]]:
-    """Job → worker id → name, from autograd envelopes alone: a plan takes no label for a worker."""
-    found: dict[int, dict[int, str]] = defaultdict(dict)
+def senders(calls: Iterable[Exchange]) -> Iterator[tuple[int, str, int]]:
+    """(job, name, worker id) of the sender of each autograd envelope, which carries that id."""
     for call in calls:
-        for sender, record in ((call.caller, call.request), (call.callee, call.response)):
+        for name, record in ((call.caller, call.request), (call.callee, call.response)):
             for envelope in () if record is None else record.rpc.envelopes:
                 if isinstance(envelope, RpcWithAutograd):
-                    found[call.job].setdefault(envelope.from_worker_id, sender)
-    return found
+                    yield call.job, name, envelope.from_worker_id
 
 
 def read_edges(calls: Collection[Exchange]) -> dict[Id, Carrier]:
@@ -89,11 +86,10 @@ def read_edges(calls: Collection[Exchange]) -> dict[Id, Carrier]:
 
 
 def _edges(run: Run, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id, Carrier]]:
-    """By job."""
     found: dict[int, dict[Id, Carrier]] = defaultdict(dict)
-    for (job, *edge), forward in run.edges.items():
+    for (job, context, message_id), forward in run.edges.items():
         if forward in carriers:
-            found[job][edge[0], edge[1]] = carriers[forward]
+            found[job][context, message_id] = carriers[forward]
     return found
 
 
@@ -108,7 +104,7 @@ def _carriers(calls: Collection[Exchange]) -> dict[int, Carrier]:
 
 
 def edge_of(record: RpcRecord) -> Id | None:
-    """(context, autograd message id) of a gradient request."""
+    """(context, autograd message id) that a gradient request names; None for any other message."""
     command = record.rpc.command
     if not isinstance(command, PropagateGradientsReq):
         return None
@@ -117,12 +113,10 @@ def edge_of(record: RpcRecord) -> Id | None:
 
 
 def rrefs_in(record: RpcRecord) -> list[Id]:
-    """Every RRef that a message uses, but not the one that it makes."""
+    """Every RRef that a message uses, without the one that it makes."""
     rref = rref_of(record)
-    found = {fork.rref_id: None for fork in record.facts.forks}
-    if rref is not None:
-        found[rref] = None
-    return list(found)
+    own = () if rref is None else (rref,)
+    return list(dict.fromkeys((*(fork.rref_id for fork in record.facts.forks), *own)))
 
 
 def _note_rref(facts: JobFacts, names: Mapping[int, str], carrier: Carrier, event: Event) -> None:

@@ -1,11 +1,10 @@
 """What captured messages would make a live process import and call, and whether the user agreed to it.
 
 In: messages that are to reach a live worker: requests that are sent, and answers that are given in a captured
-worker's place. Out: every name with whether it is allowed. Names and values are judged by
-`pickles.judge`; this is its policy for replays: a name that is in no list of ours is allowed if `--allow`
-names it, or if a file that the user named by `--main` or `--path` defines it. The function of a request is
-judged here: it must be such a name, a method of such a class, or a helper of torch with the arguments that
-torch gives it.
+worker's place. Out: every name with whether it is allowed. `pickles.judge` judges names and values;
+`ExecutionPolicy` tells it of names that are in no list of ours: one is allowed if `--allow` names it, or if a
+file that the user named by `--main` or `--path` defines it. The function of a request is judged here: it must
+be such a name, a method of such a class, or a helper of torch with the arguments that torch gives it.
 
 This stops gadgets. It does not make the functions harmless that were allowed: those are called, with
 arguments that the capture chose.
@@ -17,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
@@ -26,25 +26,20 @@ from rpcinspect.pickles.semantic import GETATTR
 from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
 from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.pickles.verdicts import Named, Standing, title
-from rpcinspect.replayer.planning.allowances import BY_MAIN, Allowance, hint
-from rpcinspect.replayer.planning.helpers import OF_FILES, Id, Made, is_data, judge_helper
+from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN, Allowance, hint
 from rpcinspect.replayer.planning.model import GlobalUse
 from rpcinspect.replayer.planning.operators import judge_operator
 from rpcinspect.replayer.planning.source_names import HARMLESS_METHODS
-from rpcinspect.replayer.planning.sources import MAIN_NAMES, REASONS, Sources
-from rpcinspect.rpc.command import (
-    PythonCall,
-    PythonRemoteCall,
-    ScriptCall,
-    ScriptRemoteCall,
-    ScriptResp,
-    ScriptRRefFetchRet,
-    UnknownCommand,
-)
+from rpcinspect.replayer.planning.sources import MAIN_NAMES, Sources
+from rpcinspect.replayer.planning.torch_helpers import OF_FILES, is_data, judge_helper
+from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall, UnknownCommand
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq
 from rpcinspect.rpc.message import fits, type_name
+from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+from rpcinspect.session.provenance import Id
 
 NOBODY = "nobody allowed it"
 MADE = "what a call made would be called"
@@ -55,8 +50,8 @@ PROFILED = (1, 2, 3)
 """States of the legacy profiler: CPU, CUDA, NVTX."""
 
 
-class Gate:
-    """The user's decision; asks each record once."""
+class ExecutionPolicy:
+    """The user's decision on what captured messages may run: `--allow`, `--main` and `--path`."""
 
     keeps_getattr = False
 
@@ -66,12 +61,12 @@ class Gate:
         self._known: dict[Global, Standing] = {}
 
     def inspect(
-        self, record: RpcRecord, made: Mapping[Id, Made] | None = None, *, answers: int | None = None
+        self, record: RpcRecord, made: Mapping[Id, Global] | None = None, *, answers: int | None = None
     ) -> tuple[Named, ...]:
-        """Every name in a message's pickles, each once; refused ones as soon as one use of it is refused.
+        """Judges every name in a message's pickles; a name is refused as soon as one use of it is.
 
-        `made`: of which class the objects behind RRefs are, for helpers that call their methods. `answers`:
-        the type of the request that it answers, without envelopes.
+        `made`: what has made the objects behind RRefs (`rref_classes`), for helpers that call their methods.
+        `answers`: the type of the request that the message answers, envelopes off.
         """
         judge = Judge(self)
         command = record.rpc.command
@@ -82,12 +77,9 @@ class Gate:
             self._envelope(judge, envelope)
         if isinstance(command, (ScriptCall, ScriptRemoteCall)):
             self._script_function(judge, command)
-            judge.jit(command.args)
-        elif isinstance(command, ScriptResp):
-            judge.jit(command.value)
-        elif isinstance(command, ScriptRRefFetchRet):
-            judge.jit(command.values)
-        elif isinstance(command, UnknownCommand):
+        if type(command) in SCRIPT:
+            judge.jit(SCRIPT[type(command)](command))
+        if isinstance(command, UnknownCommand):
             judge.refuse("a message that can't be read", "what it would do is not known")
         if record.facts.pickle is not None:
             if isinstance(command, (PythonCall, PythonRemoteCall)):
@@ -108,11 +100,10 @@ class Gate:
     # --- the policy ---------------------------------------------------------------------------------------
 
     def standing(self, name: Global) -> Standing:
-        """What a name of a module may be used for, by the user's `--allow`, `--path` and `--main`."""
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = self._standing(name)
-        return found
+        """What a name of a module may be used for."""
+        if name not in self._known:
+            self._known[name] = self._standing(name)
+        return self._known[name]
 
     def _standing(self, name: Global) -> Standing:
         if self._named(name):
@@ -122,6 +113,7 @@ class Gate:
         if found is None:
             reason = "an attribute chain" if "." in name.name else NOBODY
             return Standing(False, reason=reason, allow=allow, dangerous=is_dangerous(name))
+        assert found.kind != "module"  # `find` tells of one as an alias
         if found.kind == "alias":
             is_name = all(part.isidentifier() for part in found.of.split("."))
             what = "the file has it as another name" if is_name else "not the file's own"
@@ -129,18 +121,17 @@ class Gate:
             return Standing(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
         if "." in name.name and has_dunder(name.name):
             return Standing(False, found.kind, "a special method, with an object of any class", allow)
-        facts = self._sources.class_facts(name.module, name.name) if found.kind == "class" else None
-        if found.kind == "value" and not found.literal:
-            return Standing(True, "value", allow=allow, constructing=MADE)
-        if facts is None:
-            loading = "" if found.kind != "function" or found.rebuilds else REBUILDS
-            return Standing(True, found.kind, allow=allow, loading=loading)
-        reasons = {name: getattr(facts, name) for name in REASONS}
-        return Standing(True, "class", allow=allow, bound=facts.bound, **reasons)
+        of_class = self._sources.class_standing(name.module, name.name)
+        if of_class is not None:
+            return replace(of_class, allow=allow)
+        if found.kind == "value":
+            return Standing(True, "value", allow=allow, constructing="" if found.literal else MADE)
+        loading = "" if self._sources.is_rebuilder(name.module, name.name) else REBUILDS
+        return Standing(True, "function", allow=allow, loading=loading)
 
     def method(self, owner: Global, name: str, explicit: bool = False) -> Standing:
-        """Whether a method may be called: defined in the class in the user's file, or named by `--allow`.
-        `explicit`: only the latter counts.
+        """Whether a method may be called: the class defines it in the user's file, or `--allow` names it.
+        `explicit`: only `--allow` counts.
         """
         chain = Global(owner.module, f"{owner.name}.{name}")
         allow = self._hint(chain) or self._method_hint(owner, name)
@@ -155,7 +146,7 @@ class Gate:
             return Standing(False, "value", reason, allow, _is_dangerous(found.of))
         if found.kind != "function":
             return Standing(False, "value", f"a {found.kind} of the class, no method", allow)
-        return Standing(True, found.kind, allow=allow)
+        return Standing(True, "function", allow=allow)
 
     def _hint(self, name: Global) -> str:
         """The argument that a refusal offers for a name; `--main` for one of a script that is not given."""
@@ -177,25 +168,25 @@ class Gate:
 
     # --- Python: what the request itself runs -------------------------------------------------------------
 
-    def _request(self, judge: Judge, pickle: PythonPickle, made: Mapping[Id, Made]) -> None:
+    def _request(self, judge: Judge, pickle: PythonPickle, made: Mapping[Id, Global]) -> None:
         udf = semantic.python_udf(pickle.root)
         judge.python(pickle, request=udf is not None)
         if udf is None:
             judge.refuse(title(pickle.root), "a request that is no PythonUDF")
             return
-        function = udf.func
+        function, unknown = udf.func, "what only loading makes known would be called"
         if type(function) is Global:
             self._function(judge, udf, made)
         elif type(function) is not Call or semantic.receiver(function) is not None:
-            judge.refuse(title(function), "what only loading makes known would be called")
+            judge.refuse(title(function), unknown)
         elif function.function == PARTIAL:
             inner = function.args[0] if type(function.args) is tuple and function.args else None
             if type(inner) is not Global or not self._callable(judge, inner):
-                judge.refuse(title(function), "what only loading makes known would be called")
+                judge.refuse(title(function), unknown)
         elif function.function != GETATTR:  # methods are judged where the pickle makes them
             self._object(judge, function)
 
-    def _function(self, judge: Judge, udf: semantic.PythonUdf, made: Mapping[Id, Made]) -> None:
+    def _function(self, judge: Judge, udf: semantic.PythonUdf, made: Mapping[Id, Global]) -> None:
         if udf.func in HELPERS or udf.func in LAYERS:
             judge.imported(udf.func)
         if udf.func in HELPERS:
@@ -206,11 +197,10 @@ class Gate:
             judge.refuse(str(udf.func), "a layer of torch would be given what is no data")
 
     def _callable(self, judge: Judge, name: Global) -> bool:
-        """Whether a name may be the function of a request; keeps the judgement in `judge`."""
+        """Whether a name may be the function of a request; notes the judgement in `judge`."""
         standing = self.standing(name)
-        reason = standing.reason or standing.constructing
-        if standing.kind == "value":
-            reason = reason or "no function of the file"
+        no_function = "no function of the file" if standing.kind == "value" else ""
+        reason = standing.reason or standing.constructing or no_function
         judge.say(Named(str(name), not reason, reason, standing.allow, standing.dangerous))
         return not reason
 
@@ -233,8 +223,8 @@ class Gate:
             return ""
         if standing.kind != "any":
             return standing.calling
-        facts = self._sources.class_facts(cls.module, cls.name)
-        return MADE if facts is None else facts.calling
+        of_class = self._sources.class_standing(cls.module, cls.name)
+        return MADE if of_class is None else of_class.calling
 
     def _answer(self, judge: Judge, pickle: PythonPickle) -> None:
         """torch makes the exception that a failed call's answer names, with a text of the capture's
@@ -259,12 +249,10 @@ class Gate:
             judge.say(self._script_name(command.qualified_name))
             return
         operator = judge_operator(command.schema, command.args)
-        allow = f"aten::{operator.name.removeprefix('aten::')}"
-        named = any(one.covers_operator(operator.name.removeprefix("aten::")) for one in self._allow)
-        if operator.passes or (named and operator.allowable):
-            judge.say(Named(operator.name, True))
-        else:
-            judge.say(Named(operator.name, False, operator.reason, allow if operator.allowable else "", True))
+        name = operator.name.removeprefix(ATEN)
+        if operator.allow and any(one.covers_operator(name) for one in self._allow):
+            operator = Named(operator.name, True)
+        judge.say(operator)
 
     def _script_name(self, qualified: str) -> Named:
         module, _, name = qualified.removeprefix(SCRIPT_PREFIX).rpartition(".")
@@ -276,44 +264,49 @@ class Gate:
         if known in HELPERS:
             return Named(qualified, False, "no function of TorchScript", dangerous=True)
         standing = self.standing(known)
-        reason = standing.reason or (
-            "" if standing.kind in ("function", "any") else "no function of the file"
-        )
+        no_function = "" if standing.kind in ("function", "any") else "no function of the file"
+        reason = standing.reason or no_function
         return Named(qualified, not reason, reason, standing.allow, standing.dangerous)
 
 
 class Inspection(Struct, eq=False):
-    """Asks a gate about the messages that are to reach a live process, and notes what they name."""
+    """Applies a policy to the messages that are to reach a live process, and notes the names in them."""
 
-    gate: Gate
-    classes: Mapping[Id, Made]
-    """Of the objects behind RRefs."""
+    policy: ExecutionPolicy
+    classes: Mapping[Id, Global]
+    """What has made the objects behind RRefs."""
     trust: bool
     """Whether nothing is refused."""
-    named: dict[int, tuple[Named, ...]] = field(default_factory=dict)
-    """By row: each record is asked about once."""
+    session: Session
+    """Of the messages."""
+    judged: dict[int, tuple[Named, ...]] = field(default_factory=dict)
+    """By row: each record is judged once."""
     noted: dict[str, dict[int, Named]] = field(default_factory=lambda: defaultdict(dict))
-    """Name → message → what was said of it there."""
+    """Name → message → its judgement there."""
 
-    def names(self, record: RpcRecord, answers: int | None = None) -> tuple[Named, ...]:
-        """As `Gate.inspect`; nothing is noted."""
-        if record.row not in self.named:
-            self.named[record.row] = self.gate.inspect(record, self.classes, answers=answers)
-        return self.named[record.row]
+    def refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
+        """The first refused name of a message with the reason, or None. Notes all its names. `answers`: as
+        for `ExecutionPolicy.inspect`.
+        """
+        objection = self._objection(record, answers)
+        for one in self.judged[record.row]:
+            self.noted[one.name][int(self.session.index[record.row])] = one
+        return objection
 
-    def refusal(self, record: RpcRecord, index: int, answers: int | None = None) -> str | None:
-        """What is refused in the message of this index; None if nothing. Notes what it names."""
-        for one in self.names(record, answers):
-            self.noted[one.name][index] = one
-        return self.objection(record, answers)
+    def unasked_refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
+        """As `refusal`, for an answer that only an unexpected request would get: its names are noted only
+        where all of them may pass, since nobody should have to allow them.
+        """
+        return self._objection(record, answers) or self.refusal(record, answers)
 
-    def objection(self, record: RpcRecord, answers: int | None = None) -> str | None:
-        """What is refused in a message, in words; None if nothing. Nothing is noted."""
-        refused = [one for one in self.names(record, answers) if not one.allowed and not self.trust]
+    def _objection(self, record: RpcRecord, answers: int | None) -> str | None:
+        if record.row not in self.judged:
+            self.judged[record.row] = self.policy.inspect(record, self.classes, answers=answers)
+        refused = [one for one in self.judged[record.row] if not one.allowed and not self.trust]
         return f"{refused[0].name}: {refused[0].reason}" if refused else None
 
     def uses(self) -> tuple[GlobalUse, ...]:
-        """What was noted, as one line for each name, refused ones first."""
+        """Every noted name as one line, refused ones first."""
         found = []
         for name, messages in self.noted.items():
             bad = [one for _, one in sorted(messages.items()) if not one.allowed]
@@ -325,7 +318,7 @@ class Inspection(Struct, eq=False):
 
 
 def _is_dangerous(target: str) -> bool:
-    """Of what an alias stands for, if that is a name."""
+    """Whether an alias stands for a dangerous name."""
     module, _, name = target.rpartition(".")
     return name.isidentifier() and is_dangerous(Global(module or "builtins", name))
 

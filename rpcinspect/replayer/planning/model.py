@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from rpcinspect.replayer.planning.sessions import Cast
+from rpcinspect.replayer.planning.sessions import RoleAssignment
 from rpcinspect.run.causes import Doubt
 
 Action = Literal["send", "answer", "skip"]
@@ -39,8 +39,25 @@ REASONS: dict[str, str] = {
 """Every reason for a skip, in general words; a step's own text is more exact."""
 
 
-class Step(Struct, frozen=True, kw_only=True):
-    """What a session does about one captured request."""
+class Decision(Struct, frozen=True):
+    """What is done about a captured request."""
+
+    action: Action
+    """`send`: the request goes to a live worker; `answer`: a live worker sends it and gets the captured
+    answer.
+    """
+    code: str | None = None
+    """Of `REASONS`, for a skip."""
+    text: str | None = None
+    """Why it is skipped, in words; of other steps what is worth knowing."""
+    happens: bool = False
+    """Whether a live worker takes part in it, also in one that is skipped."""
+    spare: Spare | None = None
+    """Of a skipped request of a live worker: it gets its captured answer if it comes nevertheless."""
+
+
+class Step(Decision, frozen=True, kw_only=True):
+    """A decision in its session, with all that carrying it out needs."""
 
     message: int
     """Index of the request; of the answer where no request was captured."""
@@ -52,18 +69,8 @@ class Step(Struct, frozen=True, kw_only=True):
     """The other end."""
     sender: str
     """Which of the two sent it in the capture."""
-    action: Action
-    """`send`: the request goes to a live worker; `answer`: a live worker sends it and gets the captured
-    answer.
-    """
-    code: str | None = None
-    """Of `REASONS`, for a skip."""
-    text: str | None = None
-    """Why it is skipped, in words; of other steps what is worth knowing."""
     causes: tuple[int, ...] = ()
     """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
-    spare: Spare | None = None
-    """Of a skipped request of a live worker: it gets its captured answer if it comes nevertheless."""
     one_way: bool = False
     """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
     answer: int | None = None
@@ -103,7 +110,7 @@ class StandIn(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """In words."""
+        """What is given and from where, in words."""
         made = f"stand-in for RRef {self.rref[0]}:{self.rref[1]}, from #{self.message}"
         if not self.changed:
             return made
@@ -115,7 +122,7 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """One session: who is played, who is live, and what happens about every request of the job."""
 
     number: int
-    cast: Cast
+    cast: RoleAssignment
     steps: tuple[Step, ...]
     """In the order in which they are carried out; a skip stands where it would have been."""
     arrivals: tuple[int, ...]
@@ -130,11 +137,11 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """Live workers of which the recording has nothing that they sent."""
 
     def count(self, action: Action) -> int:
-        """Number of steps."""
+        """How many steps of the session have this action."""
         return sum(step.action == action for step in self.steps)
 
     def skips(self) -> Counter[str]:
-        """Skips by reason."""
+        """Number of skips by reason code."""
         return Counter(step.code or "" for step in self.steps if step.action == "skip")
 
 
@@ -151,7 +158,7 @@ class GlobalUse(Struct, frozen=True):
 
 
 def some_of(words: Sequence[str], most: int = 4) -> str:
-    """The first of several, in words."""
+    """The first `most` words as a list, with a sign that there are more."""
     return ", ".join(words[:most]) + (", …" if len(words) > most else "")
 
 
@@ -187,11 +194,11 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> tuple[GlobalUse, ...]:
-        """What would stop a replay."""
+        """The names that stop a replay."""
         return () if self.trusted else tuple(use for use in self.globals if not use.allowed)
 
     def count(self, action: Action) -> int:
-        """Number of steps in all sessions."""
+        """How many steps of all sessions have this action."""
         return sum(session.count(action) for session in self.sessions)
 
     def skips(self) -> Counter[str]:

@@ -1,6 +1,6 @@
 """Which operators of aten a captured SCRIPT_CALL may run in a live worker, and with which arguments.
 
-In: the schema text of the call, and its arguments as they are in the pickle. Out: `Operator`, with why.
+In: the schema text of the call, and its arguments as they are in the pickle. Out: a `Named`, with why.
 
 torch looks up the operator by this text alone: it must be, byte for byte, what torch prints of one that it
 has. So what stands before the parenthesis is what runs. Nothing there looks at the arguments: with too few of
@@ -20,28 +20,14 @@ from functools import lru_cache
 from msgspec import Struct
 
 from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.planning.operator_table import PASSES, REFUSED
 
 MAX_SCHEMA = 2000
 """Characters; the longest of torch 2.13 has 605. torch's own parser recurses with the depth of the text."""
-
-
 MAX_SIZE = (1 << 31) - 1
 """Of a number that is a size, an index, a stride of a window. Within this, products of two of them can't
 overflow; beyond it, kernels of torch were seen to step outside of their tensors (max_pool1d)."""
-
-
-class Operator(Struct, frozen=True):
-    """What was decided of one call of an operator."""
-
-    name: str
-    """`aten::add.Tensor`; as captured where it is no name."""
-    passes: bool
-    reason: str
-    """Why it passes, which is the group of it in the table, or why it does not."""
-    allowable: bool = True
-    """Whether `--allow NAME` may let it run; not where torch would refuse it, or take its arguments for what
-    they are not."""
 
 
 class Parameter(Struct, frozen=True):
@@ -62,28 +48,26 @@ class Schema(Struct, frozen=True):
     parameters: tuple[Parameter, ...] | None
     """None: any number of arguments of any kind."""
 
-    @property
-    def kinds(self) -> tuple[str, ...] | None:
-        """Of the arguments, as `parameters` has them."""
-        return None if self.parameters is None else tuple(one.kind for one in self.parameters)
 
-
-def judge_operator(schema: str, args: tuple[Value, ...]) -> Operator:
-    """Whether a call may run without `--allow`."""
+def judge_operator(schema: str, args: tuple[Value, ...]) -> Named:
+    """Judges a call by its name, `aten::add.Tensor`, and its arguments. `allow` of a refusal is empty where
+    torch would refuse the call too, or take its arguments for what they are not: no option lets that run.
+    """
     read = read_schema(schema)
     if read is None:
-        return Operator(schema[:40], False, "what is no schema of an operator", allowable=False)
+        return Named(schema[:40], False, "what is no schema of an operator", dangerous=True)
     if not read.name.startswith(ATEN):
-        return Operator(read.name, False, "an operator that is not one of aten", allowable=False)
+        return Named(read.name, False, "an operator that is not one of aten", dangerous=True)
     group = _GROUP.get(read.name)
     fault = _fault(read, args, listed=group is not None)
     if fault:
-        return Operator(read.name, False, fault, allowable=False)
+        return Named(read.name, False, fault, dangerous=True)
     if group is not None and group not in FREE and _is_vast(read, args):
-        return Operator(read.name, False, "a size or an index beyond 32 bits, with which sizes overflow")
+        reason = "a size or an index beyond 32 bits, with which sizes overflow"
+        return Named(read.name, False, reason, read.name, dangerous=True)
     if group is not None:
-        return Operator(read.name, True, group)
-    return Operator(read.name, False, why_refused(read.name))
+        return Named(read.name, True)
+    return Named(read.name, False, why_refused(read.name), read.name, dangerous=True)
 
 
 def why_refused(name: str) -> str:
@@ -142,21 +126,21 @@ def read_schema(text: str) -> Schema | None:
 def _fault(schema: Schema, args: tuple[Value, ...], *, listed: bool) -> str:
     """What is wrong with the arguments; empty if nothing is. Kinds that we do not know are looked over where
     the operator is not one of the table."""
-    if schema.kinds is None:
+    if schema.parameters is None:
         return "an operator of any number of arguments, which trusts one of them to say how many"
-    if len(args) != len(schema.kinds):
-        return f"{len(args)} arguments for an operator of {len(schema.kinds)}"
-    for number, (kind, value) in enumerate(zip(schema.kinds, args, strict=True), 1):
-        if not fits(kind, value) and (listed or is_known(kind)):
-            return f"argument {number} is no {kind}"
+    if len(args) != len(schema.parameters):
+        return f"{len(args)} arguments for an operator of {len(schema.parameters)}"
+    for number, (one, value) in enumerate(zip(schema.parameters, args, strict=True), 1):
+        if not fits(one.kind, value) and (listed or is_known(one.kind)):
+            return f"argument {number} is no {one.kind}"
     return ""
 
 
 def _is_vast(schema: Schema, args: tuple[Value, ...]) -> bool:
     """Whether a number that is no value of an element is larger than torch can always reckon with."""
     numbers: list[Value] = []
-    for kind, value in zip(schema.kinds or (), args, strict=True):
-        if _SUFFIX.sub("", kind) in ("int", "SymInt"):
+    for one, value in zip(schema.parameters or (), args, strict=True):
+        if _SUFFIX.sub("", one.kind) in ("int", "SymInt"):
             numbers += value.args[0] if type(value) is Call else [value]
     return any(abs(number) > MAX_SIZE for number in numbers if number is not None)
 
@@ -171,12 +155,9 @@ def fits(kind: str, value: Value) -> bool:
     if kind.endswith("?"):
         return value is None or fits(kind[:-1], value)
     listed = _LIST.fullmatch(kind)
-    if listed is not None:
-        return _is_list(listed[1], value)
-    return kind in KINDS and KINDS[kind](value)
-
-
-def _is_list(kind: str, value: Value) -> bool:
+    if listed is None:
+        return kind in KINDS and KINDS[kind](value)
+    kind = listed[1]
     maker = _MAKERS.get(kind)
     args = _arguments(value, Global(_PICKLE, maker or "restore_type_tag"))
     if args is None or len(args) != (1 if maker else 2) or type(args[0]) is not list:
@@ -188,8 +169,7 @@ def _arguments(value: Value, function: Global) -> tuple[Value, ...] | None:
     """Of a call of `function` that does nothing beside."""
     if type(value) is not Call or value.function != function or type(value.args) is not tuple:
         return None
-    plain = value.how == "reduce" and not (value.has_state or value.items or value.pairs)
-    return value.args if plain else None
+    return value.args if value.how == "reduce" and not value.is_changed else None
 
 
 def _is_tensor(value: Value) -> bool:
@@ -213,7 +193,7 @@ def _is_scalar(value: Value) -> bool:
 def _is_device(value: Value) -> bool:
     args = _arguments(value, Global("torch", "device"))
     text = args[0] if args is not None and len(args) == 1 else None
-    return type(text) is str and _DEVICE.fullmatch(text) is not None
+    return type(text) is str and DEVICE.fullmatch(text) is not None
 
 
 def _of_type(*types: type) -> Callable[[Value], bool]:
@@ -266,6 +246,7 @@ _MAKERS = {
     "bool": "build_boollist",
 }
 """What makes a list of this kind; a list of any other has its type beside it, as text."""
-_DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?", re.ASCII)
+DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?", re.ASCII)
+"""What workers have, as torch writes it."""
 _GROUP = {ATEN + name: group for group, names in PASSES.items() for name in names.split()}
 _REFUSED = {reason: frozenset(names.split()) for reason, names in REFUSED.items()}

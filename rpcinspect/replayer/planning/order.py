@@ -1,6 +1,6 @@
 """The order in which a session's steps are carried out, and what each of them waits for.
 
-In: requests with their verdicts. Out: them in order, what arrives at the played workers, and the overlaps.
+In: requests with their decisions. Out: them in order, what arrives at the played workers, and the overlaps.
 What had finished before a call began comes before it; a worker's own calls stay in the order in which it sent
 them; calls of different played workers that overlap go by their answers.
 """
@@ -8,13 +8,12 @@ them; calls of different played workers that overlap go by their answers.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from rpcinspect.replayer.planning.model import Overlap
-from rpcinspect.replayer.planning.steps import Verdict
+from rpcinspect.replayer.planning.model import Decision, Overlap
 from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.run.exchanges import Exchange
 
@@ -23,34 +22,31 @@ MAX_OTHERS = 16
 
 
 def order(
-    calls: Sequence[Exchange], verdicts: Mapping[int, Verdict], parents: Mapping[int, int]
+    calls: Sequence[Exchange], decisions: Mapping[int, Decision], parents: Mapping[int, int]
 ) -> list[Exchange]:
-    """A linear order of requests: those that are sent, and among them all others, each where it began, but
-    not before the sent one that it follows from.
+    """One order of all requests: those that are sent, and among them all others, each where it began, but
+    behind the sent one that it follows from. `parents`: request → the one that it was sent for.
     """
-    sent = merge([call for call in calls if verdicts[call.index].action == "send"])
+    sent = merge([call for call in calls if decisions[call.index].action == "send"])
     place = {call.index: position for position, call in enumerate(sent)}
-    before: dict[int, list[Exchange]] = defaultdict(list)
     begins = list(accumulate((call.begin_ns for call in sent), max))
-    for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
-        if call.index not in place:
-            position = bisect_right(begins, call.begin_ns)
-            root: int | None = call.index
-            while root is not None and root not in place:
-                root = parents.get(root)
-            if root is not None:
-                position = max(position, place[root] + 1)
-            before[position].append(call)
-    out: list[Exchange] = []
-    for position in range(len(sent) + 1):
-        out += before[position]
-        out += sent[position : position + 1]
-    return out
+
+    def key(call: Exchange) -> tuple[int, bool, int, int]:
+        """The place among those that are sent; others stand before the sent one of the same place."""
+        if call.index in place:
+            return place[call.index], True, call.begin_ns, call.index
+        root: int | None = call.index
+        while root is not None and root not in place:
+            root = parents.get(root)
+        earliest = 0 if root is None else place[root] + 1
+        return max(earliest, bisect_right(begins, call.begin_ns)), False, call.begin_ns, call.index
+
+    return sorted(calls, key=key)
 
 
 def merge(calls: Sequence[Exchange]) -> list[Exchange]:
-    """One order for the calls of all workers. Those of each are a queue; of the heads for which everything is
-    placed that had finished before they began, the one that was answered first is next.
+    """One order for the calls of all workers. The calls of each worker are a queue; of the heads for which
+    everything is placed that had finished before they began, the one that was answered first is next.
     """
     queues: dict[str, deque[Exchange]] = defaultdict(deque)
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
@@ -72,11 +68,11 @@ def merge(calls: Sequence[Exchange]) -> list[Exchange]:
     return out
 
 
-def arrivals(calls: Sequence[Exchange], verdicts: Mapping[int, Verdict]) -> list[tuple[int, int]]:
-    """(time, message) of all that live workers send to played ones, by time."""
+def arrivals(calls: Sequence[Exchange], decisions: Mapping[int, Decision]) -> list[tuple[int, int]]:
+    """(time in ns, message) of all that live workers send to played ones, by time."""
     found: list[tuple[int, int]] = []
     for call in calls:
-        action = verdicts[call.index].action
+        action = decisions[call.index].action
         if action == "answer":
             found.append((call.arrived_ns, call.index))
         elif action == "send" and call.end_ns is not None and call.answer is not None:
@@ -84,17 +80,12 @@ def arrivals(calls: Sequence[Exchange], verdicts: Mapping[int, Verdict]) -> list
     return sorted(found)
 
 
-def arrived_before(times: Sequence[int], call: Exchange) -> int:
-    """How many of the arrivals had come when a call began."""
-    return bisect_left(times, call.begin_ns)
-
-
-def overlaps(calls: Sequence[Exchange], verdicts: Mapping[int, Verdict]) -> list[Overlap]:
+def overlaps(calls: Sequence[Exchange], decisions: Mapping[int, Decision]) -> list[Overlap]:
     """Calls that are sent, with those of other played workers that their receiver had not answered yet."""
     active: dict[str, list[Exchange]] = defaultdict(list)
     found: list[Overlap] = []
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
-        if verdicts[call.index].action != "send" or call.kind not in GENERAL:
+        if decisions[call.index].action != "send" or call.kind not in GENERAL:
             continue
         running = active[call.callee] = [
             other for other in active[call.callee] if other.end_ns is None or other.end_ns >= call.begin_ns

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rpcinspect.checks.stale import context_of_step
 from rpcinspect.replayer.planning.facts import JobFacts, rrefs_in
-from rpcinspect.replayer.planning.sessions import OPTIMIZER, PlanError, changes_state
+from rpcinspect.replayer.planning.sessions import PlanError, belongs_to_optimizer, changes_state
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, fork_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 
 def select(
@@ -29,7 +30,9 @@ def select(
 ) -> frozenset[int]:
     """Indexes of the requests that a replay of one context needs. Raises `PlanError` where there is no such
     context."""
-    found = frozenset(_Selection(calls, causes, facts).of_context(context))
+    selection = _Selection(calls, causes, facts)
+    its = [i for (_, number), its in selection.of_context.items() if number == context for i in its]
+    found = frozenset(selection.closure(its))
     if not found:
         raise PlanError(f"the capture has no autograd context {context}")
     return found
@@ -41,7 +44,7 @@ def needed(
     """The smallest set of requests that has these and, with each of its requests, all that one depends on. An
     agent's own call depends on nothing."""
     roots = frozenset(indexes)
-    return frozenset(_Selection(calls, causes, facts, least=True).of(roots)) | roots
+    return frozenset(_Selection(calls, causes, facts, least=True).closure(roots)) | roots
 
 
 class _Selection:
@@ -53,44 +56,33 @@ class _Selection:
         *,
         least: bool = False,
     ) -> None:
-        """`least`: nothing is taken of a context or of an RRef's housekeeping but what others depend on."""
+        """`least`: of a context and of an RRef's housekeeping, only what others depend on is taken."""
         self._least = least
         self._calls = {call.index: call for call in sorted(calls, key=_begin) if not call.control}
         self._causes = causes
         self._facts = facts
-        self._nested: dict[int, list[int]] = defaultdict(list)
-        self._of_context: dict[tuple[int, int], list[int]] = defaultdict(list)
-        self._of_rref: dict[tuple[int, tuple[int, int]], list[int]] = defaultdict(list)
+        self.of_context: dict[tuple[int, int], list[int]] = defaultdict(list)
+        """(job, context) → its requests."""
+        self._of_rref: dict[tuple[int, Id], list[int]] = defaultdict(list)
         self._settling: dict[int, list[int]] = defaultdict(list)
         """Request that brought a fork → the requests that make the fork known to its owner and its parent."""
         self._changes: dict[tuple[int, str], list[Exchange]] = defaultdict(list)
         """(job, worker) → calls that change its state, in the order in which they began."""
         for call in self._calls.values():
-            parent = causes.parents.get(call.index)
-            if parent is not None:
-                self._nested[parent].append(call.index)
             if call.context is not None:
-                self._of_context[call.job, call.context].append(call.index)
+                self.of_context[call.job, call.context].append(call.index)
             for rref in rrefs_in(call.request):
                 self._of_rref[call.job, rref].append(call.index)
-            if call.kind in SETTLING:
-                carrier = self._carrier(call)
-                if carrier is not None:
-                    self._settling[carrier].append(call.index)
+            if call.kind in SETTLING and (carrier := self._carrier(call)) is not None:
+                self._settling[carrier].append(call.index)
             if changes_state(call):
                 self._changes[call.job, call.callee].append(call)
         self._covered: dict[tuple[int, str], int] = {}
         """(job, worker) → until when the changes of its state are taken along."""
-        self._taken_rrefs: set[tuple[int, tuple[int, int]]] = set()
+        self._taken_rrefs: set[tuple[int, Id]] = set()
 
-    def of_context(self, context: int) -> set[int]:
-        """All that a context needs."""
-        return self.of(
-            i for (_, number), indexes in self._of_context.items() if number == context for i in indexes
-        )
-
-    def of(self, roots: Iterable[int]) -> set[int]:
-        """The closure."""
+    def closure(self, roots: Iterable[int]) -> set[int]:
+        """Some requests with all that they need."""
         taken: set[int] = set()
         todo = list(roots)
         while todo:
@@ -102,14 +94,12 @@ class _Selection:
         return taken
 
     def _needs(self, call: Exchange) -> list[int]:
-        needs = list(self._nested[call.index])
-        parent = self._causes.parents.get(call.index)
-        if parent is not None:
-            needs.append(parent)
+        needs = list(self._causes.children.get(call.index, ()))
+        links = [self._causes.parents.get(call.index)]
         if self._least:
             needs += self._settling[call.index]
-            carrier = self._carrier(call)
-            needs += [] if carrier is None else [carrier]
+            links.append(self._carrier(call))
+        needs += [index for index in links if index is not None]
         uses_context = not self._least or call.kind in PASSES or call.kind in CLEANUPS
         for context in (call.context if uses_context else None, optimizer_context(call.request)):
             if context is not None:
@@ -126,19 +116,19 @@ class _Selection:
         return needs
 
     def _context(self, job: int, context: int) -> list[int]:
-        its = self._of_context.pop((job, context), [])
+        its = self.of_context.pop((job, context), [])
         return [i for i in its if self._calls[i].kind not in CLEANUPS] if self._least else its
 
     def _carrier(self, call: Exchange) -> int | None:
         """The request with which the fork came, or for which it was answered, that a request settles or
         deletes."""
-        fork = fork_of(call.request) if call.kind in HOUSEKEEPING and call.job in self._facts else None
+        fork = fork_of(call.request) if call.kind in HOUSEKEEPING else None
         carrier = None if fork is None else self._facts[call.job].forks.get(fork)
         return None if carrier is None or carrier.request == call.index else carrier.request
 
-    def _rref(self, job: int, rref: tuple[int, int]) -> list[int]:
+    def _rref(self, job: int, rref: Id) -> list[int]:
         """Who makes an RRef, and its housekeeping."""
-        if (job, rref) in self._taken_rrefs or job not in self._facts:
+        if (job, rref) in self._taken_rrefs:
             return []
         self._taken_rrefs.add((job, rref))
         maker = self._facts[job].makers.get(rref)
@@ -156,8 +146,7 @@ def _begin(call: Exchange) -> int:
 
 def optimizer_context(record: RpcRecord) -> int | None:
     """The context whose gradients a distributed optimizer's step uses."""
-    function = function_of(record)
-    return context_of_step(record) if function is not None and function.startswith(OPTIMIZER) else None
+    return context_of_step(record) if belongs_to_optimizer(function_of(record)) else None
 
 
 CLEANUPS = frozenset({MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ})

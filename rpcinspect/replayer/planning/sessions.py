@@ -1,11 +1,11 @@
 """Who is played and who is live: the sessions of a replay, the ids of their workers, the kinds of their
 groups.
 
-In: exchanges with their causes. Out: `Cast`s, each to be replayed against fresh live workers. By default
-every worker that started something of its own is played once, everybody else live. Callers that reach the
-same live worker with something that changes its state are played together, or else the state would be another
-one than the captured. Where that would play and need the same worker (everybody calls everybody), each worker
-is live once and all others are played.
+In: exchanges with their causes. Out: `RoleAssignment`s, each to be replayed against fresh live workers. By
+default every worker that started something of its own is played once, everybody else live. Callers that reach
+the same live worker with something that changes its state are played together, or else the state would be
+another one than the captured. Where that would play and need the same worker (everybody calls everybody),
+each worker is live once and all others are played.
 
 `worker_ids`: an id for each worker of a session, the captured one where it is known: ids are part of the ids
 of contexts, RRefs and autograd messages, so that these stay as they were, too. `group_kinds`: in a static
@@ -22,21 +22,20 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError, RpcInspectError
-from rpcinspect.rpc.envelope import RpcWithAutograd
+from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.replayer.planning.facts import senders
+from rpcinspect.rpc.pickle_facts import BROADCAST, GATHER
 from rpcinspect.rpc.questions import FETCHES, GENERAL, HOUSEKEEPING, REMOTE, is_builtin
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Session
-
-OPTIMIZER = ("torch.distributed.optim.", "__torch__.torch.distributed.optim.")
-"""How the functions of distributed optimizers begin, those in TorchScript included."""
 
 
 class PlanError(RpcInspectError):
     """What was asked for does not fit the capture."""
 
 
-class Cast(Struct, frozen=True):
+class RoleAssignment(Struct, frozen=True):
     """One session: the workers of a job that the engine plays, and those that it starts."""
 
     job: int
@@ -57,9 +56,9 @@ def workers_of(session: Session) -> dict[int, tuple[str, ...]]:
 
 def default_casts(
     workers: Mapping[int, Sequence[str]], calls: Sequence[Exchange], causes: Causes
-) -> list[Cast]:
+) -> list[RoleAssignment]:
     """The sessions that are replayed if the user names nobody."""
-    casts: list[Cast] = []
+    casts: list[RoleAssignment] = []
     for job in sorted(workers):
         own = [call for call in calls if call.job == job and not call.control]
         casts += _casts_of_job(job, workers[job], own, causes)
@@ -68,7 +67,7 @@ def default_casts(
 
 def named_casts(
     workers: Mapping[int, Sequence[str]], roles: Sequence[str], live: Sequence[str]
-) -> list[Cast]:
+) -> list[RoleAssignment]:
     """The one session that `--role` or `--live` asks for, in every job that has all these workers. Raises
     `PlanError` where none has them, or nobody is left."""
     named = [*roles, *live]
@@ -77,7 +76,7 @@ def named_casts(
         if all(name in names for name in named):
             others = tuple(name for name in names if name not in named)
             played, alive = (tuple(roles), others) if roles else (others, tuple(live))
-            casts.append(Cast(job, played, alive, "as the command line names them"))
+            casts.append(RoleAssignment(job, played, alive, "as the command line names them"))
     if not casts:
         known = sorted({name for names in workers.values() for name in names})
         absent = [name for name in named if name not in known]
@@ -88,36 +87,43 @@ def named_casts(
     return casts
 
 
+def belongs_to_optimizer(function: str | None) -> bool:
+    """Whether a function is one of distributed optimizers, those in TorchScript included."""
+    return function is not None and function.removeprefix(SCRIPT_PREFIX).startswith(OPTIMIZERS)
+
+
+OPTIMIZERS = "torch.distributed.optim."
+
+
 def changes_state(call: Exchange) -> bool:
     """Whether a call is known to change what later calls at its callee find: it makes a remote object, works
     on one, or is an optimizer's. What else a function does, RPC does not tell.
     """
     if call.kind in REMOTE:
         return not is_builtin(call.request.rpc.command)
-    if call.function is not None and call.function.startswith(OPTIMIZER):
+    if belongs_to_optimizer(call.function):
         return True
     return call.kind in GENERAL and call.kind not in FETCHES and bool(call.request.facts.forks)
 
 
-def _casts_of_job(job: int, names: Sequence[str], calls: Sequence[Exchange], causes: Causes) -> list[Cast]:
+def _casts_of_job(
+    job: int, names: Sequence[str], calls: Sequence[Exchange], causes: Causes
+) -> list[RoleAssignment]:
     reached, changed = _reach(calls, causes)
     callers = [name for name in names if name in reached]
-    groups = _groups(callers, reached, changed)
-    casts: list[Cast] = []
-    for group in groups:
+    casts: list[RoleAssignment] = []
+    for group in _groups(callers, reached, changed):
         live = tuple(name for name in names if name not in group)
         targets = {target for caller in group for target in reached[caller]}
-        if len(group) == 1:
-            why = f"{group[0]} starts calls of its own"
-            casts.append(Cast(job, tuple(group), live, why))
-        elif not targets & set(group):
-            why = f"{', '.join(group)} change the state of the same workers"
-            casts.append(Cast(job, tuple(group), live, why))
+        if len(group) == 1 or not targets & set(group):
+            together = f"{', '.join(group)} change the state of the same workers"
+            why = f"{group[0]} starts calls of its own" if len(group) == 1 else together
+            casts.append(RoleAssignment(job, tuple(group), live, why))
         else:
             for target in (name for name in names if name in targets):
                 roles = tuple(name for name in names if name != target)
                 why = f"workers that call each other change each other's state; {target} is live here"
-                casts.append(Cast(job, roles, (target,), why))
+                casts.append(RoleAssignment(job, roles, (target,), why))
     return casts
 
 
@@ -173,15 +179,16 @@ MAX_ID = (1 << 15) - 1
 """Worker ids have 16 bits, with a sign."""
 
 
-def worker_ids(session: Session, cast: Cast, calls: Iterable[Exchange]) -> dict[str, int]:
+def worker_ids(session: Session, cast: RoleAssignment, calls: Iterable[Exchange]) -> dict[str, int]:
     """Name → id of everybody in a session. Raises `ReplayError` if the ids can't be told apart."""
     names = (*cast.roles, *cast.live)
     found: dict[str, int] = {}
     for worker in session.workers:
         if worker.job == cast.job and worker.name in names and worker.id is not None:
             found.setdefault(worker.name, worker.id)
-    for call in calls:
-        _learn(found, call, names)
+    for _, name, number in senders(calls):
+        if name in names and number >= 0:
+            found.setdefault(name, number)
     taken = set(found.values())
     free = (number for number in range(MAX_ID) if number not in taken)
     for name in names:
@@ -194,18 +201,8 @@ def worker_ids(session: Session, cast: Cast, calls: Iterable[Exchange]) -> dict[
     return found
 
 
-def _learn(found: dict[str, int], call: Exchange, names: tuple[str, ...]) -> None:
-    """Autograd envelopes carry the sender's id."""
-    for record, name in ((call.request, call.caller), (call.response, call.callee)):
-        if record is not None and name in names and name not in found:
-            for envelope in record.rpc.envelopes:
-                if isinstance(envelope, RpcWithAutograd) and envelope.from_worker_id >= 0:
-                    found[name] = envelope.from_worker_id
-
-
 GroupKind: TypeAlias = Literal["static", "dynamic"]
 
-GATHERS = ("torch.distributed.rpc.api._gather_to_leader", "torch.distributed.rpc.api._broadcast_to_followers")
 JOINS = "torch.distributed.rpc._utils._update_group_membership"
 LIVE: GroupKind = "dynamic"
 """What live workers form: nobody needs be rank 0, or wait for all others, and played workers can join."""
@@ -217,7 +214,7 @@ def group_kinds(calls: Iterable[Exchange]) -> tuple[GroupKind, ...]:
     for call in calls:
         if call.control and call.function == JOINS:
             dynamic.add(call.job)
-        elif call.control and call.function in GATHERS:
+        elif call.control and call.function in (GATHER, BROADCAST):
             static.add(call.job)
     kinds: list[GroupKind] = ["static"] if static - dynamic else []
     return (*kinds, "dynamic") if dynamic else tuple(kinds)

@@ -73,7 +73,7 @@ Bindings: TypeAlias = "dict[str, list[Binding]]"
 def read_bindings(tree: ast.Module, module: str, *, package: bool) -> Scope:
     """All bindings of a file. `module`: its name, which relative imports are relative to."""
     scope = Scope()
-    reader = _Reader(scope, module if package else module.rpartition(".")[0])
+    reader = _BindingReader(scope, module if package else module.rpartition(".")[0])
     for number, statement in enumerate(tree.body):
         reader.top = number
         reader.read(statement, _Place(scope, sure=True))
@@ -125,7 +125,7 @@ class _Place(Struct, frozen=True):
     """What `global` says of the function's or the class's names."""
 
 
-class _Reader:
+class _BindingReader:
     """Walks the statements and expressions of a file."""
 
     def __init__(self, module: Scope, package: str) -> None:
@@ -246,8 +246,7 @@ class _Reader:
         of_class = "ClassVar" in ast.unparse(node.annotation)
         if isinstance(node.target, ast.Name) and place.scope not in (None, self._module) and not of_class:
             assert place.scope is not None
-            name = _mangled(node.target.id, place)
-            self._add(place.scope.attributes, name, self._binding("other", node, place))
+            self._add(place.scope.attributes, _mangled(node.target.id, place), "other", node, place)
 
     def _changed(self, target: ast.AST, place: _Place) -> None:
         """Binds the names in a target that gets what the text does not show, or is deleted."""
@@ -268,36 +267,35 @@ class _Reader:
     ) -> None:
         name = _mangled(name, place)
         if name in place.globals:
-            self._add(self._module.names, name, self._binding("other", node, place))
+            self._add(self._module.names, name, "other", node, place)
         elif place.scope is not None:
-            self._add(place.scope.names, name, self._binding(how, node, place, text, body))
+            self._add(place.scope.names, name, how, node, place, text=text, body=body)
 
     def _attribute(self, target: ast.Attribute, how: How, value: ast.AST, place: _Place) -> None:
         """`Class.name = …` anywhere, whatever is in the place of `Class`, and `self.name = …` in a method."""
-        name, owner = _mangled(target.attr, place), target.value
-        last = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
-        binding = self._binding(how, value, place, owner=last)
-        if place.me and place.class_ is not None and ast.unparse(owner) in _own_class(place.me):
-            self._add(place.class_.attributes, name, binding)
-        else:
-            self._add(self._module.patches, name, binding)
+        table, me = self._module.patches, place.me
+        own = (me, f"{me}.__class__", f"type({me})", "__class__")
+        """How a method writes its object, or its class."""
+        if me and place.class_ is not None and ast.unparse(target.value) in own:
+            table = place.class_.attributes
+        self._add(table, _mangled(target.attr, place), how, value, place, owner=last_word(target.value))
 
-    def _binding(
+    def _add(
         self,
+        table: Bindings,
+        name: str,
         how: How,
         node: ast.AST,
         place: _Place,
+        *,
         text: str = "",
         body: Scope | None = None,
         owner: str = "",
-    ) -> Binding:
+    ) -> None:
         line = getattr(node, "lineno", 0)
         text = text if how != "other" else f"changed in line {line}"
-        return Binding(how, node, text, line, self.top, place.sure, place.scope, body, place.me, owner)
-
-    @staticmethod
-    def _add(table: Bindings, name: str, binding: Binding) -> None:
-        table.setdefault(name, []).append(binding)
+        made = Binding(how, node, text, line, self.top, place.sure, place.scope, body, place.me, owner)
+        table.setdefault(name, []).append(made)
 
 
 def _binds(node: ast.expr) -> bool:
@@ -316,13 +314,8 @@ def _parts(target: ast.AST, value: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
     return list(zip(target.elts, value.elts)) if len(target.elts) == len(value.elts) else []  # noqa: B905
 
 
-def _own_class(me: str) -> tuple[str, ...]:
-    """How a method writes its object, or its class."""
-    return (me, f"{me}.__class__", f"type({me})", "__class__")
-
-
 def _mangled(name: str, place: _Place) -> str:
-    """A private name as the compiler spells it."""
+    """A name as the compiler spells it, which mangles private ones of a class."""
     if place.class_ is None or not name.startswith("__") or name.endswith("__") or "." in name:
         return name
     owner = place.class_.name.rpartition(".")[2].lstrip("_")

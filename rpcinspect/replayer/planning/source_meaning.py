@@ -19,9 +19,9 @@ from rpcinspect.replayer.planning.source_model import (
     FUNCTION,
     LITERAL,
     OBJECT,
-    File,
     Meaning,
     OwnClass,
+    ParsedFile,
     alias,
     combined,
     foreign,
@@ -44,7 +44,7 @@ from rpcinspect.replayer.planning.source_names import (
 class Meanings:
     """Looks up names; remembers what it found."""
 
-    def __init__(self, file: Callable[[str], File | None]) -> None:
+    def __init__(self, file: Callable[[str], ParsedFile | None]) -> None:
         self._file = file
         """The user's file of a module."""
         self._known: dict[int, Meaning] = {}
@@ -57,7 +57,7 @@ class Meanings:
 
     # --- names ----------------------------------------------------------------------------------------------
 
-    def name(self, file: File, name: str, line: int | None = None) -> Meaning | None:
+    def name(self, file: ParsedFile, name: str, line: int | None = None) -> Meaning | None:
         """A name of a module; None where nothing in its file binds it. `line`: where the file itself uses it,
         so that what comes later is not bound yet.
         """
@@ -91,11 +91,10 @@ class Meanings:
                 break
         if not found:
             return None
-        for kind in order:
-            if isinstance(kind, OwnClass):
-                found += [alias(f"what {by} gives") for by in LOOKUPS if by in kind.body.names]
-                found += [alias(f"of a class with {by}") for by in LOOKUPS if by in kind.body.attributes]
-                found += [self._meaning(kind.file, b, own) for b in kind.body.attributes.get(name, ())]
+        for kind in self.own_order(own):
+            found += [alias(f"what {by} gives") for by in LOOKUPS if by in kind.body.names]
+            found += [alias(f"of a class with {by}") for by in LOOKUPS if by in kind.body.attributes]
+            found += [self._meaning(kind.file, b, own) for b in kind.body.attributes.get(name, ())]
         return combined(found)
 
     def own_member(self, own: OwnClass, name: str) -> Meaning | None:
@@ -142,7 +141,8 @@ class Meanings:
             return (own, "bases that are changed")
         bases = self._bases(own)
         lines = [[*self.order(base)] if isinstance(base, OwnClass) else [base] for base in bases]
-        bare = [kind for line in lines for kind in line if isinstance(kind, str) and _is_bare(kind)]
+        kinds = [kind for line in lines for kind in line if isinstance(kind, str)]
+        bare = [kind for kind in kinds if kind in BASES and BASES[kind].bare]
         merged = _merged([[kind for kind in line if kind not in bare] for line in (*lines, bases)])
         return (own, *merged, *dict.fromkeys(bare)) if merged is not None else (own, "bases in no order")
 
@@ -162,23 +162,25 @@ class Meanings:
                 found.append(words(base))
         return found
 
+    def own_order(self, own: OwnClass) -> list[OwnClass]:
+        """The classes of the user's files among those of `order`."""
+        return [kind for kind in self.order(own) if isinstance(kind, OwnClass)]
+
     def _has_items(self, kind: OwnClass | str) -> bool:
-        """Whether `kind[…]` is the class's own business."""
-        order = self.order(kind) if isinstance(kind, OwnClass) else ()
-        mine = [one.definition.node for one in order if isinstance(one, OwnClass) and one.definition]
-        has = any(isinstance(one, OwnClass) and one.binds("__class_getitem__") for one in order)
-        return has or any(isinstance(node, ast.ClassDef) and node.keywords for node in mine)
+        """Whether the class itself says what `kind[…]` is."""
+        mine = self.own_order(kind) if isinstance(kind, OwnClass) else []
+        return any(one.binds("__class_getitem__") or one.keywords for one in mine)
 
     # --- bindings -----------------------------------------------------------------------------------------
 
-    def _bound(self, file: File, bindings: Sequence[Binding]) -> Meaning:
+    def _bound(self, file: ParsedFile, bindings: Sequence[Binding]) -> Meaning:
         """What all places together make of a name. One that is being read adds nothing to itself: in
         `step = torch.jit.script(step)`, it is what was bound before."""
         others = [binding for binding in bindings if id(binding) not in self._open]
         self._cut = self._cut or len(others) < len(bindings)
         return combined([self._meaning(file, binding) for binding in others]) if others else alias("itself")
 
-    def _meaning(self, file: File, binding: Binding, own: OwnClass | None = None) -> Meaning:
+    def _meaning(self, file: ParsedFile, binding: Binding, own: OwnClass | None = None) -> Meaning:
         """`own`: the class by whose methods an attribute is set."""
         known = self._known.get(id(binding))
         if known is not None:
@@ -195,7 +197,7 @@ class Meanings:
             self._known[id(binding)] = found
         return found
 
-    def _read(self, file: File, binding: Binding, own: OwnClass | None) -> Meaning:
+    def _read(self, file: ParsedFile, binding: Binding, own: OwnClass | None) -> Meaning:
         node = binding.node
         if binding.how == "def" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return self._function(file, binding, node)
@@ -210,7 +212,7 @@ class Meanings:
         return self.expression(file, binding.scope, node)
 
     def _function(
-        self, file: File, binding: Binding, node: ast.FunctionDef | ast.AsyncFunctionDef
+        self, file: ParsedFile, binding: Binding, node: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Meaning:
         for decorator in node.decorator_list:
             is_made = isinstance(decorator, ast.Call)
@@ -229,18 +231,18 @@ class Meanings:
 
     def _calls_give_function(self, by: Meaning) -> bool:
         """Whether calling an object of a class gives a function, as `_gives_function` has it."""
-        mine = [kind for own in by.classes for kind in self.order(own) if isinstance(kind, OwnClass)]
+        mine = [kind for own in by.classes for kind in self.own_order(own)]
         places = [place for kind in mine for place in kind.bindings("__call__")]
         return bool(places) and all(gives_function(place.node, made=False, method=True) for place in places)
 
-    def _gives_function(self, file: File, binding: Binding, node: ast.AST, *, made: bool) -> bool:
+    def _gives_function(self, file: ParsedFile, binding: Binding, node: ast.AST, *, made: bool) -> bool:
         """Whether a decorator of the user's files gives back what it got, or a function that it defines.
         `made`: it stands there as a call, and what that gives is the decorator."""
         bindings = self._definitions(file, binding.scope, node)
         defs = [one.node for one in bindings if one.how == "def"]
         return len(defs) == len(bindings) > 0 and all(gives_function(one, made=made) for one in defs)
 
-    def _definitions(self, file: File, scope: Scope | None, node: ast.AST) -> list[Binding]:
+    def _definitions(self, file: ParsedFile, scope: Scope | None, node: ast.AST) -> list[Binding]:
         """The places that bind a name, or a name of a module, through imports among the user's files."""
         if isinstance(node, ast.Attribute):
             by = self.expression(file, scope, node.value)
@@ -257,7 +259,7 @@ class Meanings:
         by_star = [self._definitions(one, one.scope, node) for one in stars if one is not None]
         return found or [one for found in by_star for one in found]
 
-    def _class(self, file: File, binding: Binding, node: ast.ClassDef) -> Meaning:
+    def _class(self, file: ParsedFile, binding: Binding, node: ast.ClassDef) -> Meaning:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             by = self.expression(file, binding.scope, called)
@@ -283,19 +285,16 @@ class Meanings:
 
     def own_metaclass(self, own: OwnClass) -> str:
         """Why calling a class may give something else than an object of it: by a metaclass of the user's."""
-        for kind in self.order(own):
-            if isinstance(kind, str) or kind.definition is None:
-                continue
-            scope, node = kind.definition.scope, kind.definition.node
-            keywords = node.keywords if isinstance(node, ast.ClassDef) else ()
-            made_by = [k.value for k in keywords if k.arg in (None, "metaclass")]
+        for kind in self.own_order(own):
+            scope = kind.definition.scope if kind.definition is not None else None
+            made_by = [k.value for k in kind.keywords if k.arg in (None, "metaclass")]
             if any(self.expression(kind.file, scope, by).classes for by in made_by):
                 return "its metaclass may return what is not new"
         return ""
 
     def gives_anything(self, own: OwnClass) -> bool:
         """Whether the `__new__` of a class may give something else than an object of it."""
-        for kind in [one for one in self.order(own) if isinstance(one, OwnClass)]:
+        for kind in self.own_order(own):
             for place in kind.bindings("__new__"):
                 kept = objects_kept(place.node)
                 if kept is None or any(_is_set_elsewhere(kind, name, place.node) for name in kept):
@@ -317,7 +316,7 @@ class Meanings:
             return found
         return Meaning("module", of=name) if self._file(name) is not None else foreign(name)
 
-    def expression(self, file: File, scope: Scope | None, node: ast.AST) -> Meaning:
+    def expression(self, file: ParsedFile, scope: Scope | None, node: ast.AST) -> Meaning:
         """`scope`: where names in it are looked up; None in a function, whose own names are not followed."""
         if isinstance(node, ast.Lambda):
             return FUNCTION
@@ -327,10 +326,9 @@ class Meanings:
             return self._container(file, scope, node.elts)
         if isinstance(node, ast.Dict):
             return self._container(file, scope, [part for part in (*node.keys, *node.values) if part])
-        if isinstance(node, ast.IfExp):
-            return combined([self.expression(file, scope, part) for part in (node.body, node.orelse)])
-        if isinstance(node, ast.BoolOp):
-            return combined([self.expression(file, scope, part) for part in node.values])
+        if isinstance(node, (ast.IfExp, ast.BoolOp)):
+            parts = node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse)
+            return combined([self.expression(file, scope, part) for part in parts])
         if isinstance(node, ast.NamedExpr):
             return self.expression(file, scope, node.value)
         if scope is not None and isinstance(node, ast.Name):
@@ -341,7 +339,7 @@ class Meanings:
             return self._call(file, scope, node)
         return alias(words(node))
 
-    def _container(self, file: File, scope: Scope | None, parts: Iterable[ast.AST]) -> Meaning:
+    def _container(self, file: ParsedFile, scope: Scope | None, parts: Iterable[ast.AST]) -> Meaning:
         """A container is a value; of what is not the user's it is an alias."""
         for part in parts:
             meaning = self.expression(file, scope, part)
@@ -349,7 +347,7 @@ class Meanings:
                 return alias(meaning.of)
         return LITERAL
 
-    def _looked_up(self, file: File, scope: Scope, name: str, line: int) -> Meaning:
+    def _looked_up(self, file: ParsedFile, scope: Scope, name: str, line: int) -> Meaning:
         """A plain name: the class body's around it, the module's, a builtin."""
         found: list[Meaning] = []
         if scope is not file.scope and name in scope.names:
@@ -361,9 +359,7 @@ class Meanings:
         sure = any(binding.certain(line) for binding in file.scope.names.get(name, ()))
         if hasattr(builtins, name) and not sure:
             found.append(foreign(f"builtins.{name}", name))
-        if not found:
-            found.append(alias(name))
-        return combined(found)
+        return combined(found or [alias(name)])
 
     def _attribute(self, owner: Meaning, node: ast.Attribute) -> Meaning:
         if owner.kind == "module":
@@ -374,7 +370,7 @@ class Meanings:
         known = [meaning for meaning in found if meaning is not None]
         return combined(known) if known else alias(words(node))
 
-    def _call(self, file: File, scope: Scope, node: ast.Call) -> Meaning:
+    def _call(self, file: ParsedFile, scope: Scope, node: ast.Call) -> Meaning:
         """What a call gives: an object of the user's, or what a listed function makes of its first
         argument."""
         called = self.expression(file, scope, node.func)
@@ -383,8 +379,9 @@ class Meanings:
         if called.kind == "class":
             return self._object(called)
         if _is_one_of(called, CONSTANTS):
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
             builtin = called.foreign[0].startswith("builtins.")
-            return self._container(file, scope, _arguments(node)) if builtin else LITERAL
+            return self._container(file, scope, given) if builtin else LITERAL
         if _is_one_of(called, CLASS_MAKERS) and not any(k.arg in (None, "type") for k in node.keywords):
             made = OwnClass(words(node), file, None, CLASS_MAKERS[called.foreign[0]])
             return Meaning("class", classes=(made,))
@@ -431,8 +428,7 @@ def _is_set_elsewhere(own: OwnClass, name: str, method: ast.AST) -> bool:
 
 
 def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
-    """C3: the first class of a line that stands behind no other, again and again. None where there is
-    none."""
+    """C3: the first class of a line that stands behind no other, again and again; None where all do."""
     merged: list[OwnClass | str] = []
     lines = [line for line in lines if line]
     while lines:
@@ -450,16 +446,8 @@ def _is_one_of(meaning: Meaning, names: Container[str]) -> bool:
     return bool(meaning.foreign) and all(name in names for name in meaning.foreign)
 
 
-def _is_bare(base: str) -> bool:
-    return base in BASES and BASES[base].bare
-
-
 def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
-
-
-def _arguments(node: ast.Call) -> list[ast.AST]:
-    return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
 def _is_arithmetic(node: ast.AST) -> bool:

@@ -1,4 +1,6 @@
-"""What names of the user's files stand for, as `source_meaning` finds it and `sources` tells it.
+"""What names of the user's files stand for: the results of `source_meaning` and `sources`.
+
+In: nothing; these are records. Out: `Meaning`, and what it refers to.
 
 A meaning says whose code it is: a function, a class or a value of the files, or an alias of something else.
 Where several places bind a name, their meanings are combined into the one that promises least.
@@ -6,6 +8,7 @@ Where several places bind a name, their meanings are combined into the one that 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,8 +18,8 @@ from msgspec import Struct
 from rpcinspect.replayer.planning.source_bindings import Binding, Scope
 
 
-class File(Struct, frozen=True, eq=False):
-    """A parsed file."""
+class ParsedFile(Struct, frozen=True, eq=False):
+    """A parsed file with its bindings."""
 
     module: str
     path: Path
@@ -33,7 +36,7 @@ class OwnClass(Struct, frozen=True, eq=False):
     """A class that one of the files makes."""
 
     name: str
-    file: File
+    file: ParsedFile
     definition: Binding | None = None
     """None where a call made it."""
     base: str = ""
@@ -43,6 +46,12 @@ class OwnClass(Struct, frozen=True, eq=False):
     def body(self) -> Scope:
         """Its bindings."""
         return self.definition.body if self.definition and self.definition.body else Scope()
+
+    @property
+    def keywords(self) -> list[ast.keyword]:
+        """Of its class statement: a metaclass and what that gets."""
+        node = self.definition.node if self.definition is not None else None
+        return node.keywords if isinstance(node, ast.ClassDef) else []
 
     def bindings(self, name: str) -> list[Binding]:
         """What its body binds to a name, and what the file assigns to such an attribute of the class; also of
@@ -63,7 +72,7 @@ class OwnClass(Struct, frozen=True, eq=False):
 
 
 class Meaning(Struct, frozen=True):
-    """What something stands for."""
+    """What a name or an expression stands for."""
 
     kind: Literal["function", "class", "value", "alias", "module"]
     of: str = ""
@@ -81,12 +90,12 @@ FUNCTION, LITERAL, OBJECT = Meaning("function"), Meaning("value", literal=True),
 
 
 def alias(of: str) -> Meaning:
-    """What is not the user's, in words."""
+    """The meaning of what is not the user's; `of` says in words what it is."""
     return Meaning("alias", of=of)
 
 
 def foreign(name: str, of: str = "") -> Meaning:
-    """Something of another module, by full name."""
+    """The meaning of something of another module, by its full name."""
     return Meaning("alias", of=of or name, foreign=(name,))
 
 

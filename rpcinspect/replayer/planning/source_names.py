@@ -16,27 +16,23 @@ from msgspec import Struct
 from rpcinspect.pickles.safe_names import words_of
 
 
-def _of(module: str, text: str) -> frozenset[str]:
-    return frozenset(f"{module}.{name}" for name in text.split())
+def _of(modules: str, names: str) -> frozenset[str]:
+    """Full names, of modules that have the same names."""
+    return frozenset(f"{module}.{name}" for module in modules.split() for name in names.split())
 
 
-_GRAD_MODES = _of("torch", "no_grad enable_grad inference_mode") | _of(
-    "torch.autograd.grad_mode", "no_grad enable_grad inference_mode"
-)
-_GRAD_MODES |= _of("torch.autograd", "no_grad enable_grad inference_mode")
+_TYPING = "typing typing_extensions"
+_GRAD_MODES = _of("torch torch.autograd torch.autograd.grad_mode", "no_grad enable_grad inference_mode")
 
 WRAPPERS = (
     _of("builtins", "staticmethod classmethod")
     | _of("functools", "lru_cache cache")
     | _of("contextlib", "contextmanager asynccontextmanager")
-    | {"abc.abstractmethod"}
-    | _of("typing", "overload final no_type_check override")
-    | _of("typing_extensions", "overload final no_type_check override")
-    | _of("torch.distributed.rpc.functions", "async_execution")
+    | _of(_TYPING, "overload final no_type_check override")
     | _GRAD_MODES
+    | {"abc.abstractmethod", "torch.distributed.rpc.functions.async_execution"}
     | {"torch.autograd.function.once_differentiable", "torch.compile"}
-    | _of("torch.amp", "custom_fwd custom_bwd")
-    | _of("torch.cuda.amp", "custom_fwd custom_bwd")
+    | _of("torch.amp torch.cuda.amp", "custom_fwd custom_bwd")
     | _of("torch.jit", "script script_method script_if_tracing export ignore unused")
 )
 """Decorators without arguments, and functions that are called like one (`step = torch.jit.script(_step)`):
@@ -47,11 +43,11 @@ anybody's choice. `singledispatch` is none of them (it calls what was registered
 WRAPPER_MAKERS = (
     _of("functools", "lru_cache wraps")
     | _GRAD_MODES
-    | {"torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.compile", "torch.jit.ignore"}
-    | {"torch.autograd.grad_mode.set_grad_enabled", "typing_extensions.deprecated", "warnings.deprecated"}
-    | {"torch.profiler.record_function", "torch.autograd.profiler.record_function", "torch.autocast"}
-    | _of("torch.amp", "autocast custom_fwd custom_bwd")
-    | _of("torch.cuda.amp", "autocast custom_fwd custom_bwd")
+    | _of("torch torch.autograd torch.autograd.grad_mode", "set_grad_enabled")
+    | _of("typing_extensions warnings", "deprecated")
+    | _of("torch.profiler torch.autograd.profiler", "record_function")
+    | {"torch.autocast", "torch.compile", "torch.jit.ignore"}
+    | _of("torch.amp torch.cuda.amp", "autocast custom_fwd custom_bwd")
 )
 """The same for decorators with arguments: `@torch.no_grad()`."""
 
@@ -60,9 +56,8 @@ PARTIAL = frozenset({"functools.partial"})
 
 CLASS_WRAPPERS = (
     {"enum.unique", "functools.total_ordering", "torch.jit.script", "torch.jit.interface"}
-    | _of("dataclasses", "dataclass")
-    | _of("typing", "final runtime_checkable dataclass_transform")
-    | _of("typing_extensions", "final runtime_checkable dataclass_transform deprecated")
+    | {"dataclasses.dataclass", "typing_extensions.deprecated"}
+    | _of(_TYPING, "final runtime_checkable dataclass_transform")
 )
 """Decorators that give the class back, or one made of the same body: `dataclass` adds methods that set
 attributes and compare them."""
@@ -70,14 +65,10 @@ attributes and compare them."""
 METACLASSES = words_of("builtins.type abc.ABCMeta enum.EnumMeta enum.EnumType")
 """They make a class of its body, and an object by its `__new__` and `__init__` (enumerations look it up)."""
 
-CONSTANTS = words_of(
-    """
-    builtins.object builtins.bool builtins.int builtins.float builtins.complex builtins.str builtins.bytes
-    builtins.bytearray builtins.list builtins.tuple builtins.dict builtins.set builtins.frozenset
-    builtins.range enum.auto typing.TypeVar typing.ParamSpec typing.TypeVarTuple typing.NewType
-    typing_extensions.TypeVar typing_extensions.ParamSpec typing_extensions.TypeVarTuple
-    typing_extensions.NewType
-    """
+CONSTANTS = (
+    _of("builtins", "object bool int float complex str bytes bytearray list tuple dict set frozenset range")
+    | _of("enum", "auto")
+    | _of(_TYPING, "TypeVar ParamSpec TypeVarTuple NewType")
 )
 """What a call of them gives runs nothing when it is called, and is no class whose objects a pickle makes."""
 
@@ -117,7 +108,7 @@ _EXCEPTIONS = frozenset(
     and kind not in (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)  # they trust their places
 )
 _BARE = {"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol"}
-_BARE |= _of("typing_extensions", "Generic Protocol") | _of("contextlib", "AbstractContextManager")
+_BARE |= {"typing_extensions.Generic", "typing_extensions.Protocol", "contextlib.AbstractContextManager"}
 _ABSTRACT = _of(
     "collections.abc",
     "Callable Collection Container Hashable Iterable Iterator Mapping Reversible Sequence Set Sized",
@@ -129,13 +120,14 @@ _OF_PAIRS |= {"typing.TypedDict", "typing_extensions.TypedDict", "collections.ab
 _VALUES = (
     _of("builtins", "int float complex str bytes tuple frozenset")
     | {f"builtins.{name}" for name in _EXCEPTIONS}
-    | _of("collections", "namedtuple")
-    | _of("typing", "NamedTuple")
-    | _of("typing_extensions", "NamedTuple")
+    | {"collections.namedtuple"}
+    | _of(_TYPING, "NamedTuple")
     | _of("enum", "Enum IntEnum Flag IntFlag StrEnum ReprEnum")
 )
-_MODULE = Base(forwards="forward")
 _MODULES = _of("torch.nn", "Module ModuleList ModuleDict Sequential ParameterList")
+_MODULES |= _of("torch.nn.modules torch.nn.modules.module", "Module")
+_FUNCTIONS = _of("torch.autograd torch.autograd.function", "Function")
+_OPTIMIZERS = _of("torch.optim torch.optim.optimizer", "Optimizer")
 
 BASES: dict[str, Base] = {
     # no code of their own
@@ -147,14 +139,10 @@ BASES: dict[str, Base] = {
     **dict.fromkeys(_OF_PAIRS, Base(collects="pairs")),
     **dict.fromkeys(_VALUES, Base()),
     # stores submodules, parameters and hooks; __setstate__ updates __dict__
-    **dict.fromkeys(_MODULES, _MODULE),
-    "torch.nn.modules.Module": _MODULE,
-    "torch.nn.modules.module.Module": _MODULE,
-    "torch.autograd.Function": Base("torch makes its objects", "torch makes its objects"),
-    "torch.autograd.function.Function": Base("torch makes its objects", "torch makes its objects"),
+    **dict.fromkeys(_MODULES, Base(forwards="forward")),
+    **dict.fromkeys(_FUNCTIONS, Base("torch makes its objects", "torch makes its objects")),
     **dict.fromkeys(_of("torch.utils.data", "Dataset IterableDataset"), Base()),
-    "torch.optim.Optimizer": Base(restoring="its __setstate__ calls methods of the state"),
-    "torch.optim.optimizer.Optimizer": Base(restoring="its __setstate__ calls methods of the state"),
+    **dict.fromkeys(_OPTIMIZERS, Base(restoring="its __setstate__ calls methods of the state")),
 }
 """Classes of others that a class of the user's may inherit from, by full name. With any other base, its
 objects can't be made or restored without `--allow`: who knows what its `__init__`, `__setstate__`, `__hash__`
@@ -167,47 +155,24 @@ _MODULE_METHODS = words_of(
     to cpu cuda float double half bfloat16
     """
 )
-_OPTIMIZER_METHODS = words_of("zero_grad state_dict")
-
 HARMLESS_METHODS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(
-        BASES.keys() & (_MODULES | _of("torch.nn.modules", "Module module.Module")), _MODULE_METHODS
-    ),
+    **dict.fromkeys(_MODULES, _MODULE_METHODS),
     "torch.nn.Sequential": _MODULE_METHODS | {"forward"},
-    "torch.optim.Optimizer": _OPTIMIZER_METHODS,
-    "torch.optim.optimizer.Optimizer": _OPTIMIZER_METHODS,
+    **dict.fromkeys(_OPTIMIZERS, words_of("zero_grad state_dict")),
 }
 """Methods that jobs call by RPC without defining them: they read and move parameters, and call no argument.
 `apply`, `register_*_hook`, `register_module`, `compile` and whatever else is not listed needs `--allow`."""
 
-APPLIED: dict[str, str] = {
-    "torch.autograd.Function": "forward",
-    "torch.autograd.function.Function": "forward",
-}
+APPLIED: dict[str, str] = dict.fromkeys(_FUNCTIONS, "forward")
 """Bases with a class method `apply` that runs this method of the class."""
 
 LOOKUPS = ("__getattribute__", "__class__")
 """With them in a class, an attribute need not be what the class binds."""
 
-CONSTRUCTED = (
-    "__new__",
-    "__init__",
-    "__post_init__",
-    "__setattr__",
-    "__getattribute__",
-    "__getattr__",
-    "__del__",
-)
+_ALWAYS = ("__setattr__", "__getattribute__", "__getattr__", "__del__")
+CONSTRUCTED = ("__new__", "__init__", "__post_init__", *_ALWAYS)
 """Methods that run when an object is made: what a class binds to them must be its own."""
-RESTORED: tuple[str, ...] = (
-    "__new__",
-    "__setstate__",
-    "__setattr__",
-    "__getattribute__",
-    "__getattr__",
-    "__del__",
-)
-RESTORED += ("__hash__", "__eq__", "__class__", "__dict__")
+RESTORED = ("__new__", "__setstate__", *_ALWAYS, "__hash__", "__eq__", "__class__", "__dict__")
 """Methods that run when a pickle makes an object, sets its state and uses it as a key."""
 ITEMS, PAIRS = ("append", "extend", "add"), ("__setitem__",)
 """Methods by which a pickle adds items to an object, and keys with values."""

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Sequence
 from pickletools import genops
 
 from rpcinspect.pickles.semantic import tensor_index
-from rpcinspect.replayer.planning.facts import Id, JobFacts
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.facts import JobFacts
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import StandIn
-from rpcinspect.replayer.planning.sessions import OPTIMIZER
+from rpcinspect.replayer.planning.sessions import belongs_to_optimizer
 from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptRRefFetchRet
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, missing_bytes, rref_of, uncertain
+from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, is_whole, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 
 def stand_ins(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> dict[Id, StandIn]:
@@ -32,14 +33,13 @@ def stand_ins(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -
             continue
         if call.response is None or call.answer is None or not is_plain(call.response, call.kind):
             continue
-        changed = [other.index for other in calls if _may_change(other, rref, call)]
         found[rref] = StandIn(
             rref=rref,
             owner=call.callee,
             message=call.answer,
             request=call.index,
             forks=tuple(_older_forks(calls, rref, facts)),
-            changed=tuple(changed),
+            changed=tuple(other.index for other in calls if _may_change(other, rref, call)),
         )
     return found
 
@@ -57,7 +57,7 @@ def is_plain(answer: RpcRecord, fetch: int) -> bool:
     The opcodes of a value become part of another pickle: they must leave nothing but it, and name what they
     name under protocol 3 or later.
     """
-    if missing_bytes(answer) or uncertain(answer) or answer.facts.failed or answer.facts.forks:
+    if not is_whole(answer) or answer.facts.failed or answer.facts.forks:
         return False
     command = answer.rpc.command
     if isinstance(command, ScriptRRefFetchRet):
@@ -67,7 +67,7 @@ def is_plain(answer: RpcRecord, fetch: int) -> bool:
         return False
     if not is_protocol_3(command.serialized_py_obj):
         return False
-    return all(one.allowed for one in Gate().inspect(answer, answers=fetch))
+    return all(one.allowed for one in ExecutionPolicy().inspect(answer, answers=fetch))
 
 
 def is_protocol_3(data: bytes) -> bool:
@@ -83,16 +83,11 @@ def _may_change(call: Exchange, rref: Id, fetch: Exchange) -> bool:
         return False
     if call.begin_ns >= (fetch.answered_ns or fetch.begin_ns):
         return False
-    optimizer = call.function is not None and call.function.startswith(OPTIMIZER)
-    return optimizer or any(fork.rref_id == rref for fork in call.request.facts.forks)
+    return belongs_to_optimizer(call.function) or any(f.rref_id == rref for f in call.request.facts.forks)
 
 
 def _older_forks(calls: Sequence[Exchange], rref: Id, facts: JobFacts) -> list[Id]:
     """Forks that the capture deletes and does not show being made: the owner must know them."""
-    found: dict[Id, None] = {}
-    for call in calls:
-        if call.kind == MessageType.RREF_USER_DELETE and rref_of(call.request) == rref:
-            fork = fork_of(call.request)
-            if fork is not None and fork not in facts.forks:
-                found[fork] = None
-    return list(found)
+    deletes = [call.request for call in calls if call.kind == MessageType.RREF_USER_DELETE]
+    forks = dict.fromkeys(fork_of(request) for request in deletes if rref_of(request) == rref)
+    return [fork for fork in forks if fork is not None and fork not in facts.forks]

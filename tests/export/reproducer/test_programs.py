@@ -17,7 +17,7 @@ from rpcinspect.export.reproducer.reproduced import (
     blocks_of,
 )
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.run.run import Run
 from tests.export.reproducer.test_reproduction import NAMES, made
 from tests.places import recordings
@@ -122,7 +122,7 @@ def test_nobody_waits_for_ever_where_everybody_calls_everybody() -> None:
         with Run.open([str(path)]) as opened:
             options = ReproductionOptions(trust=True)
             found = programs(
-                reproduction(opened.session, opened.messages, options, Gate(), lambda record: None)
+                reproduction(opened.session, opened.messages, options, ExecutionPolicy(), lambda record: None)
             )
         assert not stuck(found), path.name
         waits += sum(

@@ -12,7 +12,7 @@ from rpcinspect.export.reproducer.programs import programs
 from rpcinspect.export.reproducer.reproduced import Handle, Reproduction, Send, blocks_of
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replayer.planning.facts import rrefs_in
-from rpcinspect.replayer.planning.gate import Allowance, Gate
+from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy
 from rpcinspect.replayer.planning.sessions import PlanError
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
@@ -30,7 +30,7 @@ def made(name: str, **options: Any) -> Reproduction:
     """Of a bundled capture, with everything allowed."""
     with Run.open([str(CAPTURES / name)]) as opened:
         chosen = ReproductionOptions(trust=True, **options)
-        return reproduction(opened.session, opened.messages, chosen, Gate(), anything)
+        return reproduction(opened.session, opened.messages, chosen, ExecutionPolicy(), anything)
 
 
 NAMES = [
@@ -117,18 +117,18 @@ def test_what_is_not_in_the_capture(options: dict[str, Any]) -> None:
         made("basic_chain.pcap", **options)
 
 
-def refused(gate: Gate, **options: Any) -> Reproduction:
+def refused(gate: ExecutionPolicy, **options: Any) -> Reproduction:
     with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         return reproduction(opened.session, opened.messages, ReproductionOptions(**options), gate, anything)
 
 
 def test_the_gate() -> None:
-    found = refused(Gate())
+    found = refused(ExecutionPolicy())
     assert [use.name for use in found.refused] == ["basic_chain.scale"]
     allowance = Allowance.parse("basic_chain:scale")
     assert allowance is not None
-    assert not refused(Gate([allowance])).refused
-    assert not refused(Gate(), trust=True).refused
+    assert not refused(ExecutionPolicy([allowance])).refused
+    assert not refused(ExecutionPolicy(), trust=True).refused
 
 
 def test_a_call_that_cannot_be_written_takes_its_gradients_along() -> None:
@@ -137,7 +137,7 @@ def test_a_call_that_cannot_be_written_takes_its_gradients_along() -> None:
 
     with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
-        found = reproduction(opened.session, opened.messages, options, Gate(), no_python)
+        found = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), no_python)
     assert [call.request.rpc.message.type for call in found.calls.values()] == [
         MessageType.FORWARD_AUTOGRAD_REQ
     ]
@@ -164,7 +164,7 @@ def test_rrefs_that_are_made_late_on_the_wire() -> None:
     name = "TensorPipeAgentDistAutogradTest.test_backward_rref_nested_sparse.pcap.gz"
     with Run.open([str(recorded("torch-suite") / name)]) as opened:
         options = ReproductionOptions(trust=True)
-        found = reproduction(opened.session, opened.messages, options, Gate(), anything)
+        found = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), anything)
     assert not found.skipped
     late = [
         (call, found.calls[handle.request])

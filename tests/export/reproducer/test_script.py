@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rpcinspect.export.reproducer.python_names import RESERVED
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.export.reproducer.script import Reproducer, Wanted, reproducer, unwritable
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.run.run import Run
 from tests.truth import CAPTURES
@@ -34,7 +34,7 @@ def written(name: str, **options: Any) -> Reproducer:
     wanted = Wanted(captures=(name,), folders=("", "../src"))
     with Run.open([str(CAPTURES / name)]) as opened:
         chosen = ReproductionOptions(trust=True, **options)
-        made = reproduction(opened.session, opened.messages, chosen, Gate(), unwritable(wanted))
+        made = reproduction(opened.session, opened.messages, chosen, ExecutionPolicy(), unwritable(wanted))
         return reproducer(made, wanted, opened.bytes)
 
 
@@ -96,7 +96,7 @@ def test_seeds(tmp_path: Path) -> None:
     wanted = Wanted(captures=("x",), folders=("",), seeds=Seeds(everybody=7, own={"worker1": 8}))
     with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
-        made = reproduction(opened.session, opened.messages, options, Gate(), unwritable(wanted))
+        made = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), unwritable(wanted))
         lines = reproducer(made, wanted, opened.bytes).script.splitlines()
     assert 'SEEDS = {"worker1": 8}' in lines
     assert "    seed = SEEDS.get(name, 7)" in lines
@@ -120,7 +120,7 @@ def test_hostile_names_of_workers() -> None:
     wanted = Wanted(captures=("x",), folders=("",))
     with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
-        made = reproduction(opened.session, opened.messages, options, Gate(), unwritable(wanted))
+        made = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), unwritable(wanted))
         for call in (*made.calls.values(), *(g.call for g in (*made.sent.values(), *made.back.values()))):
             call.caller, call.callee = (evil + name for name in (call.caller, call.callee))
         made.workers = {

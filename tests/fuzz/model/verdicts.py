@@ -7,8 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rpcinspect.pickles.tree import Global
-from rpcinspect.replayer.planning.gate import Allowance, Gate
-from rpcinspect.replayer.planning.helpers import Made
+from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.rpc.decode import RpcDecoder
 from rpcinspect.rpc.message import Message
@@ -27,11 +26,11 @@ class Decision(Struct, frozen=True):
     path: bool = False
     """`--path` of the folder `src`."""
 
-    def gate(self) -> Gate:
+    def gate(self) -> ExecutionPolicy:
         """The gate that decides so."""
         found = [Allowance.parse(text) for text in self.allow]
         sources = Sources(None, [HERE / "src"]) if self.path else None
-        return Gate([one for one in found if one is not None], sources)
+        return ExecutionPolicy([one for one in found if one is not None], sources)
 
 
 DECISIONS = {
@@ -43,9 +42,9 @@ DECISIONS = {
     "module": Decision(("job",)),
 }
 MADE = {
-    (0, 0): Made(Global("job", "Item")),
-    (0, 1): Made(Global("job", "Net")),
-    (0, 2): Made(Global("torch.nn.modules.linear", "Linear")),
+    (0, 0): Global("job", "Item"),
+    (0, 1): Global("job", "Net"),
+    (0, 2): Global("torch.nn.modules.linear", "Linear"),
 }
 """RRefs of the live worker, as the capture tells of them; `worker` makes them so."""
 _GATES = {name: decision.gate() for name, decision in DECISIONS.items()}

@@ -423,7 +423,7 @@ def test_a_recording_holds_every_session_of_a_replay(repo: Path, tmp_path: Path,
         workers=WorkerOptions(path=(str(repo / "captures"),), imports=("basic_chain",)), repeat=2, record=path
     )
     with open_run(str(repo / "captures" / "basic_chain.pcap")) as opened:
-        made = plan(opened.session, opened.messages, PlanOptions(trust=True))
+        made = plan(opened, PlanOptions(trust=True))
         outcome = replay(opened, made, options)
     assert outcome.recording == TrafficRecording(path=path, failure=None)
     with open_run(str(path)) as opened:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.replayer.planning.allowances import BY_MAIN, Allowance, hint, is_offered
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.run.run import Run
@@ -58,7 +58,7 @@ def refused(name: str, sources: Sources, *allow: str) -> tuple[list[str], tuple[
     """The names that a plan refuses, and all that it says is missing."""
     found = [one for one in map(Allowance.parse, allow) if one is not None]
     with Run.open([str(recorded(name))]) as opened:
-        made = plan(opened.session, list(opened.messages), None, Gate(found, sources))
+        made = plan(opened, None, ExecutionPolicy(found, sources))
     return [use.name for use in made.refused], made.missing
 
 

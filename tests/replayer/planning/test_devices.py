@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.pickles.tree import Call, Global
-from rpcinspect.replayer.planning.devices import Devices, Placement, named_devices, plain
+from rpcinspect.replayer.planning.devices import DevicePlacement, Devices, named_devices, plain
 from rpcinspect.rpc.command import PythonCall, ScriptCall
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from tests.replayer.talks import Workers
@@ -14,8 +14,8 @@ from tests.replayer.talks import Workers
 CPU, CUDA = Devices(), Devices("cuda")
 
 
-def placement(devices: Devices, *captured: str) -> Placement:
-    return Placement(devices, frozenset(captured))
+def placement(devices: Devices, *captured: str) -> DevicePlacement:
+    return DevicePlacement(devices, frozenset(captured))
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def mapped(*maps: tuple[int, int, dict[str, str]]) -> Workers:
 
 def test_maps_without_a_gpu_are_those_of_the_capture() -> None:
     calls = list(mapped((0, 1, {"cpu": "cpu"}), (1, 2, {})).calls())
-    made = Placement.of(CPU, calls)
+    made = DevicePlacement.of(CPU, calls)
     assert made.maps(["w0", "w1", "w2"], calls) == {"w0": {"w1": {"cpu": "cpu"}}}
 
 
 def test_maps_of_gpus_are_moved_and_every_pair_has_one() -> None:
     calls = list(mapped((0, 1, {"cuda:0": "cuda:1", "cuda:1": "cuda:0"})).calls())
-    same = Placement.of(CUDA, calls).maps(["w0", "w1"], calls)
+    same = DevicePlacement.of(CUDA, calls).maps(["w0", "w1"], calls)
     assert same["w0"]["w1"] == {"cuda:0": "cuda:1", "cuda:1": "cuda:0"}
     assert same["w1"] == {name: {"cuda:0": "cuda:0", "cuda:1": "cuda:1"} for name in ("w0", "w1")}
-    one = Placement.of(Devices("cuda", {"cuda:1": "cuda:0"}), calls).maps(["w0", "w1"], calls)
+    one = DevicePlacement.of(Devices("cuda", {"cuda:1": "cuda:0"}), calls).maps(["w0", "w1"], calls)
     assert one["w0"]["w1"] == one["w1"]["w0"] == {"cuda:0": "cuda:0"}
-    assert Placement.of(CPU, calls).maps(["w0", "w1"], calls) == {"w0": {"w1": {"cpu": "cpu"}}}
+    assert DevicePlacement.of(CPU, calls).maps(["w0", "w1"], calls) == {"w0": {"w1": {"cpu": "cpu"}}}
 
 
 def test_devices_in_arguments_are_named() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.planning.allowances import Allowance
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptCall, ScriptResp
 from rpcinspect.rpc.record import RpcRecord
@@ -21,9 +21,9 @@ from tests.replayer.talks import NONE, UDF, answer_of, record_of, request_of, ud
 INTERNAL = b"ctorch.distributed.rpc.internal\n"
 
 
-def gate(*allow: str) -> Gate:
+def gate(*allow: str) -> ExecutionPolicy:
     found = [Allowance.parse(text) for text in allow]
-    return Gate([one for one in found if one is not None])
+    return ExecutionPolicy([one for one in found if one is not None])
 
 
 def refused(record: RpcRecord, *allow: str) -> set[str]:
@@ -174,7 +174,7 @@ def test_methods_are_named_one_by_one() -> None:
 def test_files_that_the_user_names_allow_what_they_define(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("from os import system\nclass C:\n def run(self): ...\ndef f(): ...")
     (tmp_path / "train.py").write_text("def step(): ...")
-    files = Gate((), Sources(tmp_path / "train.py", [tmp_path]))
+    files = ExecutionPolicy((), Sources(tmp_path / "train.py", [tmp_path]))
 
     def allowed(function: str) -> bool:
         module, _, name = function.partition(":")
@@ -259,5 +259,5 @@ def test_slots_are_set_unless_the_class_itself_binds_their_names(tmp_path: Path)
     sources = Sources(None, [tmp_path])
     for name, is_refused in (("Point", False), ("Plain", False), ("Setter", True)):
         made = f"capp\n{name}\n".encode() + b")\x81N}" + text("x") + b"K\x01s\x86b"
-        named = Gate((), sources).inspect(request_of(call(b"capp\nf\n", made + b"\x85")))
+        named = ExecutionPolicy((), sources).inspect(request_of(call(b"capp\nf\n", made + b"\x85")))
         assert (f"app.{name}" in {one.name for one in named if not one.allowed}) is is_refused

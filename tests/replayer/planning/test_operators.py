@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 
 from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.verdicts import Named
 from rpcinspect.pipeline import Decoding
-from rpcinspect.replayer.planning.operators import (
-    MAX_SIZE,
-    Operator,
-    is_known,
-    judge_operator,
-    read_schema,
-)
+from rpcinspect.replayer.planning.operators import MAX_SIZE, is_known, judge_operator, read_schema
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from tests.places import OTHER_JOBS, recorded, recordings, workloads
 
@@ -72,11 +67,11 @@ def test_every_schema_of_torch_is_read_as_torch_means_it() -> None:
         overload = f".{schema.overload_name}" if schema.overload_name else ""
         assert read.name == schema.name + overload
         if "..." in text.rpartition(" -> ")[0]:
-            assert read.kinds is None
+            assert read.parameters is None
             continue
-        assert read.kinds is not None
-        assert len(read.kinds) == len(schema.arguments), text
-        for kind, argument in zip(read.kinds, schema.arguments, strict=True):
+        assert read.parameters is not None
+        assert len(read.parameters) == len(schema.arguments), text
+        for kind, argument in zip([one.kind for one in read.parameters], schema.arguments, strict=True):
             length = f"[{argument.N}]" if argument.N else "[]"
             if is_known(kind):
                 assert kind == argument.real_type.str().replace("[]", length), text
@@ -118,7 +113,7 @@ def test_schemas_of_other_releases_are_read() -> None:
 def test_what_is_no_schema_has_no_name(text: str) -> None:
     assert read_schema(text) is None
     judged = judge_operator(text, ())
-    assert (judged.passes, judged.allowable) == (False, False)
+    assert (judged.allowed, judged.allow, judged.dangerous) == (False, "", True)
 
 
 # --- judgement ----------------------------------------------------------------------------------------------
@@ -144,7 +139,7 @@ def test_what_is_no_schema_has_no_name(text: str) -> None:
 )
 def test_what_models_send_passes(schema: str, args: tuple[Value, ...]) -> None:
     judged = judge_operator(schema, args)
-    assert judged == Operator(schema.partition("(")[0], True, judged.reason)
+    assert judged == Named(schema.partition("(")[0], True)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +191,7 @@ def test_what_models_send_passes(schema: str, args: tuple[Value, ...]) -> None:
 def test_no_option_lets_the_wrong_arguments_through(schema: str, args: tuple[Value, ...], said: str) -> None:
     """Live, each of the first two, and an element type of -1, ended a worker with signal 11."""
     judged = judge_operator(schema, args)
-    assert (judged.passes, judged.allowable) == (False, False)
+    assert (judged.allowed, judged.allow, judged.dangerous) == (False, "", True)
     assert said in judged.reason
 
 
@@ -233,22 +228,24 @@ def test_no_option_lets_the_wrong_arguments_through(schema: str, args: tuple[Val
 )
 def test_the_rest_needs_to_be_allowed(schema: str, args: tuple[Value, ...], said: str) -> None:
     judged = judge_operator(schema, args)
-    assert (judged.passes, judged.allowable, judged.name) == (False, True, schema.partition("(")[0])
+    assert (judged.allowed, judged.dangerous) == (False, True)
+    assert judged.name == judged.allow == schema.partition("(")[0]
     assert said in judged.reason
 
 
 def test_an_id_may_be_of_64_bits() -> None:
-    assert judge_operator("aten::get_gradients(int context_id) -> Dict(Tensor, Tensor)", (1 << 48,)).passes
+    assert judge_operator("aten::get_gradients(int context_id) -> Dict(Tensor, Tensor)", (1 << 48,)).allowed
 
 
 def test_the_reported_operator_does_not_pass() -> None:
     (judged,) = judged_in(recorded("reports/hostile/aten_indices.rpclog"))
-    assert judged == Operator(POOL.partition("(")[0], False, judged.reason)
+    operator = POOL.partition("(")[0]
+    assert judged == Named(operator, False, judged.reason, operator, dangerous=True)
 
 
 @pytest.mark.parametrize("capture", HONEST, ids=lambda path: path.name)
 def test_every_operator_of_an_honest_run_passes(capture: Path) -> None:
-    assert [judged for judged in judged_in(capture) if not judged.passes] == []
+    assert [judged for judged in judged_in(capture) if not judged.allowed] == []
 
 
 def test_honest_runs_call_operators() -> None:
@@ -268,7 +265,7 @@ def test_honest_runs_call_operators() -> None:
 
 
 @cache
-def judged_in(capture: Path) -> list[Operator]:
+def judged_in(capture: Path) -> list[Named]:
     """Each operator that the requests of a capture call."""
     found = []
     with Decoding([str(capture)]) as decoding:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.replayer.planning.gate import Allowance, Gate
+from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy
 from rpcinspect.replayer.planning.model import REASONS, Plan, PlannedSession, Step
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sessions import PlanError
@@ -28,12 +28,11 @@ BUNDLED = sorted(path for path in CAPTURES.iterdir() if path.name.endswith((".pc
 
 @lru_cache(maxsize=4)
 def planned(
-    path: Path, options: PlanOptions | None = None, gate: Gate | None = None
+    path: Path, options: PlanOptions | None = None, gate: ExecutionPolicy | None = None
 ) -> tuple[Plan, Exchanges]:
     with open_run(str(path)) as opened:
-        messages = opened.messages
-        made = plan(opened.session, messages, options or PlanOptions(trust=gate is None), gate)
-        return made, Run(opened.session, messages).exchanges
+        made = plan(opened, options or PlanOptions(trust=gate is None), gate)
+        return made, opened.exchanges
 
 
 # --- properties of every plan -------------------------------------------------------------------------------
@@ -132,12 +131,12 @@ def test_made_up_conversations_have_sound_plans(drawn: list[tuple], roles: tuple
         end = begin + length if answered else None
         where = None if context is None else (context[0], context[1] + number)
         workers.call(caller, callee, begin, end, function, context=where, grads=(grad, grad))
-    session, messages = workers.heard()
+    run = workers.run()
     names = {name for call in workers.calls() for name in (call.caller, call.callee)}
     if not set(roles) <= names or set(roles) >= names:
         return
-    made = plan(session, messages, PlanOptions(roles=roles, trust=True))
-    check_plan(made, Run(session, messages).exchanges)
+    made = plan(run, PlanOptions(roles=roles, trust=True))
+    check_plan(made, run.exchanges)
 
 
 # --- what the scripts do ------------------------------------------------------------------------------------
@@ -324,16 +323,19 @@ def test_a_context_alone_leaves_the_rest_out() -> None:
 
 def test_the_gate_skips_and_lists(tmp_path: Path) -> None:
     path = path_of("bwd_boom")
-    made, _ = planned(path, PlanOptions(), Gate())
+    made, _ = planned(path, PlanOptions(), ExecutionPolicy())
     assert [use.name for use in made.refused] == ["bwd_boom.relay"]
     assert made.refused[0].messages == (8,)
     assert made.count("send") == 0
     assert set(made.skips()) == {"control", "not-allowed"}
-    for gate in (Gate([Allowance("bwd_boom", "relay")]), Gate((), Sources(None, [CAPTURES]))):
+    for gate in (
+        ExecutionPolicy([Allowance("bwd_boom", "relay")]),
+        ExecutionPolicy((), Sources(None, [CAPTURES])),
+    ):
         allowed, _ = planned(path, PlanOptions(), gate)
         assert allowed.refused == ()
         assert allowed.count("send") == 3
-    trusted, _ = planned(path, PlanOptions(trust=True), Gate())
+    trusted, _ = planned(path, PlanOptions(trust=True), ExecutionPolicy())
     assert (trusted.refused, trusted.count("send")) == ((), 3)
     assert [use.allowed for use in trusted.globals if use.name == "bwd_boom.relay"] == [False]
 
@@ -359,7 +361,7 @@ def test_workers_without_names_are_told() -> None:
     talk = Talk(pipe(name="w0"))
     talk.say(PythonCall(udf("app.f"), False))
     session = talk.finish()
-    made = plan(session, talk.records, PlanOptions(trust=True))
+    made = plan(Run(session, talk.records), PlanOptions(trust=True))
     assert any("names of the workers at 10.0.0.2:5000" in note for note in made.notes)
     check_plan(made, Run(session, talk.records).exchanges)
     assert made.skips() == {"unsupported": 1}

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.planning.sessions import (
-    Cast,
     PlanError,
+    RoleAssignment,
     changes_state,
     default_casts,
     named_casts,
@@ -124,7 +124,7 @@ def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
         named_casts(ALL, roles, live)
 
 
-def of_capture(path: Path) -> list[Cast]:
+def of_capture(path: Path) -> list[RoleAssignment]:
     with open_run(str(path)) as opened:
         return default_casts(workers_of(opened.session), opened.exchanges.calls, opened.causes.decided())
 
@@ -152,7 +152,7 @@ def test_torchs_own_tests(name: str, count: int, live: int) -> None:
         assert {*cast.roles, *cast.live} == {"worker0", "worker1", "worker2", "worker3"}
 
 
-CAST = Cast(0, ("w0",), ("w1", "w2"), "a test")
+CAST = RoleAssignment(0, ("w0",), ("w1", "w2"), "a test")
 
 
 def test_workers_without_an_id_get_free_ones() -> None:
@@ -176,7 +176,7 @@ def test_the_store_tells_ids() -> None:
     workers.call(0, 1, 0, 10)
     session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
     calls = Run(session, workers.records).exchanges.calls
-    assert worker_ids(session, Cast(0, ("w0",), ("w1",), ""), calls) == {"w0": 5, "w1": 3}
+    assert worker_ids(session, RoleAssignment(0, ("w0",), ("w1",), ""), calls) == {"w0": 5, "w1": 3}
 
 
 def test_free_ids_are_none_of_the_captured_ones() -> None:
@@ -196,14 +196,14 @@ def test_two_workers_with_one_id_can_not_be_played() -> None:
     session = workers.finish(entry("names/4", "w0"), entry("names/7", "w1"))
     twins = replace(session, workers=tuple(replace(worker, id=4) for worker in session.workers))
     with pytest.raises(ReplayError, match=r"have the same id 4: w0, w1"):
-        worker_ids(twins, Cast(0, ("w0",), ("w1",), ""), workers.calls())
+        worker_ids(twins, RoleAssignment(0, ("w0",), ("w1",), ""), workers.calls())
 
 
 def test_other_jobs_tell_nothing() -> None:
     workers = Workers(2)
     workers.call(0, 1, 0, 10)
     session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
-    ids = worker_ids(session, Cast(1, ("w0",), ("w1",), ""), ())
+    ids = worker_ids(session, RoleAssignment(1, ("w0",), ("w1",), ""), ())
     assert ids == {"w0": 0, "w1": 1}
 
 

@@ -11,15 +11,15 @@ from rpcinspect.replayer.planning.source_model import (
     FUNCTION,
     LITERAL,
     OBJECT,
-    File,
     Meaning,
     OwnClass,
+    ParsedFile,
     alias,
     combined,
     foreign,
 )
 
-ONE = OwnClass("One", File("job", Path("job.py"), True, Scope(), lambda name: False))
+ONE = OwnClass("One", ParsedFile("job", Path("job.py"), True, Scope(), lambda name: False))
 TWO = OwnClass("Two", ONE.file)
 CLASS = Meaning("class", classes=(ONE,))
 EITHER = Meaning("function", literal=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import OutputError
-from rpcinspect.replayer.planning.sources import NO_ITEMS, Definition, Sources
+from rpcinspect.replayer.planning.sources import NO_ITEMS, Sources
 
 
 def defines(sources: Sources, module: str, name: str) -> bool:
@@ -22,11 +22,13 @@ def defined(tmp_path: Path, source: str) -> Callable[[str], str | None]:
     (tmp_path / "job.py").write_text(source)
     sources = Sources(None, [tmp_path])
 
-    def said(name: str) -> str | None:
-        found = sources.find("job", name)
-        return None if found is None else " ".join((found.kind, found.of)).strip()
+    return lambda name: meaning(sources, "job", name)
 
-    return said
+
+def meaning(sources: Sources, module: str, name: str) -> str | None:
+    """How the files define a name: its kind, and what an alias is."""
+    found = sources.find(module, name)
+    return None if found is None else " ".join((found.kind, found.of)).strip()
 
 
 SOURCE = """
@@ -142,18 +144,18 @@ def test_imports_are_followed_beside_the_script_and_nothing_there_is_allowed(tmp
         "class Net(Base):\n def forward(self): ...\n"
     )
     alone, both = Sources(script), Sources(script, [tmp_path])
-    assert both.find("__main__", "step") == alone.find("__main__", "step") == Definition("function")
-    started = Definition("alias", "decorated by subprocess.run")
-    assert both.find("__main__", "started") == alone.find("__main__", "started") == started
-    assert alone.find("__main__", "decorated") == Definition("alias", "decorated by common.decorator")
-    assert both.find("__main__", "decorated") == Definition("function")
-    assert alone.find("__main__", "Net.helps") == Definition("alias", "inherited from common.Base")
-    assert both.find("__main__", "Net.helps") == Definition("function")
+    assert meaning(both, "__main__", "step") == meaning(alone, "__main__", "step") == "function"
+    started = "alias decorated by subprocess.run"
+    assert meaning(both, "__main__", "started") == meaning(alone, "__main__", "started") == started
+    assert meaning(alone, "__main__", "decorated") == "alias decorated by common.decorator"
+    assert meaning(both, "__main__", "decorated") == "function"
+    assert meaning(alone, "__main__", "Net.helps") == "alias inherited from common.Base"
+    assert meaning(both, "__main__", "Net.helps") == "function"
     assert alone.find("common", "decorator") is None
-    assert both.find("common", "decorator") == Definition("function")
+    assert meaning(both, "common", "decorator") == "function"
     (tmp_path / "common.py").write_text("def (")
-    told = Sources(script).find("__main__", "step")
-    assert told == Definition("alias", "decorated by rpc.functions.async_execution")
+    told = meaning(Sources(script), "__main__", "step")
+    assert told == "alias decorated by rpc.functions.async_execution"
 
 
 # --- what objects of classes run ----------------------------------------------------------------------------
@@ -228,7 +230,7 @@ FACTS = {
 @pytest.mark.parametrize("name", FACTS)
 def test_facts_of_classes(name: str, tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(CLASSES)
-    facts = Sources(None, [tmp_path]).class_facts("job", name)
+    facts = Sources(None, [tmp_path]).class_standing("job", name)
     assert facts is not None
     assert (facts.constructing, facts.restoring, facts.calling, facts.items) == FACTS[name]
 
@@ -236,12 +238,12 @@ def test_facts_of_classes(name: str, tmp_path: Path) -> None:
 def test_there_are_facts_of_classes_only(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("import subprocess\nclass C(subprocess.Popen, dict): ...\nf = C\nx = 1")
     sources = Sources(None, [tmp_path])
-    facts = sources.class_facts("job", "C")
+    facts = sources.class_standing("job", "C")
     assert facts is not None
-    assert facts.bases == ("subprocess.Popen", "builtins.dict")
-    assert sources.class_facts("job", "f") == facts
+    assert facts.constructing == POPEN
+    assert sources.class_standing("job", "f") == facts
     for module, name in (("job", "x"), ("job", "absent"), ("job", "subprocess"), ("subprocess", "Popen")):
-        assert sources.class_facts(module, name) is None
+        assert sources.class_standing(module, name) is None
 
 
 # --- files of the user's that attacks were tried with -------------------------------------------------------
@@ -266,9 +268,9 @@ def test_sources_of_the_hostile_captures(tmp_path: Path) -> None:
         "Net.apply": "inherited from torch.nn.Module",
     }
     for name, of in aliases.items():
-        assert sources.find("tools", name) == Definition("alias", of)
+        assert meaning(sources, "tools", name) == f"alias {of}"
         assert not defines(sources, "tools", name)
-    facts = sources.class_facts("tools", "RunDir")
+    facts = sources.class_standing("tools", "RunDir")
     assert facts is not None
     assert facts.restoring == facts.constructing == "it inherits from type(pathlib.Path())"
 
@@ -285,11 +287,11 @@ def test_what_is_compiled_or_a_submodule_is_an_alias(tmp_path: Path) -> None:
     (tmp_path / "fast.py").write_text("def f(): ...")
     (tmp_path / "fast.cpython-399-x.so").write_bytes(b"")
     sources = Sources(None, [tmp_path])
-    assert sources.find("pkg", "train") == Definition("alias", "the module pkg.train")
-    assert sources.find("pkg", "train.run") == Definition("alias", "the module pkg.train")
-    assert sources.find("pkg", "work") == Definition("alias", "pkg.train.work")
+    assert meaning(sources, "pkg", "train") == "alias the module pkg.train"
+    assert meaning(sources, "pkg", "train.run") == "alias the module pkg.train"
+    assert meaning(sources, "pkg", "work") == "alias pkg.train.work"
     assert defines(sources, "pkg", "other")
-    assert sources.find("fast", "f") == Definition("alias", "in fast.cpython-399-x.so, which is compiled")
+    assert meaning(sources, "fast", "f") == "alias in fast.cpython-399-x.so, which is compiled"
     assert sources.files() == {"pkg": str(tmp_path / "pkg" / "__init__.py")}
 
 

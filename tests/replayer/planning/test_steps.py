@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.replayer.planning.facts import JobFacts, read_facts
-from rpcinspect.replayer.planning.sessions import Cast
-from rpcinspect.replayer.planning.steps import NO_ANSWER, Stage, Verdict, blocked_contexts
+from rpcinspect.replayer.planning.model import Decision
+from rpcinspect.replayer.planning.sessions import RoleAssignment
+from rpcinspect.replayer.planning.steps import NO_ANSWER, StepClassifier, blocked_contexts
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -31,31 +32,35 @@ NAMES = ("w0", "w1", "w2", "w3")
 FETCHED = PythonRRefFetchRet(tensors=(), serialized_py_obj=NONE)
 
 
-def cast(*roles: str, live: tuple[str, ...] = ()) -> Cast:
-    return Cast(0, roles, live or tuple(name for name in NAMES if name not in roles), "")
+def cast(*roles: str, live: tuple[str, ...] = ()) -> RoleAssignment:
+    return RoleAssignment(0, roles, live or tuple(name for name in NAMES if name not in roles), "")
 
 
 def permit(record: RpcRecord, answers: int | None) -> str | None:
     return None
 
 
-def staged(workers: Workers, cast: Cast) -> tuple[Stage, dict[int, tuple[str, str | None]]]:
+def staged(
+    workers: Workers, cast: RoleAssignment
+) -> tuple[StepClassifier, dict[int, tuple[str, str | None]]]:
     """The stage with every request judged, and (action, reason) by the time at which each began."""
     calls = workers.calls()
     facts = read_facts(workers.run()).get(0, JobFacts())
     causes = workers.causes()
-    stage = Stage(cast, causes, facts, permit)
+    stage = StepClassifier(cast, causes, facts, permit)
     for call in calls:
-        stage.judge(call)
-    blocked = blocked_contexts(stage, {c.index: c for c in calls}, facts, cast.roles)
+        stage.classify(call)
+    blocked = blocked_contexts(stage)
     if blocked:
-        stage = Stage(cast, causes, facts, permit, blocked)
+        stage = StepClassifier(cast, causes, facts, permit, blocked)
         for call in calls:
-            stage.judge(call)
-    return stage, {c.begin_ns: (stage.verdicts[c.index].action, stage.verdicts[c.index].code) for c in calls}
+            stage.classify(call)
+    return stage, {
+        c.begin_ns: (stage.decisions[c.index].action, stage.decisions[c.index].code) for c in calls
+    }
 
 
-def judged(workers: Workers, cast: Cast) -> dict[int, tuple[str, str | None]]:
+def judged(workers: Workers, cast: RoleAssignment) -> dict[int, tuple[str, str | None]]:
     return staged(workers, cast)[1]
 
 
@@ -176,16 +181,16 @@ def test_clean_up_of_a_context_that_nothing_of_reaches_the_worker() -> None:
     assert set(judged(workers, cast("w0")).values()) == {skip("driver-not-live")}
 
 
-@pytest.mark.parametrize(("grads", "verdict"), [((1, 1), ANSWER), ((1, 0), skip("older-state"))])
+@pytest.mark.parametrize(("grads", "decision"), [((1, 1), ANSWER), ((1, 0), skip("older-state"))])
 def test_clean_up_goes_to_whom_something_was_sent_in_the_context(
-    grads: tuple[int, int], verdict: tuple[str, str | None]
+    grads: tuple[int, int], decision: tuple[str, str | None]
 ) -> None:
     """torch's rule: a worker knows those of a context to whom it has sent something with an envelope."""
     workers = Workers(2)
     workers.call(0, 1, 10, 20, context=(0, 1), grads=grads)
     workers.call(0, 1, 30, 50, CleanupAutogradContextReq(0), CleanupAutogradContextResp())
     workers.call(1, 0, 35, 45, CleanupAutogradContextReq(0), CleanupAutogradContextResp())
-    assert judged(workers, cast("w0")) == {10: SEND, 30: SEND, 35: verdict}
+    assert judged(workers, cast("w0")) == {10: SEND, 30: SEND, 35: decision}
 
 
 def test_types_that_nobody_knows() -> None:
@@ -207,7 +212,7 @@ def test_an_answer_that_was_never_given() -> None:
     workers.call(0, 1, 10, None)
     workers.call(1, 0, 20, None)
     stage, _ = staged(workers, cast("w0"))
-    assert stage.verdicts[1] == Verdict("answer", text="it was never answered", happens=True)
+    assert stage.decisions[1] == Decision("answer", text="it was never answered", happens=True)
 
 
 @pytest.mark.parametrize("tensor", [tp_tensor(4, missing=1), tp_tensor(4, Placement.UNCERTAIN)])
@@ -231,16 +236,16 @@ def test_what_is_refused_is_skipped_with_all_that_builds_on_it() -> None:
     workers.call(0, 1, 10, 20, context=(0, 1), grads=(1, 1))
     workers.call(0, 1, 50, 90, *gradient(0, 1001))
     calls = workers.calls()
-    stage = Stage(
+    stage = StepClassifier(
         cast("w0"),
         workers.causes(),
         read_facts(workers.run())[0],
         lambda record, answers: "os.system: no",
     )
-    verdicts = [stage.judge(call) for call in calls]
-    assert [verdict.code for verdict in verdicts] == ["not-allowed", "not-allowed"]
-    assert verdicts[0].text == "os.system: no"
-    assert verdicts[1].text == "this gradient is for the answer to #0, which is skipped"
+    decisions = [stage.classify(call) for call in calls]
+    assert [decision.code for decision in decisions] == ["not-allowed", "not-allowed"]
+    assert decisions[0].text == "os.system: no"
+    assert decisions[1].text == "this gradient is for the answer to #0, which is skipped"
 
 
 # --- what live workers send though nobody expects it --------------------------------------------------------
@@ -255,10 +260,10 @@ def test_a_live_workers_request_that_is_left_out_is_ready_for_one_that_equals_it
     stage, found = staged(workers, cast("w0"))
     assert found[10] == found[40] == skip("driver-not-live")
     first, served, second, _ = workers.calls()
-    spare = [stage.verdicts[call.index].spare for call in workers.calls()]
+    spare = [stage.decisions[call.index].spare for call in workers.calls()]
     assert spare == ["equal", None, "like", None]
     assert first.index < second.index
-    assert stage.verdicts[second.index].text == (
+    assert stage.decisions[second.index].text == (
         f"w1's own program does not run here, unless it is part of #{served.index}: answered if it comes"
     )
 
@@ -272,13 +277,13 @@ def test_what_may_take_place_may_cause_more() -> None:
     workers.call(1, 2, 20, 80)
     workers.call(2, 0, 30, 70, "app.g")
     stage, _ = staged(workers, cast("w0"))
-    spare = [stage.verdicts[call.index].spare for call in workers.calls()]
+    spare = [stage.decisions[call.index].spare for call in workers.calls()]
     assert spare == [None, "equal", None, None, "like"]
     calls = workers.calls()
-    assert stage.verdicts[calls[3].index].text == (
+    assert stage.decisions[calls[3].index].text == (
         f"w1's own program does not run here, unless it is part of #{calls[2].index}"
     )
-    assert f"part of #{calls[3].index}" in (stage.verdicts[calls[4].index].text or "")
+    assert f"part of #{calls[3].index}" in (stage.decisions[calls[4].index].text or "")
 
 
 def test_what_can_not_be_answered_is_not_ready() -> None:
@@ -288,10 +293,12 @@ def test_what_can_not_be_answered_is_not_ready() -> None:
     first, second = workers.calls()
     assert first.response is not None
     first.response.tp.tensors[0] = tp_tensor(4, missing=1)
-    stage = Stage(cast("w0"), workers.causes(), JobFacts(), permit, one_way=[second.index])
-    assert [stage.judge(call).spare for call in (first, second)] == [None, None]
-    refusing = Stage(cast("w0"), workers.causes(), JobFacts(), permit, unasked=lambda record, _: "no")
-    assert refusing.judge(second).spare is None
+    stage = StepClassifier(cast("w0"), workers.causes(), JobFacts(), permit, one_way=[second.index])
+    assert [stage.classify(call).spare for call in (first, second)] == [None, None]
+    refusing = StepClassifier(
+        cast("w0"), workers.causes(), JobFacts(), permit, unasked=lambda record, _: "no"
+    )
+    assert refusing.classify(second).spare is None
 
 
 def test_an_answer_of_a_direction_that_was_not_captured() -> None:
@@ -300,9 +307,9 @@ def test_an_answer_of_a_direction_that_was_not_captured() -> None:
     workers.call(1, 0, 20, None, "app.g")
     calls = workers.calls()
     causes = Causes({1: 0}, {})
-    stage = Stage(cast("w0"), causes, JobFacts(), permit, one_way=[0, 1])
-    assert [stage.judge(call).action for call in calls] == ["send", "skip"]
-    assert (stage.verdicts[1].code, stage.verdicts[1].text) == ("missing-bytes", NO_ANSWER)
+    stage = StepClassifier(cast("w0"), causes, JobFacts(), permit, one_way=[0, 1])
+    assert [stage.classify(call).action for call in calls] == ["send", "skip"]
+    assert (stage.decisions[1].code, stage.decisions[1].text) == ("missing-bytes", NO_ANSWER)
 
 
 def test_a_fork_that_no_message_shows_is_not_older_than_its_rref() -> None:
@@ -313,5 +320,5 @@ def test_a_fork_that_no_message_shows_is_not_older_than_its_rref() -> None:
     workers.call(0, 1, 50, 60, RRefUserDelete(GloballyUniqueId(0, 9), fork), RRefAck())
     stage, found = staged(workers, cast("w0"))
     assert found == {10: SEND, 30: skip("unsupported"), 50: skip("older-rref")}
-    text = stage.verdicts[workers.calls()[1].index].text
+    text = stage.decisions[workers.calls()[1].index].text
     assert text == "no message that could be read has brought fork 1:7 of the RRef that #0 makes"

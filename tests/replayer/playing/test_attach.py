@@ -18,10 +18,10 @@ from rpcinspect.replayer.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOK
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.running_group import StoreAddress, remove_dead
 from rpcinspect.replayer.peers.store_client import StoreClient
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import PlannedSession, Step
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.replayer.planning.sessions import Cast
+from rpcinspect.replayer.planning.sessions import RoleAssignment
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.replayer.playing.attach import JoinOptions, check
 from rpcinspect.replayer.playing.inputs import SessionInputs
@@ -56,9 +56,9 @@ def outcome_of(
     begins: Callable[[], None] = lambda: None,
 ) -> ReplayOutcome:
     options = ReplayOptions(join=JoinOptions(store=StoreAddress("127.0.0.1", group.port)))
-    gate = Gate((), Sources(None, [CAPTURES]))
+    gate = ExecutionPolicy((), Sources(None, [CAPTURES]))
     with Run.open([str(path)]) as opened:
-        made = plan(opened.session, opened.messages, PlanOptions(joins=True), gate)
+        made = plan(opened, PlanOptions(joins=True), gate)
         begins()
         return replay(opened, made, options, progress=progress)
 
@@ -142,7 +142,7 @@ def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient
     step = Step(
         message=call.index, type=call.type, role="w0", to="w1", sender="w0", action="send", answer=call.answer
     )
-    cast = Cast(0, ("w0",), ("w1", "w2"), "")
+    cast = RoleAssignment(0, ("w0",), ("w1", "w2"), "")
     inputs = SessionInputs(
         planned=PlannedSession(number=0, cast=cast, steps=(step,), arrivals=(), overlaps=()),
         calls={call.index: call},

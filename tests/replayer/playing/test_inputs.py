@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.replayer.planning.sessions import Cast
+from rpcinspect.replayer.planning.sessions import RoleAssignment
 from rpcinspect.replayer.playing import inputs as module
 from rpcinspect.replayer.playing.inputs import LEAST, TIMES, SessionInputs, allowance, captured_bytes
 from rpcinspect.run.exchanges import Exchange
@@ -24,7 +24,7 @@ from tests.truth import capture_of
 
 
 def inputs(**more: object) -> SessionInputs:
-    cast = Cast(0, ("w0",), ("w1",), "")
+    cast = RoleAssignment(0, ("w0",), ("w1",), "")
     return SessionInputs(
         planned=PlannedSession(number=0, cast=cast, steps=(), arrivals=(), overlaps=()),
         calls={},
@@ -50,7 +50,7 @@ def test_ids_as_captured_or_as_joined() -> None:
 def session_of(path: Path) -> Iterator[tuple[PlannedSession, dict[int, Exchange]]]:
     """The first session of a capture, everything allowed."""
     with Run.open([str(path)]) as opened:
-        made = plan(opened.session, opened.messages, PlanOptions(trust=True))
+        made = plan(opened, PlanOptions(trust=True))
         yield made.sessions[0], opened.calls
 
 

@@ -15,7 +15,7 @@ from rpcinspect.replayer.peers.loop import Loop, ResponseArrived
 from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import StandIn
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sources import Sources
@@ -59,8 +59,8 @@ def users(name: str) -> list[dict[str, Any]]:
 
 def replayed(path: Path, workers: Workers, *, given: bool) -> Report:
     with Run.open([str(path)]) as opened:
-        options, gate = PlanOptions(stand_ins=given), Gate((), Sources(None, [CAPTURES]))
-        made = plan(opened.session, opened.messages, options, gate)
+        options, gate = PlanOptions(stand_ins=given), ExecutionPolicy((), Sources(None, [CAPTURES]))
+        made = plan(opened, options, gate)
         return report(replay(opened, made, ReplayOptions(), workers=workers))
 
 
@@ -87,7 +87,7 @@ def test_a_stand_in_with_another_value_is_found_out(tmp_path: Path, workers: Wor
     """That of the driver's own RRef, which is full of nines, in the place of the operator's result."""
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[2]["index"])
     with Run.open([str(path)]) as opened:
-        made = plan(opened.session, opened.messages, PlanOptions(trust=True, stand_ins=True))
+        made = plan(opened, PlanOptions(trust=True, stand_ins=True))
         calls = opened.exchanges.calls
         other = next(call for call in calls if rref_of(call.request) == (0, 8) and call.kind in FETCHES)
         (session,) = made.sessions
@@ -103,7 +103,7 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
     """An RRef that its owner made itself: the live one counts from 0, so the stand-in has another id."""
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[0]["index"])
     with Run.open([str(path)]) as opened:
-        made = plan(opened.session, opened.messages, PlanOptions(trust=True, stand_ins=True))
+        made = plan(opened, PlanOptions(trust=True, stand_ins=True))
         inputs, stand_in = material_of(opened, made.sessions[0])
         group.start("worker1", 1)
         with (

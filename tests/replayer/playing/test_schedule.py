@@ -34,7 +34,6 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
 from tests.replayer.scripted import planned_of
 from tests.replayer.talks import Workers, udf
 
@@ -67,11 +66,11 @@ def conversation(drawn: list[tuple]) -> Workers:  # type: ignore[type-arg]
 def sessions_of(
     workers: Workers, roles: tuple[str, ...]
 ) -> tuple[list[PlannedSession], Mapping[int, Exchange]]:
-    session, messages = workers.heard()
+    run = workers.run()
     names = {name for call in workers.calls() for name in (call.caller, call.callee)}
     assume(set(roles) < names)
-    made = plan(session, messages, PlanOptions(roles=roles, trust=True))
-    return list(made.sessions), Run(session, messages).calls
+    made = plan(run, PlanOptions(roles=roles, trust=True))
+    return list(made.sessions), run.calls
 
 
 @dataclass
@@ -435,10 +434,10 @@ class Played:
     """w0 is played; its messages are named by when they were sent."""
 
     def __init__(self, workers: Workers) -> None:
-        session, messages = workers.heard()
-        self.calls: Mapping[int, Exchange] = Run(session, messages).calls
+        run = workers.run()
+        self.calls: Mapping[int, Exchange] = run.calls
         self.planned: PlannedSession
-        (self.planned,) = plan(session, messages, PlanOptions(roles=("w0",), trust=True)).sessions
+        (self.planned,) = plan(run, PlanOptions(roles=("w0",), trust=True)).sessions
         self.schedule = Schedule(self.planned, self.calls)
 
     def ready(self) -> Sequence[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import REASONS, Plan
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.views.replay.plan_json import plan_lines
@@ -86,7 +86,7 @@ def test_steps_and_sums() -> None:
 
 
 def test_refusals_are_listed_and_trust_is_told() -> None:
-    steps, plan = lines_of(conversation().plan(PlanOptions(roles=("w0",)), Gate()))
+    steps, plan = lines_of(conversation().plan(PlanOptions(roles=("w0",)), ExecutionPolicy()))
     assert steps[0]["reason"] == "not-allowed: app.f: nobody allowed it"
     assert plan["globals"][0] == {
         "name": "app.f",
@@ -96,7 +96,7 @@ def test_refusals_are_listed_and_trust_is_told() -> None:
         "allow": "app:f",
     }
     assert plan["trusted"] is False
-    _, trusting = lines_of(conversation().plan(PlanOptions(roles=("w0",), trust=True), Gate()))
+    _, trusting = lines_of(conversation().plan(PlanOptions(roles=("w0",), trust=True), ExecutionPolicy()))
     assert all(use["allowed"] for use in trusting["globals"])
     assert trusting["trusted"] is True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.views.replay.plan_table import show_plan
@@ -37,11 +37,11 @@ def test_skipped_requests_of_live_workers_point_from_them() -> None:
 
 
 def test_refusals() -> None:
-    lines = shown(conversation().plan(PlanOptions(roles=("w0",)), Gate()))
+    lines = shown(conversation().plan(PlanOptions(roles=("w0",)), ExecutionPolicy()))
     assert "  REFUSED  app.f  nobody allowed it (#0)" in lines
     assert lines[-2] == "A replay would be refused: 1 name that nobody allowed."
     assert lines[-1].startswith("To allow this, add: --allow app:f ")
-    trusting = shown(conversation().plan(PlanOptions(roles=("w0",), trust=True), Gate()))
+    trusting = shown(conversation().plan(PlanOptions(roles=("w0",), trust=True), ExecutionPolicy()))
     assert "REFUSED" not in "".join(trusting)
     assert trusting[-1].startswith("Nothing is refused")
 
@@ -68,9 +68,9 @@ def test_captured_text_reaches_no_terminal_as_it_is() -> None:
     workers = Workers(2)
     workers.call(0, 1, 10, 20, "app.\x1b[2Jbad\u202e")
     console, out = file_console()
-    show_plan(workers.plan(None, Gate()), console)
+    show_plan(workers.plan(None, ExecutionPolicy()), console)
     assert visible(out.getvalue())
     console, out = terminal_console(80)
-    show_plan(workers.plan(None, Gate()), console)
+    show_plan(workers.plan(None, ExecutionPolicy()), console)
     assert "[2Jbad" in out.getvalue()
     assert "\x1b[2J" not in out.getvalue()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.replayer.planning.gate import Gate
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import StandIn
 from rpcinspect.replayer.playing.outcome import (
     FoundSeed,
@@ -174,7 +174,7 @@ def test_refused() -> None:
 def test_refused_functions_of_the_jobs_script() -> None:
     workers = Workers(2)
     workers.call(0, 1, 10, 20, "__mp_main__.step")
-    lines = shown(not_started(workers.plan(None, Gate())))
+    lines = shown(not_started(workers.plan(None, ExecutionPolicy())))
     assert lines[-2] == "To allow this, add: --main SCRIPT.py"
 
 

@@ -1,10 +1,10 @@
-"""Whether torch can rebuild the tensors of a message: what it can't rebuild ends the receiving process.
+"""Checks that torch can rebuild the tensors of a message: what it can't rebuild ends the receiving process.
 
 In: a tensor table and the storages that come with it. Out: nothing, or `ReplayError` with what is wrong.
-torch's agent reads the table in a callback of TensorPipe that catches nothing, so any error there is the
-end of the live worker: of 2.13 each rule below was seen to matter. Payloads are another thing: torch
-answers damaged ones with an exception. Indices of a sparse tensor are checked too: torch trusts them and
-writes wherever they point.
+torch's agent reads the table in a callback of TensorPipe that catches nothing, so any error there ends the
+live worker: with 2.13 each rule below was seen to matter. Damaged payloads need no such check: torch answers
+them with an exception. Indices of a sparse tensor are checked too: torch trusts them and writes wherever they
+point.
 
 Mirrors the checks behind `torch/csrc/jit/serialization/unpickler.cpp` (readTensor, rebuildSparseTensor) and
 `aten/src/ATen/native/Resize.h`.
@@ -13,24 +13,22 @@ Mirrors the checks behind `torch/csrc/jit/serialization/unpickler.cpp` (readTens
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, ReplayError
+from rpcinspect.replayer.planning.operators import DEVICE
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table_forms, to_tensor_table
+from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table_forms, to_tensor_table
 
 CACHE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
 MAX_ELEMENTS = 1 << 47
 """Of a tensor with strides, which may repeat one element. Operators add and multiply sizes, and allocate by
 the result: it must not come out small."""
-
-
 MAX_PLACES = (1 << 31) - 1
 """Of elements in a sparse tensor: the product of two that are not coalesced ends the process beyond 2^32."""
 MAX_SHARED = 8
@@ -41,11 +39,8 @@ class Sparse(Struct, frozen=True):
     """The indices of a sparse tensor, and the size of each dimension that they point into."""
 
     sizes: tuple[int, ...]
-    indices: TensorMeta | None = None
-    """Of COO."""
-    crow: TensorMeta | None = None
-    """Of CSR, as `col`."""
-    col: TensorMeta | None = None
+    indices: tuple[TensorMeta, ...]
+    """COO: a matrix with a row for each dimension; CSR: where rows end, and the columns."""
 
 
 class Needs(Struct, frozen=True):
@@ -59,7 +54,7 @@ class Needs(Struct, frozen=True):
 
 
 class TensorChecker:
-    """Remembers tables that repeat."""
+    """Checks messages; remembers tables that repeat."""
 
     def __init__(self) -> None:
         self._known: BoundedCache[bytes, Needs] = BoundedCache(CACHE_BYTES)
@@ -82,9 +77,7 @@ class TensorChecker:
                 raise ReplayError(f"storage {index} needs {length:,} bytes and is not there")
             if len(storages[index]) < length:
                 raise ReplayError(f"storage {index} needs {length:,} bytes and has {len(storages[index]):,}")
-        parts = [
-            part for one in needs.sparse for part in (one.indices, one.crow, one.col) if part is not None
-        ]
+        parts = [part for one in needs.sparse for part in one.indices]
         read = sum([math.prod(part.sizes) * DTYPES[part.dtype].item_bytes for part in parts])
         if read > MAX_SHARED * sum(map(len, storages)):
             raise ReplayError("the indices of its sparse tensors are those of too many tensors")
@@ -96,7 +89,7 @@ class TensorChecker:
 
 
 def read_needs(table: bytes) -> Needs:
-    """Reads and checks a table. Raises `DecodeError`."""
+    """What a table asks for. Raises `DecodeError` for one that torch never writes, or can't rebuild."""
     metas, forms = read_tensor_table_forms(table)
     try:
         same = to_tensor_table(metas, forms) == table
@@ -118,9 +111,7 @@ def read_needs(table: bytes) -> Needs:
             repeating = number
         if meta.storage is not None:
             lengths[meta.storage] = max(lengths.get(meta.storage, 0), _bytes_needed(meta))
-    indices = {
-        part.storage for one in sparse for part in (one.indices, one.crow, one.col) if part is not None
-    }
+    indices = {part.storage for one in sparse for part in one.indices}
     parts = {part for meta in metas for _, part in meta.parts if metas[part].storage in indices}
     others = {meta.storage for number, meta in enumerate(metas) if number not in parts}
     values = {metas[part].storage for meta in metas for name, part in meta.parts if name == "values"}
@@ -135,7 +126,7 @@ def read_needs(table: bytes) -> Needs:
 
 def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
     kind = DTYPES[meta.dtype].kind
-    if not _DEVICE.fullmatch(meta.device):
+    if not DEVICE.fullmatch(meta.device):  # the bytes are loaded on the CPU all the same
         raise DecodeError("tensor", f"the device {meta.device[:20]!a}")
     if meta.requires_grad and kind not in ("float", "complex"):
         raise DecodeError("tensor", f"{meta.dtype} can't require grad")
@@ -146,14 +137,12 @@ def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
     if meta.storage_numel < _reach(meta):
         raise DecodeError("tensor", "more elements than its storage is said to have")
     if meta.quantizer is not None:
-        _check_quantizer(meta, metas)
+        _check_quantizer(meta, meta.quantizer, metas)
     elif kind == "quantized":
         raise DecodeError("tensor", f"{meta.dtype} without a quantiser")
 
 
-def _check_quantizer(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
-    quantizer = meta.quantizer
-    assert quantizer is not None
+def _check_quantizer(meta: TensorMeta, quantizer: Quantizer, metas: Sequence[TensorMeta]) -> None:
     if DTYPES[meta.dtype].kind != "quantized":
         raise DecodeError("tensor", f"{meta.dtype} can't be quantised")
     per_channel = quantizer.axis is not None
@@ -188,31 +177,28 @@ def _check_sparse(meta: TensorMeta, metas: Sequence[TensorMeta]) -> Sparse:
             raise DecodeError("tensor", "the indices, values and sizes of a sparse tensor do not fit")
         if _elements(meta.sizes[:sparse_dims]) > MAX_PLACES:
             raise DecodeError("tensor", "a sparse tensor with more places than torch's products count")
-        return Sparse(meta.sizes[:sparse_dims], indices=indices)
+        return Sparse(meta.sizes[:sparse_dims], (indices,))
     crow, col = parts["crow_indices"], parts["col_indices"]
     if crow.dtype not in _INDEX_DTYPES or col.dtype != crow.dtype:
         raise DecodeError("tensor", "the indices of a sparse tensor are no int32 or int64")
-    if len(meta.sizes) < 2 or len(col.sizes) != 1 or crow.sizes != (meta.sizes[0] + 1,):
+    fitting = len(meta.sizes) >= 2 and len(col.sizes) == 1 and crow.sizes == (meta.sizes[0] + 1,)
+    if not fitting or values.sizes != (*col.sizes, *meta.sizes[2:]):
         raise DecodeError("tensor", "the indices, values and sizes of a sparse tensor do not fit")
-    if values.sizes != (*col.sizes, *meta.sizes[2:]):
-        raise DecodeError("tensor", "the indices, values and sizes of a sparse tensor do not fit")
-    return Sparse(meta.sizes[:2], crow=crow, col=col)
+    return Sparse(meta.sizes[:2], (crow, col))
 
 
 def _check_indices(sparse: Sparse, storages: Sequence[bytes]) -> None:
     """Raises `ReplayError` where an index points outside of the tensor, or rows overlap."""
-    if sparse.indices is not None:
-        for dimension, size in enumerate(sparse.sizes):
-            row = _row(sparse.indices, dimension, storages)
-            if row and (min(row) < 0 or max(row) >= size):
-                raise ReplayError("a sparse tensor has indices outside of it")
-        return
-    assert sparse.crow is not None
-    assert sparse.col is not None
-    ends, columns = _row(sparse.crow, 0, storages), _row(sparse.col, 0, storages)
-    if ends[0] != 0 or ends[-1] != len(columns) or any(a > b for a, b in pairwise(ends)):
-        raise ReplayError("the rows of a sparse tensor overlap or have gaps")
-    if columns and (min(columns) < 0 or max(columns) >= sparse.sizes[1]):
+    limits: tuple[int, ...] = sparse.sizes
+    pointing: Iterable[list[int]]
+    if len(sparse.indices) == 1:
+        pointing = (_row(sparse.indices[0], dimension, storages) for dimension in range(len(limits)))
+    else:
+        ends, columns = (_row(part, 0, storages) for part in sparse.indices)
+        if ends[0] != 0 or ends[-1] != len(columns) or any(a > b for a, b in pairwise(ends)):
+            raise ReplayError("the rows of a sparse tensor overlap or have gaps")
+        pointing, limits = [columns], sparse.sizes[1:]
+    if any(row and (min(row) < 0 or max(row) >= size) for row, size in zip(pointing, limits, strict=True)):
         raise ReplayError("a sparse tensor has indices outside of it")
 
 
@@ -263,8 +249,6 @@ def _bytes_needed(meta: TensorMeta) -> int:
     return max(_reach(meta), meta.storage_numel) * DTYPES[meta.dtype].item_bytes
 
 
-_DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?", re.ASCII)
-"""What captured workers have; the bytes are loaded on the CPU all the same."""
 _INDEX_DTYPES = ("int32", "int64")
 _PER_TENSOR = ("per_tensor_affine",)
 _PER_CHANNEL = ("per_channel_affine", "per_channel_affine_float_qparams")

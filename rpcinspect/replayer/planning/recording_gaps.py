@@ -1,27 +1,28 @@
-"""What a recording has not got at all, so that a replay can't tell it from what never happened.
+"""What a recording lacks altogether, so that a replay takes it for what never happened.
 
-In: a session and its exchanges. Out: `Lacks`: the workers of which a log has nothing that they sent, since a
-log is written where requests are sent; the requests of connections of which the answers' direction was not
-captured; and in sentences what is lacking, bytes of tensors included, with what would bring it.
+In: a session and its exchanges. Out: `RecordingGaps`: the workers of which a log has nothing that they sent,
+since a log is written where requests are sent; the requests of connections of which the answers' direction
+was not captured; and in sentences what is lacking, bytes of tensors included, with what would bring it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
 
 from rpcinspect.replayer.planning.model import some_of
+from rpcinspect.replayer.planning.sessions import workers_of
 from rpcinspect.rpc.questions import missing_bytes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import Session
 from rpcinspect.tensorpipe.records import Pipe, Visibility
 
 
-class Lacks(Struct, frozen=True):
-    """What a recording has not got."""
+class RecordingGaps(Struct, frozen=True):
+    """What a recording lacks for a replay."""
 
     unheard: Mapping[int, tuple[str, ...]] = MappingProxyType({})
     """Job → the workers of which logs have nothing that they sent: it is in others, or they sent nothing."""
@@ -30,44 +31,34 @@ class Lacks(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def read_lacks(session: Session, calls: Sequence[Exchange]) -> Lacks:
-    """What a session lacks."""
-    unheard = _unheard(session, calls)
-    one_way = _one_way(calls)
-    return Lacks(unheard, one_way, tuple(_notes(unheard, one_way, calls)))
+def read_gaps(session: Session, calls: Sequence[Exchange]) -> RecordingGaps:
+    """The gaps of a session; `calls` are all its exchanges."""
+    unheard, one_way = _unheard(session, calls), _one_way(calls)
+    return RecordingGaps(unheard, one_way, tuple(_notes(unheard, one_way, calls)))
 
 
 def _unheard(session: Session, calls: Sequence[Exchange]) -> dict[int, tuple[str, ...]]:
     if {capture.reader for capture in session.captures} != {"log"}:
         return {}
-    senders = {(call.job, call.caller) for call in calls}
-    there = {(call.job, call.callee) for call in calls}
-    found: dict[int, list[str]] = defaultdict(list)
-    for worker in session.workers:
-        key = worker.job, worker.name
-        if worker.name is not None and key in there and key not in senders:
-            found[worker.job].append(worker.name)
-    return {job: tuple(dict.fromkeys(names)) for job, names in found.items()}
+    silent = {(call.job, call.callee) for call in calls} - {(call.job, call.caller) for call in calls}
+    found = {
+        job: tuple(name for name in names if (job, name) in silent)
+        for job, names in workers_of(session).items()
+    }
+    return {job: names for job, names in found.items() if names}
 
 
 def _one_way(calls: Sequence[Exchange]) -> frozenset[int]:
     """A connection without a handshake of which no answer was captured: where the other direction was, its
     handshake shows; where the capture begins later, nothing tells the two apart."""
-    pipes: dict[int, Pipe] = {}
-    asked: dict[int, list[int]] = defaultdict(list)
-    answered: set[int] = set()
+    answered = {id(call.request.tp.pipe) for call in calls if call.response is not None}
+    found = []
     for call in calls:
         pipe = call.request.tp.pipe
-        pipes[id(pipe)] = pipe
-        asked[id(pipe)].append(call.index)
-        if call.response is not None:
-            answered.add(id(pipe))
-    silent = {key for key, pipe in pipes.items() if key not in answered and _without_handshake(pipe)}
-    return frozenset(index for key in silent for index in asked[key])
-
-
-def _without_handshake(pipe: Pipe) -> bool:
-    return not pipe.logged and pipe.visible is Visibility.NO_HANDSHAKE and not pipe.channels
+        without_handshake = pipe.visible is Visibility.NO_HANDSHAKE and not pipe.channels and not pipe.logged
+        if without_handshake and id(pipe) not in answered:
+            found.append(call.index)
+    return frozenset(found)
 
 
 def _notes(

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replayer.planning.lacks import Lacks, read_lacks
+from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.run.run import Run
 from tests.places import recorded
 from tests.replayer.one_way import one_way
 
 
-def lacks(*paths: Path) -> Lacks:
+def lacks(*paths: Path) -> RecordingGaps:
     with Run.open([str(path) for path in paths]) as run:
-        return read_lacks(run.session, run.exchanges.calls)
+        return read_gaps(run.session, run.exchanges.calls)
 
 
 def test_logs_of_some_hosts_and_of_all() -> None:
@@ -22,12 +22,12 @@ def test_logs_of_some_hosts_and_of_all() -> None:
     assert lacks(a).unheard == {0: ("worker1", "worker2")}
     assert lacks(a).notes[0].startswith("Nothing that worker1, worker2 sent is recorded")
     assert lacks(b).unheard == {0: ("worker0",)}
-    assert lacks(a, b) == Lacks()
+    assert lacks(a, b) == RecordingGaps()
 
 
 @pytest.mark.parametrize("name", ["reports/replay/nested.pcap", "reports/replay/nested.rpclog"])
 def test_a_whole_recording_lacks_nothing(name: str) -> None:
-    assert lacks(recorded(name)) == Lacks()
+    assert lacks(recorded(name)) == RecordingGaps()
 
 
 def test_only_what_one_end_sent(tmp_path: Path) -> None:

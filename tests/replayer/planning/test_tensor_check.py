@@ -12,7 +12,7 @@ from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.membership import PREFIX
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
-from rpcinspect.replayer.planning.sendable import TensorChecker
+from rpcinspect.replayer.planning.tensor_check import TensorChecker
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.rpc.message import Message

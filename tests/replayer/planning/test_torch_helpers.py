@@ -11,11 +11,12 @@ import pytest
 from rpcinspect.pickles.safe_names import HELPERS
 from rpcinspect.pickles.tree import Global
 from rpcinspect.replayer.planning.allowances import Allowance
-from rpcinspect.replayer.planning.gate import Gate
-from rpcinspect.replayer.planning.helpers import FORMS, Id, Made, rref_classes
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.sources import Sources
+from rpcinspect.replayer.planning.torch_helpers import SIGNATURES, rref_classes
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, PythonResp, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
+from rpcinspect.session.provenance import Id
 from tests.replayer.planning.pickled import Raw, name, opcodes, request, rref, tensor
 from tests.replayer.talks import Workers, request_of
 
@@ -46,17 +47,17 @@ def files(tmp_path: Path) -> Sources:
 
 
 def refused(
-    data: bytes, sources: Sources, made: Mapping[Id, Made] | None = None, allow: tuple[str, ...] = ()
+    data: bytes, sources: Sources, made: Mapping[Id, Global] | None = None, allow: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """Name → what `--allow` would let it pass."""
     found = [one for one in map(Allowance.parse, allow) if one is not None]
-    named = Gate(found, sources).inspect(request_of(data), made)
+    named = ExecutionPolicy(found, sources).inspect(request_of(data), made)
     return {one.name: one.allow for one in named if not one.allowed}
 
 
 def test_each_helper_has_a_form() -> None:
-    assert {one.name for one in HELPERS} == set(FORMS)
-    assert len(HELPERS) == len(FORMS)
+    assert {one.name for one in HELPERS} == set(SIGNATURES)
+    assert len(HELPERS) == len(SIGNATURES)
 
 
 HONEST: dict[str, tuple[Any, ...]] = {
@@ -75,7 +76,7 @@ HONEST: dict[str, tuple[Any, ...]] = {
 def test_what_torch_sends_passes(case: str, files: Sources) -> None:
     function, *args = HONEST[case]
     optimizer = Global(OPTIM, "_new_local_optimizer")
-    made = {(0, 1): Made(by=optimizer if case == "_local_optimizer_step" else NET)}
+    made = {(0, 1): optimizer if case == "_local_optimizer_step" else NET}
     assert refused(request(function, *args), files, made) == {}
 
 
@@ -138,7 +139,7 @@ def call(method: str, function: Raw = INVOKE) -> bytes:
 
 
 def test_a_method_of_the_class_that_made_the_object(files: Sources) -> None:
-    made = {(0, 1): Made(by=NET)}
+    made = {(0, 1): NET}
     assert refused(call("helper"), files, made) == {}
     assert refused(call("forward"), files, made) == {}
     assert refused(call("alias"), files, made) == {"app.Net.alias": "app:Net.alias"}
@@ -150,7 +151,7 @@ def test_a_method_of_the_class_that_made_the_object(files: Sources) -> None:
 def test_a_class_inside_of_a_class_is_no_method(tmp_path: Path) -> None:
     text = "import subprocess\nclass Trainer:\n    class Shell(subprocess.Popen): ...\n    def run(self): ..."
     (tmp_path / "app.py").write_text(text, encoding="utf-8")
-    made = {(0, 1): Made(by=Global("app", "Trainer"))}
+    made = {(0, 1): Global("app", "Trainer")}
     sources = Sources(None, [tmp_path])
     assert refused(call("run"), sources, made) == {}
     assert refused(call("Shell"), sources, made) == {"app.Trainer.Shell": "app:Trainer.Shell"}
@@ -158,7 +159,7 @@ def test_a_class_inside_of_a_class_is_no_method(tmp_path: Path) -> None:
 
 def test_what_a_function_made_is_of_no_known_class(files: Sources) -> None:
     """It may return anything; the answer to `_rref_typeof_on_owner`, which names a class, may be forged."""
-    made = {(0, 1): Made(by=Global("app", "make"))}
+    made = {(0, 1): Global("app", "make")}
     assert refused(call("system"), files, made) == {"app.make.system": ""}
     assert refused(call("forward"), files, made) == {"app.make.forward": "app:make.forward"}
     assert refused(call("helper"), files, made).keys() == {"app.make.helper"}
@@ -175,7 +176,7 @@ def test_an_object_of_which_no_message_tells_the_class(files: Sources) -> None:
 
 def test_methods_that_helpers_call_by_a_name_of_their_own(files: Sources) -> None:
     """Of an object whose class nobody allowed."""
-    motor = {(0, 1): Made(by=Global("app", "make"))}
+    motor = {(0, 1): Global("app", "make")}
     step = request(name(OPTIM, "_local_optimizer_step"), rref(1), 7)
     assert refused(step, files, motor) == {"app.make.step": "app:make.step"}
     parameters = request(name(MODULES, "_param_rrefs"), rref(1), True)
@@ -185,11 +186,11 @@ def test_methods_that_helpers_call_by_a_name_of_their_own(files: Sources) -> Non
 def test_forward_of_a_remote_module(files: Sources) -> None:
     forward = name("_remote_module_non_scriptable", "_remote_forward")
     data = request(forward, rref(1), "cpu", False, tensor())
-    assert refused(data, files, {(0, 1): Made(by=NET)}) == {}
+    assert refused(data, files, {(0, 1): NET}) == {}
     linear = Global("torch.nn.modules.linear", "Linear")
-    assert refused(data, files, {(0, 1): Made(by=linear)}) == {}
+    assert refused(data, files, {(0, 1): linear}) == {}
     runner = Global("app", "Runner")
-    assert refused(data, files, {(0, 1): Made(by=runner)}) == {"app.Runner.forward": "app:Runner.forward"}
+    assert refused(data, files, {(0, 1): runner}) == {"app.Runner.forward": "app:Runner.forward"}
     line = "_remote_module_non_scriptable:_remote_forward.forward"
     assert refused(data, files) == {"_remote_module_non_scriptable._remote_forward.forward": line}
 
@@ -230,9 +231,9 @@ def test_what_makes_an_object() -> None:
     workers.call(0, 1, 50, 55, PythonCall(request(TYPEOF, rref(4)), False), answer(name("app", "Net")))
     net = Global("app", "Net")
     assert rref_classes(workers.calls()) == {
-        (0, 1): Made(by=net),
-        (0, 2): Made(by=Global("app", "Head")),
-        (0, 3): Made(by=Global("app", "build")),
+        (0, 1): net,
+        (0, 2): Global("app", "Head"),
+        (0, 3): Global("app", "build"),
     }
 
 
@@ -240,7 +241,7 @@ def test_what_a_helper_of_torch_made_is_of_no_known_class() -> None:
     """`_local_invoke` of a layer's `forward` gives what it was given."""
     workers = Workers(2)
     make(workers, 10, 1, name("torch.distributed.rpc.rref_proxy", "_local_invoke"))
-    assert rref_classes(workers.calls()) == {(0, 1): Made()}
+    assert rref_classes(workers.calls()) == {}
 
 
 def test_the_module_behind_an_answer() -> None:
@@ -248,7 +249,7 @@ def test_the_module_behind_an_answer() -> None:
     asked = PythonCall(request(create, name("app", "Net"), (), {}, "cpu", None), False)
     workers = Workers(2)
     workers.call(0, 1, 10, 15, asked, answer(rref(7)))
-    assert rref_classes(workers.calls()) == {(0, 7): Made(by=Global("app", "Net"))}
+    assert rref_classes(workers.calls()) == {(0, 7): Global("app", "Net")}
 
 
 def test_what_others_bring_is_of_no_known_class() -> None:
@@ -262,9 +263,7 @@ def test_what_others_bring_is_of_no_known_class() -> None:
     workers.call(0, 1, 60, 65, PythonCall(request(name("app", "use"), rref(3)), False))
     net = Global("app", "Net")
     assert rref_classes(workers.calls()) == {
-        (0, 1): Made(),
-        (0, 2): Made(),
-        (0, 3): Made(by=net),
+        (0, 3): net,
     }
 
 
@@ -274,4 +273,4 @@ def test_two_stories_are_none() -> None:
     make(workers, 20, 1, name("app", "Other"))
     workers.call(0, 1, 40, 45, PythonCall(request(TYPEOF, rref(1)), False), answer(name("app", "Net")))
     workers.call(0, 1, 50, 55, PythonCall(request(TYPEOF, rref(1)), False), answer("Net"))
-    assert rref_classes(workers.calls()) == {(0, 1): Made()}
+    assert rref_classes(workers.calls()) == {}

@@ -9,14 +9,14 @@ torch/distributed/optim/optimizer.py of torch 2.2 to 2.15. Values inside of argu
 
 `rref_classes`: the exchanges of all jobs → of which class the object behind each RRef is, as far as the
 capture can tell: what the call that makes it names, where nobody but its maker brings the RRef. What
-`_rref_typeof_on_owner` answered counts for nothing: the live one may answer otherwise. An RRef that two
-messages make, of whatever jobs, is known of neither.
+`_rref_typeof_on_owner` answered counts for nothing: the live one may answer otherwise. Nothing is known of an
+RRef that two messages make, of whatever jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -29,6 +29,7 @@ from rpcinspect.pickles.verdicts import Named, Standing
 from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of, python_udf_of
 from rpcinspect.rpc.questions import created
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 One: TypeAlias = Callable[[Value], bool]
 Methods: TypeAlias = Callable[[Global, str, bool], Standing]
@@ -37,7 +38,7 @@ Methods: TypeAlias = Callable[[Global, str, bool], Standing]
 WRONG = "torch does not call it with such arguments"
 
 
-class Form(Struct, frozen=True):
+class Signature(Struct, frozen=True):
     """The parameters of a helper."""
 
     named: dict[str, One]
@@ -48,31 +49,31 @@ class Form(Struct, frozen=True):
 
 
 def judge_helper(
-    judge: Judge, udf: semantic.PythonUdf, made: Mapping[Id, Made], methods: Methods, *, allowed: bool
+    judge: Judge, udf: semantic.PythonUdf, made: Mapping[Id, Global], methods: Methods, *, allowed: bool
 ) -> None:
-    """Judge the arguments of a helper of torch. `allowed`: the user named the helper itself."""
+    """Judges the arguments of a helper of torch. `allowed`: the user named the helper itself."""
     function: Global = udf.func
-    values = _bound(FORMS[function.name], udf.args, udf.kwargs)
+    values = _bound(SIGNATURES[function.name], udf.args, udf.kwargs)
     if values is None:
         judge.refuse(str(function), WRONG)
     elif function.name in METHODS and not allowed:
         fork = semantic.rref_fork(udf.args[0])
         method = METHODS[function.name] or udf.args[1]
-        known = UNKNOWN if fork is None else made.get(fork.rref_id, UNKNOWN)
-        _method(judge, function, known, method, methods)
-        if known.by in LAYERS and not is_data(udf.args, *(value for _, value in udf.kwargs.pairs)):
+        maker = None if fork is None else made.get(fork.rref_id)
+        _method(judge, function, maker, method, methods)
+        if maker in LAYERS and not is_data(udf.args, *(value for _, value in udf.kwargs.pairs)):
             judge.refuse(str(function), "a layer of torch would be given what is no data")
 
 
-def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
+def _bound(signature: Signature, args: Value, kwargs: Value) -> dict[str, Value] | None:
     """The arguments by the names of their parameters; None where they are not what torch gives."""
     if type(args) not in (tuple, list) or type(kwargs) is not Dict:
         return None
-    if len(args) < form.required or (len(args) > len(form.named) and not form.rest):
+    if len(args) < signature.required or (len(args) > len(signature.named) and not signature.rest):
         return None
-    found = dict(zip(form.named, args, strict=False))
+    found = dict(zip(signature.named, args, strict=False))
     for name, value in kwargs.pairs:
-        if type(name) is not str or name in found or (name not in form.named and not form.rest):
+        if type(name) is not str or name in found or (name not in signature.named and not signature.rest):
             return None
         found[name] = value
     layer, optimizer = found.get("module_cls"), found.get("optim_cls")
@@ -81,40 +82,36 @@ def _bound(form: Form, args: Value, kwargs: Value) -> dict[str, Value] | None:
     if (is_layer or is_optimizer) and not is_data(args, *(v for _, v in kwargs.pairs)):
         return None
     # torch's fused kernels write as many elements as a tensor claims to have
-    fused = len(args) > len(form.named) + 1 or found.get("fused") not in (None, False)
+    fused = len(args) > len(signature.named) + 1 or found.get("fused") not in (None, False)
     if fused and is_optimizer:
         return None
-    return found if all(form.named[name](found[name]) for name in form.named if name in found) else None
+    return (
+        found
+        if all(signature.named[name](found[name]) for name in signature.named if name in found)
+        else None
+    )
 
 
-def _method(judge: Judge, function: Global, made: Made, method: str, methods: Methods) -> None:
-    """A method that is called on the object behind an RRef: one of the class that it is known to be of."""
-    if made.by in LAYERS and method in LAYER_METHODS:
+def _method(judge: Judge, function: Global, maker: Global | None, method: str, methods: Methods) -> None:
+    """Judges a method that is called on the object behind an RRef; `maker` is what made that, if known."""
+    if maker in LAYERS and method in LAYER_METHODS:
         return
-    if made.by in MAKE_OPTIMIZERS and method == "step":
+    if maker in MAKE_OPTIMIZERS and method == "step":
         return
-    if made.by is None:
-        whole, standing = f"{function}.{method}", methods(function, method, True)
+    standing = methods(maker or function, method, maker is None)
+    reason, allow = standing.reason, "" if standing.dangerous else standing.allow
+    if maker is None:
         reason = f"it would call {method} of an object whose class no message tells"
-        if standing.allowed:
-            judge.say(Named(whole, True))
-        else:
-            judge.refuse(whole, reason, standing.allow, dangerous=not standing.allow)
-        return
-    owner, standing = made.by, methods(made.by, method, False)
-    if standing.allowed or standing.dangerous:
-        judge.say(Named(f"{owner}.{method}", standing.allowed, standing.reason, "", standing.dangerous))
+        allow = standing.allow
+    name = f"{maker or function}.{method}"
+    if standing.allowed:
+        judge.say(Named(name, True))
     else:
-        dangerous = not standing.allow
-        judge.refuse(f"{owner}.{method}", standing.reason, standing.allow, dangerous=dangerous)
-
-
-def _rref(value: Value) -> bool:
-    return is_fork(value)
+        judge.refuse(name, reason, allow, dangerous=not allow)
 
 
 def _rrefs(value: Value) -> bool:
-    return type(value) in (list, tuple) and all(map(_rref, value))
+    return type(value) in (list, tuple) and all(map(is_fork, value))
 
 
 def is_data(*values: Value) -> bool:
@@ -162,12 +159,9 @@ _DATA = frozenset(
 """What a pickle calls for data that layers and optimizers take."""
 
 
-def _own_class(value: Value) -> bool:
-    return type(value) is Global and (value in LAYERS or value not in VALUES)
-
-
-def _optimizer(value: Value) -> bool:
-    return type(value) is Global and (value in OPTIMIZERS or value not in VALUES)
+def _class_or(ours: frozenset[Global]) -> One:
+    """One of these classes of torch, or of somebody's own."""
+    return lambda value: type(value) is Global and (value in ours or value not in VALUES)
 
 
 def _device(value: Value) -> bool:
@@ -178,29 +172,32 @@ def _is(*types: type) -> One:
     return lambda value: type(value) in types
 
 
+_MODULE_CLASS, _OPTIMIZER_CLASS = _class_or(LAYERS), _class_or(OPTIMIZERS)
 _INT, _STR, _BOOL = _is(int), _is(str), _is(bool)
 _ARGS, _KWARGS = _is(tuple, list), _is(Dict)
-_STEP = Form({"local_optim_rref": _rref, "autograd_ctx_id": _INT}, 2)
-_OPTIMIZER = Form({"optim_cls": _optimizer, "local_params_rref": _rrefs}, 2, rest=True)
-_INVOKE = Form({"rref": _rref, "func_name": _STR, "args": _ARGS, "kwargs": _KWARGS}, 4)
-_MODULE = {"module_cls": _own_class, "args": _ARGS, "kwargs": _KWARGS, "device": _device}
+_STEP = Signature({"local_optim_rref": is_fork, "autograd_ctx_id": _INT}, 2)
+_OPTIMIZER = Signature({"optim_cls": _OPTIMIZER_CLASS, "local_params_rref": _rrefs}, 2, rest=True)
+_INVOKE = Signature({"rref": is_fork, "func_name": _STR, "args": _ARGS, "kwargs": _KWARGS}, 4)
+_MODULE = {"module_cls": _MODULE_CLASS, "args": _ARGS, "kwargs": _KWARGS, "device": _device}
 
-FORMS: dict[str, Form] = {
-    "_create_module": Form(_MODULE, 4),
-    "_create_module_with_interface": Form(
-        {**_MODULE, "module_interface_cls": lambda value: value is None or _own_class(value)}, 5
+SIGNATURES: dict[str, Signature] = {
+    "_create_module": Signature(_MODULE, 4),
+    "_create_module_with_interface": Signature(
+        {**_MODULE, "module_interface_cls": lambda value: value is None or _MODULE_CLASS(value)}, 5
     ),
-    "_instantiate_template": Form(
-        {"module_interface_cls": _own_class, "enable_moving_cpu_tensors_to_cuda": _BOOL}, 2
+    "_instantiate_template": Signature(
+        {"module_interface_cls": _MODULE_CLASS, "enable_moving_cpu_tensors_to_cuda": _BOOL}, 2
     ),
     "_local_invoke": _INVOKE,
     "_local_invoke_async_execution": _INVOKE,
-    "_param_rrefs": Form({"module_rref": _rref, "recurse": _BOOL}, 2),
-    "_remote_forward": Form({"module_rref": _rref, "device": _STR, "is_device_map_set": _BOOL}, 3, rest=True),
-    "_rref_typeof_on_owner": Form({"rref": _rref, "blocking": _BOOL}, 1),
-    "_rref_typeof_on_user": Form({"rref": _rref, "timeout": _is(int, float), "blocking": _BOOL}, 1),
-    "get_gradients": Form({"context_id": _INT}, 1),
-    "get_worker_info": Form({"worker_name": _is(str, type(None))}, 0),
+    "_param_rrefs": Signature({"module_rref": is_fork, "recurse": _BOOL}, 2),
+    "_remote_forward": Signature(
+        {"module_rref": is_fork, "device": _STR, "is_device_map_set": _BOOL}, 3, rest=True
+    ),
+    "_rref_typeof_on_owner": Signature({"rref": is_fork, "blocking": _BOOL}, 1),
+    "_rref_typeof_on_user": Signature({"rref": is_fork, "timeout": _is(int, float), "blocking": _BOOL}, 1),
+    "get_gradients": Signature({"context_id": _INT}, 1),
+    "get_worker_info": Signature({"worker_name": _is(str, type(None))}, 0),
     **{one.name: _OPTIMIZER for one in MAKE_OPTIMIZERS},
     **{one.name: _STEP for one in STEP_OPTIMIZERS},
 }
@@ -227,22 +224,10 @@ LAYER_METHODS = frozenset({"forward", "train", "eval", "parameters", "zero_grad"
 """Methods of torch's own layers that run nothing which their arguments choose."""
 
 
-Id = tuple[int, int]
-T = TypeVar("T")
-
-
-class Made(Struct, frozen=True):
-    """What is known of the object behind an RRef."""
-
-    by: Global | None = None
-    """What was called to make it: a class, if it is one."""
-
-
-UNKNOWN = Made()
-
-
-def rref_classes(calls: Iterable[Exchange]) -> Mapping[Id, Made]:
-    """What each RRef of the capture was made by."""
+def rref_classes(calls: Iterable[Exchange]) -> dict[Id, Global]:
+    """RRef → what was called to make its object, a class if it is one; RRefs of which the capture does not
+    tell are absent.
+    """
     makers: dict[Id, set[tuple[Global | None, str]]] = {}
     brought: dict[Id, set[str]] = {}
     """RRef → who else brought it: workers by requests; by an answer, whoever gave it."""
@@ -265,14 +250,9 @@ def rref_classes(calls: Iterable[Exchange]) -> Mapping[Id, Made]:
         for fork in call.response.facts.forks:
             if answered is None or fork.rref_id != answered.rref_id:
                 brought.setdefault(fork.rref_id, set()).add("")
-    found: dict[Id, Made] = {}
-    for rref, its in makers.items():
-        by, caller = _only(its) or (None, "")
-        if not brought.get(rref, set()) <= {caller}:
-            by = None  # the live one may be what another message brought
-        found[rref] = Made(by)
+    found: dict[Id, Global] = {}
+    for rref, ((by, caller), *others) in makers.items():
+        # otherwise the live one may be what another message made or brought
+        if by is not None and not others and brought.get(rref, set()) <= {caller}:
+            found[rref] = by
     return found
-
-
-def _only(found: Collection[T]) -> T | None:
-    return next(iter(found)) if len(found) == 1 else None
