@@ -55,7 +55,8 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
     def opened(self, file: str) -> Run:
         """One of the two runs."""
         with reading_bar() as progress:
-            return Run.open(_paths(file), Options(reading=self.reading(), progress=progress))
+            options = Options(audit=False, reading=self.reading(), progress=progress)
+            return Run.open(_paths(file), options)
 
 
 def run(request: Request) -> int:

@@ -96,7 +96,7 @@ class Request(ReadingRequest, frozen=True, kw_only=True):
 
     def decoding_options(self, progress: Progress | None = None) -> Options:
         """For the captures."""
-        return Options(reading=self.reading(), progress=progress)
+        return Options(audit=False, reading=self.reading(), progress=progress)
 
     def sources(self) -> Sources:
         """The user's files. Raises `OutputError` for those that can't be read."""

@@ -43,7 +43,7 @@ from rpcinspect.rpc.envelope import (
     tail_of_autograd,
 )
 from rpcinspect.rpc.message import from_payloads
-from rpcinspect.rpc.pickle_facts import NO_FACTS, PickleFacts
+from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.tensorpipe.control_types import TpDescriptor
 from rpcinspect.tensorpipe.records import TpMessage
 
@@ -167,11 +167,8 @@ def _cutter(places: Places, length: int) -> Callable[[bytes], tuple[Any, ...]]:
 
 def _says_nothing(facts: PickleFacts) -> bool:
     """Whether a pickle tells nothing of the session but which function is called, with which tensors."""
-    return (
-        facts is NO_FACTS
-        or PickleFacts(function=facts.function, tensors=facts.tensors, pickle=facts.pickle)
-        == facts  # nothing else is set
-    )
+    told = facts.forks, facts.failed, facts.responder, facts.control, facts.sender, facts.receiver
+    return not any((*told, facts.parameters))
 
 
 def _id_places(envelopes: tuple[Envelope, ...], command: Command, payload: bytes) -> Places | None:

@@ -14,6 +14,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.agent.passes import LOOSE, cannot, read_passes
 from rpcinspect.replayer.planning.devices import named_devices
 from rpcinspect.replayer.planning.facts import Id, JobFacts, read_facts, rrefs_in
@@ -69,8 +70,11 @@ def plan(
     messages: Sequence[RpcRecord],
     options: PlanOptions | None = None,
     gate: Gate | None = None,
+    *,
+    named: dict[int, tuple[Named, ...]] | None = None,
 ) -> Plan:
-    """The plan for a session; `messages` are its records in the order of time.
+    """The plan for a session; `messages` are its records in the order of time. `named`: by row what this gate
+    has said of some of them already.
 
     Raises `PlanError` where a worker or a context that was named is not in the capture.
     """
@@ -85,7 +89,9 @@ def plan(
         casts = default_casts(workers, exchanges.calls, causes)
     calls, left_out = _selected(exchanges, causes, facts, options)
     lacks = read_lacks(session, exchanges.calls)
-    inspection = Inspection(gate, rref_classes(exchanges.calls), options.trust)
+    inspection = Inspection(
+        gate, rref_classes(exchanges.calls), options.trust, {} if named is None else named
+    )
     indexes = {call.request.row: call.index for call in exchanges.calls}
     indexes |= {
         c.response.row: c.answer for c in exchanges.calls if c.response is not None and c.answer is not None
@@ -107,7 +113,7 @@ def plan(
     uses = inspection.uses()
     if not options.trust and any(not use.allowed for use in uses):
         # what depends on a refused message is skipped and not judged: all of it is told at once nevertheless
-        whole = plan(session, messages, replace(options, trust=True), gate)
+        whole = plan(session, messages, replace(options, trust=True), gate, named=inspection.named)
         spare = _spare_answers(whole)
         missing = missing_allowances(use for use in whole.globals if not spare.issuperset(use.messages))
     else:
