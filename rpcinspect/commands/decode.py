@@ -197,7 +197,7 @@ def _roundtrip(request: Request, stack: ExitStack) -> int:
     """Encodes everything again and compares bytes."""
     total = cut = 0
     differing = []
-    with request.decoding(Options(forms=True)) as decoding:
+    with request.decoding() as decoding:
         console = stack.enter_context(open_console(request.output))
         for record in decoding.records():
             if record.tp.payload_missing is not None:

@@ -192,12 +192,6 @@ def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     return stack[0]
 
 
-def read_jit_forms(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Value, Forms]:
-    """As `read_jit`, with what `write_jit` needs to write the same bytes again."""
-    value = read_jit(data, limits)
-    return value, _read_forms(data)
-
-
 def _rare(
     op: int, data: bytes, pos: int, stack: list[Value], marks: list[int], memo: dict[int, Value]
 ) -> int:
@@ -271,8 +265,9 @@ def _explain(fault: Exception, data: bytes, pos: int) -> str:
     return str(fault)
 
 
-def _read_forms(data: bytes) -> Forms:
-    """The forms of a pickle that `read_jit` accepts: the same walk, over forms instead of values."""
+def read_forms(data: bytes) -> Forms:
+    """What `write_jit` needs to write these bytes again: the walk of `read_jit`, which must accept them, over
+    forms instead of values."""
     stack: list[Forms] = []
     marks: list[int] = []
     for pos, _ in ops.opcode_places(data, len(data) - 1):

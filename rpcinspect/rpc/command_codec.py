@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit import Forms, read_forms, read_jit
 from rpcinspect.pickles.jit_write import OWNED, write_jit
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.pickles.render import render
@@ -69,25 +69,15 @@ def from_message(message_type: int, payload: bytes, limits: Limits = DEFAULT_LIM
     return codec.read(payload)
 
 
-def from_message_forms(
-    message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS
-) -> tuple[Command, Forms | None]:
-    """As `from_message`, with what `to_payload` needs to write the same bytes; None: there is no JIT
-    pickle."""
-    codec = COMMANDS.get(message_type)
-    if isinstance(codec, JitCodec):
-        value, forms = read_jit_forms(payload, limits)
-        return codec.read(value), forms
-    return from_message(message_type, payload, limits), None
-
-
-def to_payload(command: Command, forms: Forms | None = None) -> bytes:
-    """The payload that says `command`, without envelopes."""
+def to_payload(command: Command, like: bytes | None = None) -> bytes:
+    """The payload that says `command`, without envelopes: as torch writes it, or in the forms of `like`, a
+    payload of the same type that could be read."""
     if isinstance(command, UnknownCommand):
         return command.payload
     codec = COMMANDS[message_type_of(command)]
     if isinstance(codec, JitCodec):
         value = codec.write(command)
+        forms = None if like is None else read_forms(like)
         if forms is None and codec.owned is not None:
             parts: list[Forms | None] = [None] * len(value)
             parts[codec.owned] = [OWNED] * len(parts[codec.owned])

@@ -95,11 +95,10 @@ class RpcRecord(Struct, eq=False, gc=False):
 class RecordDecoder:
     """The stage: one record for each message; remembers byte patterns that repeat."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, forms: bool = False) -> None:
-        """`forms`: record how everything was written, for `round_trips`."""
-        self._decoder = RpcDecoder(limits, forms=forms)
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._decoder = RpcDecoder(limits)
         self._facts = FactsReader(limits)
-        self._patterns = None if forms else Patterns()
+        self._patterns = Patterns()
         self._rows = 0
 
     def decode(self, tp: TpMessage) -> RpcRecord:
@@ -110,11 +109,11 @@ class RecordDecoder:
         """A record of each."""
         first = self._rows
         self._rows += len(messages)
-        find = None if self._patterns is None else self._patterns.find
+        find = self._patterns.find
         records = []
         for row, tp in enumerate(messages, first):
             try:
-                known = None if find is None else find(tp)
+                known = find(tp)
                 if known is None:
                     record = self._decode(row, tp)
                 else:
@@ -148,8 +147,7 @@ class RecordDecoder:
         if not rpc.problems:
             problems = (*problems, *_wrong_references(rpc, facts))
         if not problems:
-            if self._patterns is not None:
-                self._patterns.learn(tp, rpc, facts)
+            self._patterns.learn(tp, rpc, facts)
             return RpcRecord(row, tp, rpc, facts, ())
         return self._with_problems(row, tp, rpc, facts, problems)
 
@@ -217,10 +215,7 @@ LISTS: dict[type, Callable[[Any], tuple[int, ...]]] = {
 
 
 def round_trips(record: RpcRecord) -> bool:
-    """Whether descriptor and payloads come out byte for byte when they are encoded again.
-
-    The record must come from a decoder that recorded forms.
-    """
+    """Whether descriptor and payloads come out byte for byte when they are encoded again."""
     tp = record.tp
     try:
         descriptor = write_descriptor(tp.descriptor, tp.layout)

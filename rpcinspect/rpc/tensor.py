@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit import read_forms, read_jit
 from rpcinspect.pickles.jit_write import write_jit
 from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
 from rpcinspect.rpc.dtypes import DTYPES, STORAGE_CLASSES
@@ -71,14 +71,6 @@ class TensorMeta(Struct, frozen=True, kw_only=True):
     """Index of the tensor that this one is a part of."""
 
 
-class TableForms(Struct, frozen=True):
-    """How a tensor table was written, beside what it says."""
-
-    pickle: Forms
-    tensors: tuple[TensorForms, ...]
-    """Of every tensor, numbered as the metas are."""
-
-
 class TensorForms(Struct, frozen=True):
     """What releases do differently in one tensor."""
 
@@ -97,15 +89,6 @@ def read_tensor_table(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Ten
     else.
     """
     return _Table().read(read_jit(data, limits))[0]
-
-
-def read_tensor_table_forms(
-    data: bytes, limits: Limits = DEFAULT_LIMITS
-) -> tuple[tuple[TensorMeta, ...], TableForms]:
-    """As `read_tensor_table`, with what `to_tensor_table` needs to write the same bytes."""
-    value, pickle_forms = read_jit_forms(data, limits)
-    metas, forms = _Table().read(value)
-    return metas, TableForms(pickle_forms, forms)
 
 
 def storage_lengths(table: bytes) -> tuple[int, ...] | None:
@@ -130,10 +113,10 @@ def storage_lengths(table: bytes) -> tuple[int, ...] | None:
     return tuple(lengths[index] for index in range(len(lengths)))
 
 
-def to_tensor_table(metas: Sequence[TensorMeta], forms: TableForms | None = None) -> bytes:
-    """The table that says `metas`, as torch writes it, or as it was read if `forms` are those of the
-    reading."""
-    writer = _TableWriter(metas, forms.tensors if forms else ())
+def to_tensor_table(metas: Sequence[TensorMeta], like: bytes | None = None) -> bytes:
+    """The table that says `metas`: as torch writes it, or in the forms of `like`, a table that could be
+    read."""
+    writer = _TableWriter(metas, () if like is None else _Table().read(read_jit(like))[1])
     top: list[Call] = []
     nodes: dict[TensorMeta, Call] = {}
     for i, meta in enumerate(metas):
@@ -141,12 +124,12 @@ def to_tensor_table(metas: Sequence[TensorMeta], forms: TableForms | None = None
             continue
         # The forms tell a tensor that was given twice from two that look alike. Without forms those
         # whose parts are the same are one tensor, all others are not.
-        node = nodes.get(meta) if forms or meta.parts else None
+        node = nodes.get(meta) if like is not None or meta.parts else None
         if node is None:
             node = nodes[meta] = writer.tensor(i)
         top.append(node)
     value = Call(Global("torch.jit._pickle", "build_tensorlist"), (top,))
-    return write_jit(value, forms.pickle if forms else None)
+    return write_jit(value, None if like is None else read_forms(like))
 
 
 class _Table:

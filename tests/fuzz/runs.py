@@ -31,7 +31,7 @@ from rpcinspect.export.reproducer.python_names import STANDARD
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.export.reproducer.script import Wanted, reproducer, unwritable
 from rpcinspect.fields.phrases import printable_json
-from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.pipeline import Decoding
 from rpcinspect.replayer.planning.gate import Gate
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sendable import TensorChecker
@@ -156,7 +156,7 @@ def message(data: bytes) -> None:
         with (
             tempfile.TemporaryFile() as spool,
             tempfile.TemporaryFile() as other,
-            Decoding([str(path)], Options(forms=True)) as decoding,
+            Decoding([str(path)]) as decoding,
         ):
             view, table = JsonLines(spool, decoding.bytes), MessageTable(other, show_all=True)
             records = []

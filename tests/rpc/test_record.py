@@ -206,7 +206,7 @@ def test_damaged_payloads_make_a_record(kind: int, pick: st.DataObject) -> None:
             target[pick.draw(st.integers(0, len(target) - 1))] = pick.draw(st.integers(0, 255))
     payloads = Message(int(kind), 1, bytes(payload), bytes(table)).to_payloads()
     RecordDecoder().decode(tp_message(pipe(), payloads, tensors=[tp_tensor(4)]))
-    RecordDecoder(forms=True).decode(tp_message(pipe(), payloads))
+    RecordDecoder().decode(tp_message(pipe(), payloads))
 
 
 def test_limits_are_problems() -> None:
@@ -221,6 +221,6 @@ def test_messages_round_trip(layout: Layout) -> None:
     talk.send(Said(id=7, payload=to_payload(CALL), table=gradient(1), tensors=(b"abcd",)))
     [tp] = play(network).messages
     assert read_descriptor(tp.descriptor_body)[1] is layout
-    assert round_trips(RecordDecoder(forms=True).decode(tp))
+    assert round_trips(RecordDecoder().decode(tp))
     tp.descriptor_body += b"\0"
-    assert not round_trips(RecordDecoder(forms=True).decode(tp))
+    assert not round_trips(RecordDecoder().decode(tp))
