@@ -18,21 +18,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from rpcinspect.pickles.jit import int_places
-from rpcinspect.rpc.command import (
-    CleanupAutogradContextReq,
-    CleanupAutogradContextResp,
-    Command,
-    PropagateGradientsReq,
-    PropagateGradientsResp,
-    PythonCall,
-    PythonResp,
-    PythonRRefFetchRet,
-    RRefAck,
-    RRefBackwardResp,
-    ScriptCall,
-    ScriptResp,
-    ScriptRRefFetchRet,
-)
+from rpcinspect.rpc import command as commands
+from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import (
     FOOTER_BYTES,
@@ -90,10 +77,12 @@ class Pattern(Struct, eq=False):
                     wrapped_message_type=envelope.wrapped_message_type,
                 ),
             )
-        elif isinstance(command, PropagateGradientsReq):
-            command = PropagateGradientsReq(AutogradMetadata(*ids), command.grads, command.retain_graph)
+        elif isinstance(command, commands.PropagateGradientsReq):
+            command = commands.PropagateGradientsReq(
+                AutogradMetadata(*ids), command.grads, command.retain_graph
+            )
         elif ids:
-            command = CleanupAutogradContextReq(*ids)
+            command = commands.CleanupAutogradContextReq(*ids)
         return DecodedRpc(from_payloads(tp.payloads), envelopes, command, self.rpc.tensors)
 
 
@@ -174,10 +163,10 @@ def _says_nothing(facts: PickleFacts) -> bool:
 def _id_places(envelopes: tuple[Envelope, ...], command: Command, payload: bytes) -> Places | None:
     """Where the ids of a message stand; None: it is of no kind that is learned."""
     if not envelopes:
-        if isinstance(command, PropagateGradientsReq):
+        if isinstance(command, commands.PropagateGradientsReq):
             metadata = command.autograd_metadata
             return _last_ids(payload, [metadata.autograd_context_id, metadata.autograd_message_id])
-        if isinstance(command, CleanupAutogradContextReq):
+        if isinstance(command, commands.CleanupAutogradContextReq):
             places = int_places(payload, 2, len(payload) - 1)
             return places if places is not None and len(places) == 1 else None
         return [] if isinstance(command, WITHOUT_IDS) else None
@@ -216,15 +205,15 @@ OPCODE_BYTES = (2, 3, 5, 10)
 """Of BININT1, BININT2, BININT and LONG1 of 8 bytes."""
 
 WITHOUT_IDS = (
-    PythonCall,
-    PythonResp,
-    ScriptCall,
-    ScriptResp,
-    PythonRRefFetchRet,
-    ScriptRRefFetchRet,
-    RRefAck,
-    PropagateGradientsResp,
-    CleanupAutogradContextResp,
-    RRefBackwardResp,
+    commands.PythonCall,
+    commands.PythonResp,
+    commands.ScriptCall,
+    commands.ScriptResp,
+    commands.PythonRRefFetchRet,
+    commands.ScriptRRefFetchRet,
+    commands.RRefAck,
+    commands.PropagateGradientsResp,
+    commands.CleanupAutogradContextResp,
+    commands.RRefBackwardResp,
 )
 """Commands whose messages repeat, but for the ids in their envelope."""

@@ -27,19 +27,9 @@ from rpcinspect.pickles.semantic import (
     tensor_reference,
 )
 from rpcinspect.pickles.tree import Call, Dict, Global, Set, Value, children
+from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
-from rpcinspect.rpc.command import (
-    Command,
-    PythonCall,
-    PythonRemoteCall,
-    PythonResp,
-    PythonRRefFetchRet,
-    ScriptCall,
-    ScriptRemoteCall,
-    ScriptResp,
-    ScriptRRefFetchRet,
-    UnknownCommand,
-)
+from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import parameter_indexes
 from rpcinspect.rpc.envelope import ENVELOPES
 
@@ -214,14 +204,16 @@ def _smallest(names: Value) -> str | None:
     return smallest
 
 
-PYTHON: frozenset[type] = frozenset({PythonCall, PythonResp, PythonRemoteCall, PythonRRefFetchRet})
+PYTHON: frozenset[type] = frozenset(
+    {commands.PythonCall, commands.PythonResp, commands.PythonRemoteCall, commands.PythonRRefFetchRet}
+)
 """Commands that carry a Python pickle."""
 
 SCRIPT: dict[type, Callable[[Any], Value]] = {
-    ScriptCall: lambda command: command.args,
-    ScriptRemoteCall: lambda command: command.args,
-    ScriptResp: lambda command: command.value,
-    ScriptRRefFetchRet: lambda command: command.values,
+    commands.ScriptCall: lambda command: command.args,
+    commands.ScriptRemoteCall: lambda command: command.args,
+    commands.ScriptResp: lambda command: command.value,
+    commands.ScriptRRefFetchRet: lambda command: command.values,
 }
 """Commands that carry JIT values, and those values."""
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.rpc.command_codec import COMMANDS, NEVER_SENT
+from rpcinspect.rpc.command_codec import COMMANDS
 from rpcinspect.rpc.envelope import ENVELOPES
 from rpcinspect.rpc.message import (
     Message,
@@ -21,6 +21,10 @@ PAYLOADS = (
     b"payload",
     b"table",
 )
+
+
+NEVER_SENT = frozenset({MessageType.UNKNOWN})
+"""Members of MessageType that are neither commands nor envelopes."""
 
 
 def test_payloads_there_and_back() -> None:

@@ -39,7 +39,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
+from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan
 from rpcinspect.run.run import Run
@@ -297,7 +297,8 @@ def _expected(call: Exchange, verdict: Verdict) -> tuple[str, ...]:
         wrapped = wrap_answer(types, requires_grad=requires_grad(call.response), failed=failed)
     elif verdict.action == "answer":
         wrapped = wrap_request(
-            habit(call.kind, builtin=is_builtin(call.request.rpc.command)),
+            call.kind,
+            builtin=is_builtin(call.request.rpc.command),
             in_context=MessageType.FORWARD_AUTOGRAD_REQ in types,
             requires_grad=requires_grad(call.request),
             profiling=MessageType.RUN_WITH_PROFILING_REQ in types,
