@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import UNREADABLE, Judge
+from rpcinspect.pickles.judge_jit import judge_jit
 from rpcinspect.pickles.python import CROSSED_FRAME, PythonPickle
 from rpcinspect.pickles.safe_names import HARMLESS, STANDARD_LIBRARY, has_dunder, is_dangerous
 from rpcinspect.pickles.tree import Global, Value
@@ -84,7 +85,7 @@ def audit(pickle: PythonPickle) -> Audit:
 def audit_jit(value: Value) -> Audit:
     """The audit of the value of a JIT pickle."""
     judge = Judge(_ANYBODY)
-    judge.jit(value)
+    judge_jit(judge, value)
     return _audit(judge.found.values(), None)
 
 

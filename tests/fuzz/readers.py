@@ -19,7 +19,7 @@ from rpcinspect.filter.selection import Filter, Selection, StreamSelection
 from rpcinspect.pickles.audit import audit
 from rpcinspect.pickles.jit import read_forms, read_jit
 from rpcinspect.pickles.jit_write import write_jit
-from rpcinspect.pickles.patch import number_integers, rewrite
+from rpcinspect.pickles.opcodes import number_integers, rewrite
 from rpcinspect.pickles.places import rref_places, tensor_places
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle_partial
 from rpcinspect.pickles.render import render, render_args

@@ -20,10 +20,10 @@ from msgspec import Struct, field
 
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
+from rpcinspect.pickles.judge_jit import judge_jit
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.safe_names import EXCEPTIONS, HELPERS, LAYERS, has_dunder, is_dangerous
-from rpcinspect.pickles.semantic import GETATTR
-from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.pickles.semantic import GETATTR, SCRIPT_PREFIX
 from rpcinspect.pickles.tree import Call, Global
 from rpcinspect.pickles.verdicts import Named, Standing, title
 from rpcinspect.replayer.planning.allowances import BY_MAIN, Allowance, hint
@@ -82,11 +82,11 @@ class Gate:
             self._envelope(judge, envelope)
         if isinstance(command, (ScriptCall, ScriptRemoteCall)):
             self._script_function(judge, command)
-            judge.jit(command.args)
+            judge_jit(judge, command.args)
         elif isinstance(command, ScriptResp):
-            judge.jit(command.value)
+            judge_jit(judge, command.value)
         elif isinstance(command, ScriptRRefFetchRet):
-            judge.jit(command.values)
+            judge_jit(judge, command.values)
         elif isinstance(command, UnknownCommand):
             judge.refuse("a message that can't be read", "what it would do is not known")
         if record.facts.pickle is not None:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.safe_names import LAYERS, MAKE_OPTIMIZERS, OPTIMIZERS, STEP_OPTIMIZERS, VALUES
-from rpcinspect.pickles.shapes_jit import is_fork
+from rpcinspect.pickles.semantic import is_fork
 from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
 from rpcinspect.pickles.verdicts import Named, Standing
 from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of, python_udf_of

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap
 from rpcinspect.errors import DecodeError, ReplayError
-from rpcinspect.pickles.patch import Numbered, number_integers, rewrite
+from rpcinspect.pickles.opcodes import NumberedPickle, number_integers, rewrite
 from rpcinspect.pickles.semantic import RRefForkData, beside_fork, python_udf, rref_fork, worker_info
 from rpcinspect.pickles.tree import Call, Value, children, walk
 from rpcinspect.replayer.peers.pipe_end import cpu_descriptor
@@ -278,7 +278,7 @@ def _python_pickle(record: RpcRecord, data: bytes, live: _Live) -> bytes:
 class _Changes:
     """What the integers of a pickle are to become."""
 
-    def __init__(self, numbered: Numbered) -> None:
+    def __init__(self, numbered: NumberedPickle) -> None:
         self._numbered = numbered
         self.made: dict[int, int] = {}
 
