@@ -18,8 +18,7 @@ from msgspec import Struct, field
 
 from rpcinspect.diff.contexts import Groups, match_contexts
 from rpcinspect.diff.keys import Keys
-from rpcinspect.diff.order import Threads, in_place, in_time, overlap
-from rpcinspect.diff.reordered import repeated
+from rpcinspect.diff.order import Threads, in_place, in_time, overlap, repeated
 from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide, JobId, Place
 from rpcinspect.rpc.message import MessageType

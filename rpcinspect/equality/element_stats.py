@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
-from rpcinspect.equality.difference import Difference, Elements, Json, to_json
+from rpcinspect.equality.difference import Difference, Elements, Histogram, Json, to_json
 from rpcinspect.equality.elements import Block
 from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
-from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 

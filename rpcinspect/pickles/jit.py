@@ -37,22 +37,6 @@ class Forms(Struct, frozen=True):
     has one, state; of a PersistentRef: its id. None or absent: the writer's default."""
 
 
-def int_places(data: bytes, pos: int, end: int) -> list[tuple[int, int]] | None:
-    """Where the ints stand that the opcodes in [pos, end) push, from the first byte behind each opcode; None
-    if they do anything else. For the ids in pickles that are otherwise known.
-    """
-    places = []
-    while 0 <= pos < end:
-        op = data[pos]
-        skip = 2 if op == ops.LONG1 and data[pos + 1] == 8 else 1
-        size = {ops.BININT1: 1, ops.BININT2: 2, ops.BININT: 4, ops.LONG1: 8}.get(op)
-        if size is None or (op == ops.LONG1 and skip == 1):
-            return None
-        places.append((pos + skip, pos + skip + size))
-        pos += skip + size
-    return places if pos == end else None
-
-
 def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """The value of a JIT pickle, which must fill `data`. Raises DecodeError.
 

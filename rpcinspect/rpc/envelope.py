@@ -168,12 +168,6 @@ def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
     )
 
 
-def tail_of_autograd(suffix: bytes) -> int | None:
-    """Where the device map begins, in tuples as torch writes them; before it are numbers."""
-    at = suffix.find(_TAIL_START)
-    return at if at >= 0 and suffix[:3] == _HEAD_START else None
-
-
 def _autograd_to_value(envelope: Envelope) -> Value:
     assert isinstance(envelope, RpcWithAutograd)
     return (
@@ -248,10 +242,6 @@ def _device_index(device: str) -> int:
     if kind != "cuda" or not index.isdigit():
         raise ValueError(f"the device maps of 1.8 hold CUDA devices only, not {device!r}")
     return int(index)
-
-
-_HEAD_START = b"\x80\x02("
-_TAIL_START = b"ctorch.jit._pickle\nrestore_type_tag\n"
 
 
 class _Codec(Struct, frozen=True):

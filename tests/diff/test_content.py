@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.diff.content import Content, Contents, function_label
+from rpcinspect.diff.side import Content, Contents, function_label
 from rpcinspect.rpc.command import PythonRRefFetchCall, ScriptCall, UnknownCommand
 from rpcinspect.rpc.types import GloballyUniqueId
 from tests.diff.stories import answer, call

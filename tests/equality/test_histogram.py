@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcinspect.equality.difference import Histogram
 from rpcinspect.equality.element_stats import Tally
 from rpcinspect.equality.elements import Block
-from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
 
 
