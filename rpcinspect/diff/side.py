@@ -18,7 +18,7 @@ from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.pickles.tree import Dict, Value
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT
-from rpcinspect.rpc.questions import created, fork_of, rref_of
+from rpcinspect.rpc.questions import created, fork_of, python_udf_of, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
@@ -61,8 +61,7 @@ class Contents:
         command = record.rpc.command
         if type(command) in SCRIPT:
             return hash(key_of(SCRIPT[type(command)](command), self._translate))
-        pickle = record.facts.pickle
-        udf = None if pickle is None else python_udf(pickle.root)
+        udf = python_udf_of(record)
         if udf is None or not (udf.args or (type(udf.kwargs) is Dict and udf.kwargs.pairs)):
             return 0
         return hash(self._keys(udf.args, udf.kwargs))

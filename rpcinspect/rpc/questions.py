@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.pickles.semantic import PythonUdf, python_udf
 from rpcinspect.pickles.tree import Dict, Value
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.command import Command
@@ -90,14 +90,20 @@ def created(record: RpcRecord) -> tuple[tuple[int, int], tuple[int, int]] | None
     return None
 
 
+def python_udf_of(record: RpcRecord) -> PythonUdf | None:
+    """The call in a request's pickle; None where it could not be read whole."""
+    pickle = record.facts.pickle
+    return None if pickle is None else python_udf(pickle.root)
+
+
 def arguments_of(record: RpcRecord) -> tuple[Value, Value] | None:
     """What a request gives to the function that it calls, by place and by name; None where it calls none, or
     that can't be read.
     """
-    command, pickle = record.rpc.command, record.facts.pickle
+    command = record.rpc.command
     if isinstance(command, (commands.ScriptCall, commands.ScriptRemoteCall)):
         return command.args, Dict()
-    udf = python_udf(pickle.root) if pickle is not None else None
+    udf = python_udf_of(record)
     return None if udf is None else (udf.args, udf.kwargs)
 
 

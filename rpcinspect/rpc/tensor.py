@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
@@ -305,13 +305,12 @@ def _reduce_args(node: Value, what: str) -> tuple[Value, ...]:
     raise DecodeError("tensor", f"{what}: expected a call, found {describe(node)}")
 
 
-class _TableWriter:
+class _TableWriter(Struct, eq=False):
     """The tree of a table; storages that tensors share become one node, which the pickle then refers to."""
 
-    def __init__(self, metas: Sequence[TensorMeta], forms: Sequence[TensorForms]) -> None:
-        self.metas = metas
-        self.forms = forms
-        self.storages: dict[tuple[Value, ...], PersistentRef] = {}
+    metas: Sequence[TensorMeta]
+    forms: Sequence[TensorForms]
+    storages: dict[tuple[Value, ...], PersistentRef] = field(default_factory=dict)
 
     def tensor(self, index: int) -> Call:
         meta = self.metas[index]

@@ -26,8 +26,8 @@ from rpcinspect.pickles.safe_names import LAYERS, MAKE_OPTIMIZERS, OPTIMIZERS, S
 from rpcinspect.pickles.semantic import is_fork
 from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
 from rpcinspect.pickles.verdicts import Named, Standing
-from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of, python_udf_of
-from rpcinspect.rpc.questions import created
+from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of
+from rpcinspect.rpc.questions import created, python_udf_of
 from rpcinspect.run.exchanges import Exchange
 
 One: TypeAlias = Callable[[Value], bool]
