@@ -94,7 +94,7 @@ class _Between:
         lanes: dict[Hashable, list[tuple[Span, Span]]] = defaultdict(list)
         for i, j in pairs:
             lanes[self._thread(i, j)].append((a[i], b[j]))
-        self._lanes = {thread: Lane(lane) for thread, lane in lanes.items()}
+        self._lanes = {thread: PlacedPairs(lane) for thread, lane in lanes.items()}
 
     def _thread(self, i: int, j: int) -> Hashable:
         return None if self._threads is None else (self._threads[0][i], self._threads[1][j])
@@ -105,7 +105,7 @@ class _Between:
         return lane is None or not lane.ordered or lane.nothing(self._a[i], self._b[j])
 
 
-class Lane:
+class PlacedPairs:
     """The pairs of one thread."""
 
     def __init__(self, pairs: Sequence[tuple[Span, Span]]) -> None:
@@ -153,7 +153,7 @@ def changed_places(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[l
 def _moved(lane: Sequence[tuple[Exchange, Exchange]]) -> list[tuple[Exchange, Exchange]]:
     """The pairs of a lane that stand the other way round to another one."""
     ordered = sorted(lane, key=lambda pair: (pair[0].begin_ns, pair[0].index))
-    placed = Lane(ordered)
+    placed = PlacedPairs(ordered)
     return [] if placed.ordered else [pair for pair in ordered if not placed.nothing(*pair)]
 
 

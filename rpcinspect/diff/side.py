@@ -38,7 +38,7 @@ class Content(NamedTuple):
     """The RRefs that it is about or brings, in order."""
 
 
-class Contents:
+class ContentReader:
     """The contents of the messages of one run; values of equal bytes are looked at once."""
 
     def __init__(self, read: Read, translate: Callable[[str], str] | None = None) -> None:
@@ -138,7 +138,7 @@ class Sign(NamedTuple):
     function: str | None
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """A message: the index of its request, whether it is the answer, and a position in it."""
 
     request: int
@@ -170,14 +170,14 @@ class DiffSide:
         """Of requests; of orphans too."""
         self._requests = {call.answer: call.index for call in calls if call.answer is not None}
         """Index of an answer → that of its request."""
-        self.origins: dict[JobId, Place] = {}
+        self.origins: dict[JobId, MessagePlace] = {}
         """RRef → the call that made it, else the first message that brought it."""
-        self.carriers: dict[JobId, Place] = {}
+        self.carriers: dict[JobId, MessagePlace] = {}
         """Fork → the message that brought or made it."""
         self._names: Mapping[tuple[int, str], str] = {}
         self._contents: dict[int, Content] = {}
         self._values: dict[int, frozenset[int]] = {}
-        self._content_of = Contents(opened.read)
+        self._content_of = ContentReader(opened.read)
         self._find_origins()
 
     def name(self, job: int, label: str) -> str:
@@ -189,7 +189,7 @@ class DiffSide:
     ) -> None:
         """Takes the names of workers that hold in both runs; everything below needs them."""
         self._names = names
-        self._content_of = Contents(self.opened.read, translate)
+        self._content_of = ContentReader(self.opened.read, translate)
         for call in self.calls.values():
             ends = self.name(call.job, call.caller), self.name(call.job, call.callee)
             self.signs[call.index] = Sign(call.job, *ends, call.kind, function_label(call.function))
@@ -244,12 +244,12 @@ class DiffSide:
         """What calls have in common that were sent for the same; one of which that is in doubt is alone."""
         return (index,) if index in self.causes.doubts else self.causes.parents.get(index)
 
-    def carrier(self, call: Exchange) -> Place | None:
+    def carrier(self, call: Exchange) -> MessagePlace | None:
         """The message that brought the fork which a request of housekeeping is about."""
         fork = fork_of(call.request)
         return None if fork is None else self.carriers.get((call.job, fork))
 
-    def forward(self, call: Exchange) -> Place | None:
+    def forward(self, call: Exchange) -> MessagePlace | None:
         """The forward message whose edge a gradient request goes back along."""
         metadata = getattr(call.request.rpc.command, "autograd_metadata", None)
         if metadata is None:
@@ -258,22 +258,22 @@ class DiffSide:
         forward = self.opened.edges.get(edge)
         if forward is None:
             return None
-        return Place(self._requests.get(forward, forward), forward in self._requests)
+        return MessagePlace(self._requests.get(forward, forward), forward in self._requests)
 
     def _find_origins(self) -> None:
         brought: list[tuple[int, Exchange, bool]] = []
         for call in self.calls.values():
             ids = created(call.request)
             if ids is not None:
-                self.origins.setdefault((call.job, ids[0]), Place(call.index, False, -1))
-                self.carriers.setdefault((call.job, ids[1]), Place(call.index, False, -1))
+                self.origins.setdefault((call.job, ids[0]), MessagePlace(call.index, False, -1))
+                self.carriers.setdefault((call.job, ids[1]), MessagePlace(call.index, False, -1))
             brought.append((call.begin_ns, call, False))
             if call.response is not None and call.answered_ns is not None:
                 brought.append((call.answered_ns, call, True))
         for _, call, is_answer in sorted(brought, key=lambda item: item[0]):
             record = call.response if is_answer else call.request
             for position, fork in enumerate(record.facts.forks if record is not None else ()):
-                place = Place(call.index, is_answer, position)
+                place = MessagePlace(call.index, is_answer, position)
                 self.origins.setdefault((call.job, fork.rref_id), place)
                 self.carriers.setdefault((call.job, fork.fork_id), place)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from msgspec import Struct, field
 
 from rpcinspect.equality.difference import Difference, Elements, Histogram, Json, to_json
-from rpcinspect.equality.elements import Block
+from rpcinspect.equality.elements import ElementBlock
 from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
 from rpcinspect.equality.rules import Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES, element_value
@@ -65,7 +65,7 @@ class Tally(Struct):
     samples: dict[int, tuple[Codes, Codes]] = field(default_factory=dict)
     """Codes of elements that are told, by their number."""
 
-    def add(self, a: Block, b: Block) -> None:
+    def add(self, a: ElementBlock, b: ElementBlock) -> None:
         """One block of each; they have the same place and length."""
         differs = (a.codes != b.codes).any(axis=1)
         unknown = _either(a.unknown, b.unknown)
@@ -168,7 +168,7 @@ class Tally(Struct):
 def compare_codes(dtype: str, a: Codes, b: Codes, path: str, rules: Rules) -> list[Difference]:
     """Elements that are here as a whole: raw bits, shape (elements, parts)."""
     tally = Tally(dtype, len(a), rules)
-    tally.add(Block(0, a, None), Block(0, b, None))
+    tally.add(ElementBlock(0, a, None), ElementBlock(0, b, None))
     return tally.differences(path)
 
 

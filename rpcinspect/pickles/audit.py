@@ -24,7 +24,7 @@ from rpcinspect.pickles.judge_jit import judge_jit
 from rpcinspect.pickles.python import CROSSED_FRAME, PythonPickle
 from rpcinspect.pickles.safe_names import HARMLESS, STANDARD_LIBRARY, has_dunder, is_dangerous
 from rpcinspect.pickles.tree import Global, Value
-from rpcinspect.pickles.verdicts import Named, Standing
+from rpcinspect.pickles.verdicts import Named, NameRuling
 
 TORCH = ("torch.", "torch", "__torch__")
 OUT = "a process, file, code, import or loader function"
@@ -50,18 +50,18 @@ class Anybody:
 
     keeps_getattr = True
 
-    def standing(self, name: Global) -> Standing:
+    def standing(self, name: Global) -> NameRuling:
         if has_dunder(name.name):
-            return Standing(False, reason="an attribute chain through a dunder", dangerous=True)
+            return NameRuling(False, reason="an attribute chain through a dunder", dangerous=True)
         if is_dangerous(name) and name not in HARMLESS:
-            return Standing(False, reason=OUT, dangerous=True)
+            return NameRuling(False, reason=OUT, dangerous=True)
         if _is_no_rebuilder(name):
-            return Standing(True, loading="a function that no pickle calls", dangerous=True)
-        return Standing(True)
+            return NameRuling(True, loading="a function that no pickle calls", dangerous=True)
+        return NameRuling(True)
 
-    def method(self, owner: Global, name: str) -> Standing:
+    def method(self, owner: Global, name: str) -> NameRuling:
         if owner.module in FILES:
-            return Standing(False, reason="a method of a path, which reaches files", dangerous=True)
+            return NameRuling(False, reason="a method of a path, which reaches files", dangerous=True)
         return self.standing(Global(owner.module, f"{owner.name}.{name}"))
 
 

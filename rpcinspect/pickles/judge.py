@@ -32,7 +32,7 @@ from rpcinspect.pickles.semantic import GETATTR, PICKLER, is_fork
 from rpcinspect.pickles.shapes import REBUILD, RULES
 from rpcinspect.pickles.states import States
 from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, is_deeper, walk
-from rpcinspect.pickles.verdicts import Named, Policy, Standing, title
+from rpcinspect.pickles.verdicts import Named, NameRuling, Policy, title
 
 MAX_DEPTH = 5_000
 """Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
@@ -136,7 +136,7 @@ class Judge:
         else:
             self._standing(name, self.policy.standing(name))
 
-    def _standing(self, name: Global, standing: Standing) -> None:
+    def _standing(self, name: Global, standing: NameRuling) -> None:
         self.say(Named(str(name), standing.allowed, standing.reason, standing.allow, standing.dangerous))
 
     def _value(self, name: Global) -> None:
@@ -354,7 +354,7 @@ class Judge:
                     self.refuse(title(key), "a key that may be hashed before it is whole")
 
 
-def _set_slots(standing: Standing, state: Value) -> str:
+def _set_slots(standing: NameRuling, state: Value) -> str:
     """Why not: the second dict of a state is set by `setattr`, which asks the class."""
     slots = state[1] if type(state) is tuple and len(state) == 2 else None
     for name, _ in slots.pairs if type(slots) is Dict else ():

@@ -19,7 +19,7 @@ from rpcinspect.rpc.types import ForkId, RRefId, WorkerId
 # --- calls --------------------------------------------------------------------------------------------------
 
 
-class _Script(Struct, frozen=True, kw_only=True):
+class _ScriptCommand(Struct, frozen=True, kw_only=True):
     """A builtin operator or a TorchScript function, with its full list of arguments."""
 
     args: tuple[Value, ...]
@@ -36,7 +36,7 @@ class _Script(Struct, frozen=True, kw_only=True):
         return function_name(self.schema, self.qualified_name)
 
 
-class ScriptCall(_Script, frozen=True, kw_only=True):
+class ScriptCall(_ScriptCommand, frozen=True, kw_only=True):
     """SCRIPT_CALL."""
 
 
@@ -47,7 +47,7 @@ class PythonCall(Struct, frozen=True):
     is_async_execution: bool
 
 
-class ScriptRemoteCall(_Script, frozen=True, kw_only=True):
+class ScriptRemoteCall(_ScriptCommand, frozen=True, kw_only=True):
     """SCRIPT_REMOTE_CALL: as ScriptCall, the result stays with the callee under `ret_rref_id`."""
 
     ret_rref_id: RRefId

@@ -24,7 +24,7 @@ from rpcinspect.pickles.tree import Call, Global, Value
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.types import ForkId, RRefId, as_bool, as_int, as_worker_id, describe
 
 BUILTIN_OP_NAMESPACE = "torch.ops.aten."
@@ -62,10 +62,10 @@ def to_payload(command: Command, like: bytes | None = None) -> bytes:
     return codec.write(command)
 
 
-def to_message(command: Command, table: bytes = NO_TENSORS) -> Message:
+def to_message(command: Command, table: bytes = NO_TENSORS) -> RpcMessage:
     """The message that says a command, as torch writes it; without envelopes and without a number of its
     own."""
-    return Message(int(message_type_of(command)), 0, to_payload(command), table)
+    return RpcMessage(int(message_type_of(command)), 0, to_payload(command), table)
 
 
 def message_type_of(command: Command) -> int:

@@ -1,8 +1,8 @@
 """One message, taken apart: envelopes, command and tensor table; and put together again.
 
-In: a `Message`. Out: `DecodedRpc`. Nothing is raised for damaged bytes: what was readable is kept, the rest
-becomes an `UnknownCommand` or an empty tensor list, and a problem says why. Equal bytes are decoded once: the
-tensor table and the command of messages that repeat are the same objects, within bounds.
+In: an `RpcMessage`. Out: `DecodedRpc`. Nothing is raised for damaged bytes: what was readable is kept, the
+rest becomes an `UnknownCommand` or an empty tensor list, and a problem says why. Equal bytes are decoded
+once: the tensor table and the command of messages that repeat are the same objects, within bounds.
 Python pickles are not read here, see `command_codec.python_pickle`.
 """
 
@@ -18,7 +18,7 @@ from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import from_message, message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, peel_partial, split_wrapped, wrap
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 
 LayerAndReason: TypeAlias = tuple[str, str]
@@ -30,7 +30,7 @@ CACHE_BYTES = 1 << 22
 class DecodedRpc(Struct):
     """A message, its envelopes off and its parts read. Not frozen: that triples the cost of making one."""
 
-    message: Message
+    message: RpcMessage
     envelopes: tuple[Envelope, ...]
     """Outermost first."""
     command: Command
@@ -47,7 +47,7 @@ class RpcDecoder:
         self._tables: BoundedCache[bytes, tuple[TensorMeta, ...]] = BoundedCache(CACHE_BYTES)
         self._commands: BoundedCache[tuple[int, bytes], Command] = BoundedCache(CACHE_BYTES)
 
-    def decode(self, message: Message) -> DecodedRpc:
+    def decode(self, message: RpcMessage) -> DecodedRpc:
         """Everything that the message says; damage becomes `problems`, nothing is raised."""
         problems: list[LayerAndReason] = []
         peeled = peel_partial(message.type, message.payload, self._limits)
@@ -99,7 +99,7 @@ def reencode(decoded: DecodedRpc) -> tuple[bytes, bytes, bytes, bytes]:
     else:
         table = to_tensor_table(decoded.tensors, message.tensor_table)
     outer = envelopes[0].message_type if envelopes else kind
-    return Message(outer, message.id, payload, table).to_payloads()
+    return RpcMessage(outer, message.id, payload, table).to_payloads()
 
 
 def held_bytes(decoded: DecodedRpc) -> int:

@@ -22,7 +22,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
-from rpcinspect.rpc.message import NO_TENSORS, Message, from_payloads
+from rpcinspect.rpc.message import NO_TENSORS, RpcMessage, from_payloads
 from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
 from rpcinspect.tensorpipe.control import write_descriptor
@@ -159,13 +159,13 @@ class RecordDecoder:
         kind, identifier = (int.from_bytes(p, "little", signed=True) for p in tp.payloads[:2])
         payload = tp.payloads[2] if len(tp.payloads) > 2 else b""
         table = tp.payloads[TABLE_PAYLOAD] if len(tp.payloads) > TABLE_PAYLOAD else b""
-        message = Message(kind, identifier, payload, table)
+        message = RpcMessage(kind, identifier, payload, table)
         problems = [("tensorpipe", f"{sum(missing):,} bytes of the message's payloads were not captured")]
         if len(missing) > TABLE_PAYLOAD and not sum(missing[:TABLE_PAYLOAD]):
-            whole = self._decoder.decode(Message(kind, identifier, payload, NO_TENSORS))
+            whole = self._decoder.decode(RpcMessage(kind, identifier, payload, NO_TENSORS))
             rpc = DecodedRpc(message, whole.envelopes, whole.command, (), whole.problems)
         elif len(missing) > TABLE_PAYLOAD and not missing[TABLE_PAYLOAD]:
-            tensors = self._decoder.decode(Message(0, identifier, b"", table)).tensors
+            tensors = self._decoder.decode(RpcMessage(0, identifier, b"", table)).tensors
             rpc = DecodedRpc(message, (), UnknownCommand(kind, payload), tensors, ())
         else:
             rpc = DecodedRpc(message, (), UnknownCommand(kind, payload), (), ())
@@ -190,7 +190,7 @@ def _undecoded(tp: TpMessage) -> DecodedRpc:
     try:
         message = from_payloads(tp.payloads)
     except DecodeError:
-        message = Message(0, 0, b"".join(tp.payloads), b"")
+        message = RpcMessage(0, 0, b"".join(tp.payloads), b"")
     return DecodedRpc(message, (), UnknownCommand(message.type, message.payload), ())
 
 

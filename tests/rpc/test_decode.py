@@ -12,8 +12,8 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.command import PythonCall, RRefAck, UnknownCommand
 from rpcinspect.rpc.decode import RpcDecoder, reencode
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq
-from rpcinspect.rpc.message import Message, from_payloads, type_name
 from rpcinspect.rpc.message import MessageType as M
+from rpcinspect.rpc.message import RpcMessage, from_payloads, type_name
 from tests.places import OTHER_JOBS, recorded, recordings
 from tests.rpc.payloads import payloads
 from tests.rpc.test_command_codec import UDF, VECTORS
@@ -21,8 +21,8 @@ from tests.rpc.test_envelope import AUTOGRAD, PROFILING
 from tests.rpc.test_tensor import EMPTY, FLOAT3, ONE
 
 CALL = b"\0" + UDF
-FORWARD = Message(M.FORWARD_AUTOGRAD_REQ, 5, CALL + AUTOGRAD, ONE)
-PROFILED = Message(
+FORWARD = RpcMessage(M.FORWARD_AUTOGRAD_REQ, 5, CALL + AUTOGRAD, ONE)
+PROFILED = RpcMessage(
     M.RUN_WITH_PROFILING_REQ, 6, CALL + AUTOGRAD + PROFILING.replace(b"\x4d\x02\x01", b"\x4d\x0f\x01"), EMPTY
 )
 
@@ -46,13 +46,13 @@ def test_equal_bytes_give_the_same_objects() -> None:
 
 def test_the_same_bytes_under_another_type_are_another_command() -> None:
     decoder = RpcDecoder()
-    assert decoder.decode(Message(M.RREF_ACK, 0, b"", EMPTY)).command == RRefAck()
-    assert decoder.decode(Message(M.PYTHON_RET, 0, b"", EMPTY)).command != RRefAck()
-    assert decoder.decode(Message(0x1AB, 0, b"", EMPTY)).command == UnknownCommand(0x1AB, b"")
+    assert decoder.decode(RpcMessage(M.RREF_ACK, 0, b"", EMPTY)).command == RRefAck()
+    assert decoder.decode(RpcMessage(M.PYTHON_RET, 0, b"", EMPTY)).command != RRefAck()
+    assert decoder.decode(RpcMessage(0x1AB, 0, b"", EMPTY)).command == UnknownCommand(0x1AB, b"")
 
 
 def test_unknown_types_are_no_problem() -> None:
-    decoded = RpcDecoder().decode(Message(0x1AB, 0, b"abc", EMPTY))
+    decoded = RpcDecoder().decode(RpcMessage(0x1AB, 0, b"abc", EMPTY))
     assert decoded.command == UnknownCommand(0x1AB, b"abc")
     assert decoded.problems == ()
 
@@ -83,7 +83,7 @@ def test_damage_keeps_what_is_readable() -> None:
 
 
 @pytest.mark.parametrize("message", [FORWARD, PROFILED], ids=["autograd", "profiled"])
-def test_written_again(message: Message) -> None:
+def test_written_again(message: RpcMessage) -> None:
     assert reencode(RpcDecoder().decode(message)) == message.to_payloads()
 
 
@@ -102,12 +102,12 @@ def test_one_field_changes_one_thing() -> None:
 @given(st.data())
 def test_hostile_messages_become_problems(data: st.DataObject) -> None:
     kind, payload, _ = VECTORS[data.draw(st.sampled_from(sorted(VECTORS)))]
-    message = data.draw(st.sampled_from([FORWARD, PROFILED, Message(kind, 0, payload, EMPTY)]))
+    message = data.draw(st.sampled_from([FORWARD, PROFILED, RpcMessage(kind, 0, payload, EMPTY)]))
     raw, table = bytearray(message.payload), bytearray(message.tensor_table)
     for part in (raw, table):
         for _ in range(data.draw(st.integers(0, 2)) if part else 0):
             part[data.draw(st.integers(0, len(part) - 1))] = data.draw(st.integers(0, 255))
-    message = Message(message.type, 0, bytes(raw), bytes(table))
+    message = RpcMessage(message.type, 0, bytes(raw), bytes(table))
     decoded = RpcDecoder().decode(message)
     assert {layer for layer, _ in decoded.problems} <= {"rpc", "pickle", "tensor"}
     with suppress(DecodeError, ValueError):  # no JIT pickle can hold it

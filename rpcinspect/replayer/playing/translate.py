@@ -45,7 +45,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import from_message, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, peel_partial, wrap
-from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.message import RpcMessage, type_name
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT, rref_forks
 from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
@@ -62,7 +62,7 @@ Id: TypeAlias = tuple[str, int | GloballyUniqueId]
 """Kind and id, as an `IdMap` keeps them."""
 
 
-def translate(record: RpcRecord, ids: IdMap, live_workers: Collection[int] = ()) -> Message:
+def translate(record: RpcRecord, ids: IdMap, live_workers: Collection[int] = ()) -> RpcMessage:
     """The captured message with live ids; the very same object if none of its ids has changed.
 
     `live_workers`: ids of workers that make RRefs of their own, which are known once they have told of them.
@@ -347,7 +347,7 @@ class LiveRecords:
     def __init__(self) -> None:
         self._decoder = RecordDecoder()
 
-    def decode(self, message: Message, tensors: Sequence[bytes]) -> Arrived:
+    def decode(self, message: RpcMessage, tensors: Sequence[bytes]) -> Arrived:
         """The record of a message; damage becomes its problems."""
         storages, payloads = tuple(tensors), message.to_payloads()
         descriptor = cpu_descriptor(payloads, storages)
