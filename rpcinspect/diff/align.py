@@ -356,7 +356,7 @@ class _Aligner:
         return Level(a, b, crossing=True)
 
     def _general(self) -> Lane:
-        """All that code sends."""
+        """All calls that code sends."""
         a, b = ([call.index for call in keys.general] for keys in self.keys)
         return a, b
 
@@ -366,7 +366,7 @@ class _Aligner:
         return a, b
 
     def _left(self, both: Lane) -> Lane:
-        """Those without a partner."""
+        """The messages that have no partner yet."""
         a, b = ([index for index in its if index not in self._number[side]] for side, its in enumerate(both))
         return a, b
 

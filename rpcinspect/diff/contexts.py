@@ -61,7 +61,7 @@ class ContextGroups:
                 group.calls.append(call.index)
 
     def of_owners(self) -> dict[Hashable, list[ContextCalls]]:
-        """By who opened them."""
+        """The contexts by who opened them."""
         found: dict[Hashable, list[ContextCalls]] = defaultdict(list)
         for group in self._found.values():
             found[group.job, group.owner].append(group)
@@ -76,27 +76,27 @@ class ContextGroups:
         return self.numbers.get((call.job, call.context), (id(self), call.job, call.context))
 
     def says(self, group: ContextCalls) -> Hashable:
-        """What all its calls say, whatever their order."""
+        """What all calls of a context say, whatever their order."""
         return frozenset(Counter(self.requests(group)).items())
 
     def requests(self, group: ContextCalls) -> list[int]:
-        """What each of its calls says."""
+        """What each call of a context says."""
         return [self.keys.request[index] for index in group.calls]
 
     def begins(self, group: ContextCalls) -> Hashable:
-        """Its first call, and what that says."""
+        """The first call of a context, and what that says."""
         return self._first(group, lambda index: (self.side.signs[index], self.side.says(index)))
 
     def shape(self, group: ContextCalls) -> Hashable:
-        """Which calls it has, whatever they say."""
+        """Which calls a context has, whatever they say."""
         return frozenset(Counter(self.side.signs[index] for index in group.calls).items())
 
     def kind(self, group: ContextCalls) -> Hashable:
-        """What its first call is."""
+        """What the first call of a context is."""
         return self._first(group, self.side.signs.__getitem__)
 
     def ends(self, group: ContextCalls) -> Hashable:
-        """Who sends its first call to whom."""
+        """Who sends the first call of a context to whom."""
         return self._first(group, lambda index: self.side.signs[index][1:3])
 
     @staticmethod

@@ -23,7 +23,7 @@ from rpcinspect.pickles.tree import Value
 
 
 class Histogram(Struct, frozen=True, kw_only=True):
-    """Sizes of errors."""
+    """Counts absolute errors by their size."""
 
     bins: tuple[tuple[int, int], ...] = ()
     """(n, how many are from 2^n up to, but not, 2^(n+1)); those that occur, ascending."""
@@ -35,7 +35,7 @@ class Histogram(Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """How many errors were counted."""
         return sum(count for _, count in self.bins) + self.zero + self.infinite + self.undefined
 
     def adding(self, errors: npt.NDArray[Any]) -> Histogram:
@@ -178,7 +178,7 @@ ROUNDED_NUMBER = 1e-6
 
 
 def nature_of(differences: Sequence[Difference]) -> Nature:
-    """Of all differences of a result; `other` if one of them is nothing else."""
+    """What kind of computing gives all these differences; `other` if one of them is nothing else."""
     found = {_one(difference) for difference in differences}
     if not found or "other" in found:
         return "other"

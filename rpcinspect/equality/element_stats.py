@@ -39,7 +39,7 @@ class _Sorted(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """Counts over all blocks of a pair of tensors."""
+    """Counts how elements differ, over all blocks of a pair of tensors."""
 
     dtype: str
     numel: int
@@ -66,7 +66,7 @@ class Tally(Struct):
     """Codes of elements that are told, by their number."""
 
     def add(self, a: ElementBlock, b: ElementBlock) -> None:
-        """One block of each; they have the same place and length."""
+        """Counts one block of each tensor; both have the same place and length."""
         differs = (a.codes != b.codes).any(axis=1)
         unknown = _either(a.unknown, b.unknown)
         if unknown is not None:
@@ -125,7 +125,7 @@ class Tally(Struct):
             self.zeros = self.zeros[0] + a, self.zeros[1] + b
 
     def differences(self, path: str) -> list[Difference]:
-        """What was found, under the path of the tensor."""
+        """The differences that were counted, under the path of the tensor."""
         out = []
         if self.differing:
             out.append(self._difference(path))

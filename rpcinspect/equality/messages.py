@@ -128,7 +128,7 @@ class _Comparison(Struct, eq=False):
         yield from (self.udf if is_call else self.result)(a.root, b.root)
 
     def schema(self, a: str | None, b: str | None) -> Iterator[Difference]:
-        """What it says beside the name is the release's."""
+        """Compares schemas as a form: what one says beside the name is the release's."""
         if self.a.rpc.command.function == self.b.rpc.command.function:  # type: ignore[union-attr]
             yield from self.field("schema", a, b, code="form")
 
@@ -157,7 +157,7 @@ class _Comparison(Struct, eq=False):
             yield from self.values(call_a.kwargs, call_b.kwargs, "kwargs", "argument")
 
     def arguments(self, a: Value, b: Value) -> Iterator[Difference]:
-        """One difference for each argument."""
+        """Yields at most one difference for each argument."""
         if type(a) is not type(b) or type(a) not in (tuple, list) or len(a) != len(b):
             yield from self.values(a, b, "args", "argument")
             return

@@ -32,7 +32,7 @@ FILES = ("pathlib", "pathlib._local")
 
 
 class Audit(Struct, frozen=True):
-    """See the module's text."""
+    """What loading a message's pickles would run or reach."""
 
     errors: tuple[Named, ...] = ()
     dangerous_call: Named | None = None
@@ -46,7 +46,7 @@ NOTHING = Audit()
 
 
 class Anybody:
-    """The policy: what is not known to be dangerous may be somebody's own."""
+    """The policy of an audit: what is not known to be dangerous may be somebody's own."""
 
     keeps_getattr = True
 
@@ -66,7 +66,7 @@ class Anybody:
 
 
 def audit(pickle: PythonPickle) -> Audit:
-    """The audit of a Python pickle."""
+    """Judges a Python pickle, also one of which only a part could be read."""
     judge = Judge(_ANYBODY)
     udf = semantic.python_udf(pickle.root)
     judge.python(pickle, request=udf is not None)
@@ -83,7 +83,7 @@ def audit(pickle: PythonPickle) -> Audit:
 
 
 def audit_jit(value: Value) -> Audit:
-    """The audit of the value of a JIT pickle."""
+    """Judges the value of a JIT pickle."""
     judge = Judge(_ANYBODY)
     judge_jit(judge, value)
     return _audit(judge.found.values(), None)

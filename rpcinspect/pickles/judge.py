@@ -61,7 +61,7 @@ class Judge:
             self.found[named.name] = named
 
     def refuse(self, name: str, reason: str, allow: str = "", *, dangerous: bool = True) -> None:
-        """Keep a refusal."""
+        """Keeps a refusal of `name`; `allow` is the argument of `--allow` that would let it pass."""
         self.say(Named(name, False, reason, allow, dangerous))
 
     def python(self, pickle: PythonPickle, *, request: bool = False) -> None:
@@ -130,7 +130,7 @@ class Judge:
                 self.refuse(f"a {kind.__name__}", "what only the live process can supply")
 
     def imported(self, name: Global) -> None:
-        """A name that loading imports, whatever becomes of it."""
+        """Judges a name that loading imports, whatever becomes of it."""
         if name in VALUES or name in RULES or name in HELPERS or name in _BY_RULE:
             self.say(Named(str(name), True, listed=True))
         else:
@@ -140,7 +140,7 @@ class Judge:
         self.say(Named(str(name), standing.allowed, standing.reason, standing.allow, standing.dangerous))
 
     def _value(self, name: Global) -> None:
-        """A name where anybody may get hold of it."""
+        """Judges a name where anybody may get hold of it."""
         if name in VALUES:
             return
         if name in RULES or name in HELPERS or name in _BY_RULE:

@@ -130,12 +130,12 @@ def is_raw(value: Value) -> bool:
 
 
 def ints(value: Value) -> bool:
-    """Sizes that can be counted."""
+    """Whether a value is a tuple of sizes that can be counted."""
     return type(value) is tuple and all(type(part) is int and 0 <= part < 1 << 63 for part in value)
 
 
 def elements(shape: tuple[int, ...]) -> int:
-    """How many there are; a number that no data has where there are too many."""
+    """How many elements a shape has; at most 2^63, which no data has."""
     count = 0 if 0 in shape else 1
     for size in shape:
         count = min(count * size, 1 << 63)

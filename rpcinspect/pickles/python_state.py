@@ -32,7 +32,7 @@ class Order(Struct, eq=False):
     """Calls made so far → number of the first change after the last of these."""
 
     def note(self, target: Value, calls: int, *, built: bool = False) -> None:
-        """A change, after so many calls; `built`: it is the state."""
+        """Notes a change after so many calls; `built`: it is the state."""
         self._ticks += 1
         self._changed[id(target)] = (target, calls, self._ticks)
         self._first.setdefault(calls, self._ticks)
@@ -156,7 +156,7 @@ class State(Struct, eq=False):
 
 
 def extend(state: State, target: Value, items: list[Value]) -> Value:
-    """APPEND, APPENDS, ADDITEMS."""
+    """Does APPEND, APPENDS and ADDITEMS; returns what takes the target's place."""
     if type(target) is list:
         target.extend(items)
     else:
@@ -169,7 +169,7 @@ def extend(state: State, target: Value, items: list[Value]) -> Value:
 
 
 def set_items(state: State, target: Value, items: list[Value]) -> Value:
-    """SETITEM, SETITEMS: keys and values in turn."""
+    """Does SETITEM and SETITEMS, with keys and values in turn; returns what takes the target's place."""
     if len(items) % 2:
         raise ValueError("a key without a value")
     if type(target) is not Dict:
@@ -180,7 +180,7 @@ def set_items(state: State, target: Value, items: list[Value]) -> Value:
 
 
 def build(state: State, target: Value, value: Value) -> Value:
-    """BUILD."""
+    """Does BUILD; returns what takes the target's place."""
     target = changeable(state, target)
     if target.has_state:
         target = state.call(target, (), "change")

@@ -107,7 +107,7 @@ def _tensor(value: Value) -> bool:
 
 
 def _args(*forms: tuple[_ONE, ...]) -> Check:
-    """Arguments of one of these forms."""
+    """Checks that arguments are of one of these forms."""
 
     def check(call: Call) -> str:
         args = call.args
@@ -141,7 +141,7 @@ def _attributes(call: Call) -> str:
 
 
 def _fields(**fields: _ONE) -> Check:
-    """A dict with these keys at most."""
+    """Checks that a state is a dict with these keys at most."""
 
     def check(call: Call) -> str:
         if type(call.state) is Dict and all(
@@ -249,7 +249,7 @@ def _decimal(value: Value) -> bool:
 
 
 def _ratio(value: Value) -> bool:
-    """No exponent: `Fraction` would write it out."""
+    """Whether a text is a ratio without an exponent, which `Fraction` would write out."""
     return type(value) is str and re.fullmatch(r"-?\d{1,4300}(/\d{1,4300})?", value, re.ASCII) is not None
 
 

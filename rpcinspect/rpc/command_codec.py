@@ -111,7 +111,7 @@ class JitCodec(Struct, frozen=True):
 
 
 class RawCodec(Struct, frozen=True):
-    """Any other payload."""
+    """A payload that is no JIT pickle as a whole."""
 
     command: type[Any]
     read: Callable[[bytes], Command]
@@ -221,7 +221,7 @@ def _propagate_gradients_values(command: commands.PropagateGradientsReq) -> Valu
 
 
 def _empty_codec(cls: type[Any]) -> RawCodec:
-    """No payload at all."""
+    """Reads and writes commands whose payload is empty."""
     command: Command = cls()
 
     def read(payload: bytes) -> Command:

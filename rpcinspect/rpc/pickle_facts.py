@@ -150,7 +150,7 @@ def _forks(calls: Iterable[Call]) -> tuple[RRefForkData, ...]:
 
 
 def _ends(calls: Iterable[Call]) -> tuple[int, ...]:
-    """As `PickleFacts.tensors`."""
+    """The lowest and the highest index that references to tensors say, as `PickleFacts.tensors`."""
     found = {index for call in calls if (index := tensor_reference(call)) is not None}
     return (min(found), max(found)) if found else ()
 

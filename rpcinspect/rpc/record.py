@@ -106,7 +106,7 @@ class RecordDecoder:
         return self.feed((tp,))[0]
 
     def feed(self, messages: Sequence[TpMessage]) -> list[RpcRecord]:
-        """A record of each."""
+        """Decodes messages; returns a record of each, in their order."""
         first = self._rows
         self._rows += len(messages)
         find = self._patterns.find
