@@ -33,7 +33,7 @@ class _ScriptCommand(Struct, frozen=True, kw_only=True):
     @property
     def function(self) -> str:
         """The operator with its overload, `aten::add.Scalar`, or the qualified name."""
-        return function_name(self.schema, self.qualified_name)
+        return self.qualified_name if self.schema is None else self.schema.partition("(")[0]
 
 
 class ScriptCall(_ScriptCommand, frozen=True, kw_only=True):
@@ -221,8 +221,3 @@ Command: TypeAlias = (
     | ExceptionResponse
     | UnknownCommand
 )
-
-
-def function_name(schema: str | None, qualified_name: str) -> str:
-    """`aten::add.Scalar` from the schema of an operator; the qualified name if there is no schema."""
-    return qualified_name if schema is None else schema.partition("(")[0]

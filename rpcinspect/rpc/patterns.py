@@ -67,15 +67,7 @@ class Pattern(Struct, eq=False):
         if ids and envelopes:
             (envelope,) = envelopes
             assert isinstance(envelope, RpcWithAutograd)
-            envelopes = (
-                RpcWithAutograd(
-                    message_type=envelope.message_type,
-                    autograd_metadata=AutogradMetadata(*ids),
-                    from_worker_id=envelope.from_worker_id,
-                    device_map=envelope.device_map,
-                    wrapped_message_type=envelope.wrapped_message_type,
-                ),
-            )
+            envelopes = (structs.replace(envelope, autograd_metadata=AutogradMetadata(*ids)),)
         elif isinstance(command, commands.PropagateGradientsReq):
             command = commands.PropagateGradientsReq(
                 AutogradMetadata(*ids), command.grads, command.retain_graph

@@ -44,7 +44,7 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import from_message, to_payload
-from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, peel_partial, wrap
+from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, peel, wrap
 from rpcinspect.rpc.message import RpcMessage, type_name
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT, rref_forks
 from rpcinspect.rpc.questions import created
@@ -215,14 +215,12 @@ class _Live:
 def _payload(record: RpcRecord, live: _Live) -> bytes:
     """The payload of the message with live ids, written in the way in which it was written."""
     message = record.rpc.message
-    peeled = peel_partial(message.type, message.payload)
-    if peeled.error is not None:
-        raise peeled.error
-    command = from_message(peeled.type, peeled.payload)
-    if wrap(peeled.envelopes, to_payload(command, peeled.payload), message.payload) != message.payload:
+    envelopes, kind, payload = peel(message.type, message.payload)
+    command = from_message(kind, payload)
+    if wrap(envelopes, to_payload(command, payload), message.payload) != message.payload:
         raise DecodeError("rpc", "it is not written as torch writes messages")
-    envelopes = [live.envelope(envelope) for envelope in peeled.envelopes]
-    return wrap(envelopes, to_payload(_command(record, command, live), peeled.payload), message.payload)
+    live_envelopes = [live.envelope(envelope) for envelope in envelopes]
+    return wrap(live_envelopes, to_payload(_command(record, command, live), payload), message.payload)
 
 
 def _command(record: RpcRecord, command: Any, live: _Live) -> Command:
