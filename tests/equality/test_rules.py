@@ -9,14 +9,8 @@ import pytest
 
 from rpcinspect.equality.rules import IGNORABLE, INFORMATION, TORCH_TOLERANCES, Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES
+from tests.equality.codes import CODES
 from tests.equality.mirrors import mirrored_rules
-
-CODES = frozenset(
-    {"missing", "extra", "repeated", "reordered", "latency", "function", "argument", "envelope", "field"}
-    | {"device", "device-map", "dtype", "shape", "requires-grad", "quantizer", "form", "profile-events"}
-    | {"value", "zero-sign", "nan-payload", "ulp", "error", "unknown"}
-)
-"""Those of the contract, and `device` for the devices of tensors."""
 
 
 def test_bits_count_unless_a_tolerance_is_given() -> None:
