@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rpcinspect.views.html.kit import MAX_LINKS, Link, Table
 from rpcinspect.views.page import tables as made
-from rpcinspect.views.page.tables import Table
 from tests.checks.runs import workload_trace
 
 
@@ -24,7 +24,9 @@ def test_latency() -> None:
     pairs = made.groups_table("from → to", latency.pairs, latency)
     assert "worker1 → worker0" in texts(pairs, 0)
     stragglers = made.stragglers_table(latency.stragglers)
-    assert [row.cells[0].links for row in stragglers.rows] == [(s.request,) for s in latency.stragglers]
+    assert [row.cells[0].links for row in stragglers.rows] == [
+        (Link(f"#{s.request}", f"m{s.request}"),) for s in latency.stragglers
+    ]
 
 
 def test_references() -> None:
@@ -32,7 +34,7 @@ def test_references() -> None:
     table = made.rrefs_table(run.rrefs, run.calls)
     assert texts(table, 0) == [f"{story.rref_id[0]}:{story.rref_id[1]}" for story in run.rrefs]
     assert "a local value" in texts(table, 3)
-    assert table.rows[0].cells[2].links == (run.rrefs[0].created,)
+    assert [link.text for link in table.rows[0].cells[2].links] == [f"#{run.rrefs[0].created}"]
 
 
 def test_devices() -> None:
@@ -60,6 +62,6 @@ def test_what_is_too_much_is_counted() -> None:
     table = made.stragglers_table(many)
     assert (len(table.rows), table.left_out) == (made.MAX_STRAGGLERS, 7)
     story = workload_trace("rref_relay").rrefs[0]
-    story = replace(story, fetches=tuple(range(made.MAX_LINKS + 3)))
+    story = replace(story, fetches=tuple(range(MAX_LINKS + 3)))
     cell = made.rrefs_table((story,), {}).rows[0].cells[6]
-    assert (len(cell.links), cell.more) == (made.MAX_LINKS, 3)
+    assert (len(cell.links), cell.more) == (MAX_LINKS, 3)
