@@ -61,8 +61,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """How to decode; nothing here changes what is true."""
 
     limits: Limits = DEFAULT_LIMITS
-    forms: bool = False
-    """Record how everything was written, so that it can be encoded again."""
+    audit: bool = True
+    """Judge what pickles would run, for findings; the gate of a replay judges by itself what it sends."""
     reading: Reading = DEFAULT_READING
     by_completion: bool = False
     """Number messages as they become complete, for output that can't wait for the order of time."""
@@ -102,8 +102,8 @@ class Decoding(Closing):
             self._stack.close()
             raise
         self.builder = SessionBuilder(self.bytes)
-        self._findings = Findings(self.builder.columns, self.bytes)
-        self._decoder = RecordDecoder(options.limits, forms=options.forms)
+        self._findings = Findings(self.builder.columns, self.bytes, audit=options.audit)
+        self._decoder = RecordDecoder(options.limits)
         self._session: Session | None = None
         self._wire_facts: WireFacts | None = None
         self._roster_state = (-1, -1, -1)

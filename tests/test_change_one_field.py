@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -34,7 +34,7 @@ Change: TypeAlias = Callable[[DecodedRpc], tuple[DecodedRpc, str] | None]
 
 @lru_cache(maxsize=3)
 def messages(path: Path) -> tuple[DecodedRpc, ...]:
-    with Decoding([str(path)], Options(forms=True)) as decoding:
+    with Decoding([str(path)]) as decoding:
         return tuple(record.rpc for record in decoding.records())
 
 
@@ -167,7 +167,7 @@ def test_only_that_field_changes(change: Change, version: str) -> None:
         tried += 1
         other, where = changed
         assert other != rpc
-        again = RpcDecoder(forms=True).decode(from_payloads(reencode(other)))
+        again = RpcDecoder().decode(from_payloads(reencode(other)))
         found = [
             (at, a, b)
             for at, a, b in differences(rpc, again)

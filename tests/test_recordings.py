@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import round_trips
 from tests.decoded import Decoded, decode
 from tests.places import foreign, others, recorded, recordings
@@ -324,7 +324,7 @@ def test_rnn_example_over_shared_memory() -> None:
 def test_roundtrip(path: Path) -> None:
     """Every message of an intact capture comes out byte for byte."""
     different = []
-    with Decoding([str(path)], Options(forms=True)) as decoding:
+    with Decoding([str(path)]) as decoding:
         for record in decoding.records():
             assert record.tp.payload_missing is None
             if not round_trips(record):
@@ -335,7 +335,7 @@ def test_roundtrip(path: Path) -> None:
 def test_roundtrip_of_what_is_left_of_cut_captures() -> None:
     for name in (CUT, LOSSY):
         kinds = Counter[str]()
-        with Decoding([str(torch_capture(name))], Options(forms=True)) as decoding:
+        with Decoding([str(torch_capture(name))]) as decoding:
             for record in decoding.records():
                 if record.tp.payload_missing is not None:
                     kinds["cut"] += 1

@@ -15,7 +15,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import DeviceMap
-from rpcinspect.rpc.wrapping import HABITS, wrong_answer, wrong_request
+from rpcinspect.rpc.wrapping import WRAPPED, wrong_answer, wrong_request
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.session.words import counted, numbers
 
@@ -39,7 +39,7 @@ class UnexpectedEnvelopes(Stage):
             return []
         found = []
         row = record.row
-        if (note.types or note.kind in HABITS) and self._columns.from_client[row]:
+        if (note.types or note.kind in WRAPPED) and self._columns.from_client[row]:
             wrong = wrong_request(note.kind, note.builtin, note.types, note.grads)
             if wrong is not None:
                 found.append(wrong)

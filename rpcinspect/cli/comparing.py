@@ -54,7 +54,9 @@ def compared(command: DiffCommand) -> int:
 def _opened(command: DiffCommand, file: str) -> Run:
     """Returns one of the two runs."""
     with reading_bar() as progress:
-        return Run.open(captures_of(file), replace(command.decoding_options(), progress=progress))
+        return Run.open(
+            captures_of(file), replace(command.decoding_options(), audit=False, progress=progress)
+        )
 
 
 def _write(command: DiffCommand, comparison: Comparison, runs: tuple[Run, Run]) -> None:

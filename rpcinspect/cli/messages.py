@@ -155,7 +155,7 @@ def _roundtrip(command: DecodeCommand, inputs: Inputs, stack: ExitStack) -> int:
     """Encodes everything again and compares bytes."""
     total = cut = 0
     differing = []
-    with inputs.decoding(forms=True) as decoding:
+    with inputs.decoding() as decoding:
         console = stack.enter_context(open_console(command.output))
         for record in decoding.records():
             if record.tp.payload_missing is not None:

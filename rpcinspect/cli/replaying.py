@@ -56,7 +56,7 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
 def opened(command: SelectedOptions) -> Iterator[Run]:
     """Reads the captures into a run, and says where they end early."""
     with reading_bar() as progress:
-        run = Run.open(command.files, replace(command.decoding_options(), progress=progress))
+        run = Run.open(command.files, replace(command.decoding_options(), audit=False, progress=progress))
     with run:
         for line in run.ended_early:
             say(line)

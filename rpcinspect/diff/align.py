@@ -16,12 +16,11 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from rpcinspect.diff.contexts import Groups, match_contexts
+from rpcinspect.diff.contexts import ContextGroups, match_contexts
 from rpcinspect.diff.keys import Keys
-from rpcinspect.diff.order import Threads, in_place, in_time, overlap
-from rpcinspect.diff.reordered import repeated
+from rpcinspect.diff.order import Threads, in_place, in_time, overlap, repeated
 from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
-from rpcinspect.diff.side import DiffSide, JobId, Place
+from rpcinspect.diff.side import DiffSide, JobId, MessagePlace
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING
 from rpcinspect.run.exchanges import Exchange
@@ -106,7 +105,7 @@ class _Aligner:
         self.keys = Keys(a), Keys(b)
         self._number: tuple[dict[int, int], dict[int, int]] = ({}, {})
         """Of each run: call → what it has in common with its partner, the index of the first run's call."""
-        self._groups = Groups(a, self.keys[0]), Groups(b, self.keys[1])
+        self._groups = ContextGroups(a, self.keys[0]), ContextGroups(b, self.keys[1])
         self._context = match_contexts(*self._groups)
         """Of each run: call → its context, by a number that both runs have in common; -1 outside of all."""
 
@@ -236,7 +235,7 @@ class _Aligner:
         place = self.sides[side].origins.get(rref)
         return None if place is None else self._known(side, place)
 
-    def _known(self, side: int, place: Place) -> Hashable:
+    def _known(self, side: int, place: MessagePlace) -> Hashable:
         """A message as both runs know it; one without a partner is like nothing in the other run."""
         number = self._number[side].get(place.request)
         return (number if number is not None else (side, place.request)), place.is_answer, place.position
@@ -357,7 +356,7 @@ class _Aligner:
         return Level(a, b, crossing=True)
 
     def _general(self) -> Lane:
-        """All that code sends."""
+        """All calls that code sends."""
         a, b = ([call.index for call in keys.general] for keys in self.keys)
         return a, b
 
@@ -367,7 +366,7 @@ class _Aligner:
         return a, b
 
     def _left(self, both: Lane) -> Lane:
-        """Those without a partner."""
+        """The messages that have no partner yet."""
         a, b = ([index for index in its if index not in self._number[side]] for side, its in enumerate(both))
         return a, b
 

@@ -3,22 +3,26 @@
 In: open sessions and rules. Out: every message of both runs in one order, what differs, and where the runs
 part. Messages are compared with each other by `equality`, pair by pair; nothing of them is kept but what
 differs.
+
+Names decide which worker of one run is which of the other. What a capture has no name for, an address or a
+bare id, is told apart by its id, else by who was seen first.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from statistics import median_low
+
+from msgspec import Struct
 
 from rpcinspect.diff.align import Alignment, align_runs
 from rpcinspect.diff.explain import explain, with_causes
 from rpcinspect.diff.merge import merge
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
-from rpcinspect.diff.reordered import changed_places
+from rpcinspect.diff.order import changed_places
 from rpcinspect.diff.side import DiffSide, Sign
-from rpcinspect.diff.workers import Label, labels, same_workers
 from rpcinspect.equality.difference import Difference, plain_text
 from rpcinspect.equality.errors import reworded
 from rpcinspect.equality.ids import CONTEXT, IdMap
@@ -29,7 +33,8 @@ from rpcinspect.pipeline import Progress
 from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.run import Run
-from rpcinspect.session.model import AutogradContext
+from rpcinspect.session.model import AutogradContext, Worker
+from rpcinspect.session.names import ID_LABEL
 from rpcinspect.session.words import counted
 
 BY_DEFAULT = Rules()
@@ -303,3 +308,49 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequ
             its = Found(message=places[first[0]], difference=difference, counts=False)
             found.append(((max(first[:2]), min(first[:2])), its))
     return [its for _, its in sorted(found, key=lambda pair: pair[0])]
+
+
+class Label(Struct, frozen=True):
+    """What a worker of one run and job is called, and what else is known of it."""
+
+    text: str
+    named: bool
+    """It is the worker's name, not an address or an id that stands for it."""
+    id: int | None
+
+
+def labels(seen: Iterable[str], workers: Sequence[Worker], job: int) -> list[Label]:
+    """The workers of a job in the order in which they were seen first."""
+    ids: dict[str, set[int]] = {}
+    for worker in workers:
+        if worker.job == job and worker.name is not None:
+            its = ids.setdefault(worker.name, set())
+            if worker.id is not None:
+                its.add(worker.id)
+    found = []
+    for text in dict.fromkeys(seen):
+        known = ids.get(text)
+        if known is None:
+            bare = ID_LABEL.fullmatch(text)
+            found.append(Label(text, False, int(bare[1]) if bare else None))
+        else:
+            found.append(Label(text, True, next(iter(known)) if len(known) == 1 else None))
+    return found
+
+
+def same_workers(a: Sequence[Label], b: Sequence[Label], rename: Callable[[str], str]) -> Mapping[str, str]:
+    """Label of the first run → label of the second, for the workers that both have."""
+    names_b = {label.text for label in b if label.named}
+    found = {label.text: rename(label.text) for label in a if label.named and rename(label.text) in names_b}
+    left_a = [label for label in a if label.text not in found]
+    taken = set(found.values())
+    left_b = [label for label in b if label.text not in taken]
+    for by_id in (True, False):
+        for one in left_a:
+            for other in left_b:
+                if one.text in found or other.text in taken or (one.named and other.named):
+                    continue
+                if not by_id or (one.id is not None and one.id == other.id):
+                    found[one.text] = other.text
+                    taken.add(other.text)
+    return found

@@ -22,7 +22,7 @@ from rpcinspect.run.exchanges import Exchange
 OUTSIDE = -1
 
 
-class Group(Struct, eq=False):
+class ContextCalls(Struct, eq=False):
     """One context with its calls, in the order in which they began."""
 
     job: int
@@ -36,13 +36,13 @@ class Group(Struct, eq=False):
     """When the last of its calls was over; None where one never was."""
 
 
-class Groups:
+class ContextGroups:
     """The contexts of one run."""
 
     def __init__(self, side: DiffSide, keys: Keys) -> None:
         self.side = side
         self.keys = keys
-        self._found: dict[tuple[int, int], Group] = {}
+        self._found: dict[tuple[int, int], ContextCalls] = {}
         self.numbers: dict[tuple[int, int], int] = {}
         """(job, context) → its number; set by `match_contexts`."""
         general = {call.index for call in keys.general}
@@ -51,16 +51,18 @@ class Groups:
                 continue
             group = self._found.get((call.job, call.context))
             if group is None:
-                group = Group(call.job, side.signs[call.index].caller, call.context, begin_ns=call.begin_ns)
+                group = ContextCalls(
+                    call.job, side.signs[call.index].caller, call.context, begin_ns=call.begin_ns
+                )
                 self._found[call.job, call.context] = group
             if group.end_ns is not None:
                 group.end_ns = None if call.end_ns is None else max(group.end_ns, call.end_ns)
             if call.index in general:
                 group.calls.append(call.index)
 
-    def of_owners(self) -> dict[Hashable, list[Group]]:
-        """By who opened them."""
-        found: dict[Hashable, list[Group]] = defaultdict(list)
+    def of_owners(self) -> dict[Hashable, list[ContextCalls]]:
+        """The contexts by who opened them."""
+        found: dict[Hashable, list[ContextCalls]] = defaultdict(list)
         for group in self._found.values():
             found[group.job, group.owner].append(group)
         return found
@@ -73,36 +75,36 @@ class Groups:
             return OUTSIDE
         return self.numbers.get((call.job, call.context), (id(self), call.job, call.context))
 
-    def says(self, group: Group) -> Hashable:
-        """What all its calls say, whatever their order."""
+    def says(self, group: ContextCalls) -> Hashable:
+        """What all calls of a context say, whatever their order."""
         return frozenset(Counter(self.requests(group)).items())
 
-    def requests(self, group: Group) -> list[int]:
-        """What each of its calls says."""
+    def requests(self, group: ContextCalls) -> list[int]:
+        """What each call of a context says."""
         return [self.keys.request[index] for index in group.calls]
 
-    def begins(self, group: Group) -> Hashable:
-        """Its first call, and what that says."""
+    def begins(self, group: ContextCalls) -> Hashable:
+        """The first call of a context, and what that says."""
         return self._first(group, lambda index: (self.side.signs[index], self.side.says(index)))
 
-    def shape(self, group: Group) -> Hashable:
-        """Which calls it has, whatever they say."""
+    def shape(self, group: ContextCalls) -> Hashable:
+        """Which calls a context has, whatever they say."""
         return frozenset(Counter(self.side.signs[index] for index in group.calls).items())
 
-    def kind(self, group: Group) -> Hashable:
-        """What its first call is."""
+    def kind(self, group: ContextCalls) -> Hashable:
+        """What the first call of a context is."""
         return self._first(group, self.side.signs.__getitem__)
 
-    def ends(self, group: Group) -> Hashable:
-        """Who sends its first call to whom."""
+    def ends(self, group: ContextCalls) -> Hashable:
+        """Who sends the first call of a context to whom."""
         return self._first(group, lambda index: self.side.signs[index][1:3])
 
     @staticmethod
-    def _first(group: Group, look: Callable[[int], Hashable]) -> Hashable:
+    def _first(group: ContextCalls, look: Callable[[int], Hashable]) -> Hashable:
         return look(group.calls[0]) if group.calls else None
 
 
-def match_contexts(a: Groups, b: Groups) -> tuple[dict[int, Hashable], dict[int, Hashable]]:
+def match_contexts(a: ContextGroups, b: ContextGroups) -> tuple[dict[int, Hashable], dict[int, Hashable]]:
     """Pairs the contexts of two runs; gives, for each run, request index → number of its context."""
     groups_a, groups_b = a.of_owners(), b.of_owners()
     number = 0
@@ -117,13 +119,15 @@ def match_contexts(a: Groups, b: Groups) -> tuple[dict[int, Hashable], dict[int,
     return found_a, found_b
 
 
-def _pairs(a: Groups, b: Groups, lane_a: Sequence[Group], lane_b: Sequence[Group]) -> list[tuple[int, int]]:
+def _pairs(
+    a: ContextGroups, b: ContextGroups, lane_a: Sequence[ContextCalls], lane_b: Sequence[ContextCalls]
+) -> list[tuple[int, int]]:
     counts = len(lane_a), len(lane_b)
 
-    def level(look: Callable[[Groups, Group], Hashable], *, crossing: bool = False) -> Level:
+    def level(look: Callable[[ContextGroups, ContextCalls], Hashable], *, crossing: bool = False) -> Level:
         return Level([look(a, one) for one in lane_a], [look(b, one) for one in lane_b], crossing)
 
-    pairs = align(*counts, [level(Groups.says, crossing=True)])
+    pairs = align(*counts, [level(ContextGroups.says, crossing=True)])
     left = unpaired(*counts, pairs)
     if left[0] and left[1]:
         some_a = [place for place in left[0] if len(lane_a[place].calls) > 1]
@@ -132,8 +136,8 @@ def _pairs(a: Groups, b: Groups, lane_a: Sequence[Group], lane_b: Sequence[Group
             [a.requests(lane_a[place]) for place in some_a], [b.requests(lane_b[place]) for place in some_b]
         )
         pairs += [(some_a[i], some_b[j]) for i, j in alike]
-        pairs = align(*counts, [level(Groups.begins, crossing=True)], pairs)
-    for look in (Groups.shape, Groups.kind, Groups.ends):
+        pairs = align(*counts, [level(ContextGroups.begins, crossing=True)], pairs)
+    for look in (ContextGroups.shape, ContextGroups.kind, ContextGroups.ends):
         if len(pairs) < min(counts):
             keys = [look(a, one) for one in lane_a], [look(b, one) for one in lane_b]
             pairs = in_time(lane_a, lane_b, pairs, keys)

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from rpcinspect.diff.model import Aligned, Explanation, Found, Likely
 from rpcinspect.diff.side import DiffSide
-from rpcinspect.equality.computation import nature_of
-from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.difference import Difference, nature_of
 
 ONE_SIDED = frozenset({"missing", "extra", "repeated"})
 DEVICES = frozenset({"dtype", "device", "device-map", "quantizer"})

@@ -63,7 +63,7 @@ class Keys:
         return its if made is None or made[0] in its else (*its, made[0])
 
     def answer(self, index: int) -> Hashable:
-        """What is answered."""
+        """What the answer to a call says."""
         answer = self._side.calls[index].answer
         return None if answer is None else self._side.says(answer)
 

@@ -100,7 +100,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """The outcome."""
+    """The outcome of a diff."""
 
     a: Side
     b: Side

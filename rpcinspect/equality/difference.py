@@ -1,30 +1,63 @@
-"""What a comparison finds: a code of the contract, where, and the two values as JSON can hold them."""
+"""What a comparison finds: a code of the contract, where, and the two values as JSON can hold them.
+
+Of elements a `Difference` also says how far they differ, with a `Histogram` of the errors by powers of two,
+which are exact in every float type (2^10 is about 10^3). `nature_of` guesses from the differences of two
+results that should have been the same what kind of computing gives such ones; it says nothing of why.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pickles.render import render
 from rpcinspect.pickles.tree import Value
+
+
+class Histogram(Struct, frozen=True, kw_only=True):
+    """Counts absolute errors by their size."""
+
+    bins: tuple[tuple[int, int], ...] = ()
+    """(n, how many are from 2^n up to, but not, 2^(n+1)); those that occur, ascending."""
+    zero: int = 0
+    """Elements of other bits and the same value: −0 against 0."""
+    infinite: int = 0
+    undefined: int = 0
+    """Where one of the two is NaN, or both are."""
+
+    @property
+    def total(self) -> int:
+        """How many errors were counted."""
+        return sum(count for _, count in self.bins) + self.zero + self.infinite + self.undefined
+
+    def adding(self, errors: npt.NDArray[Any]) -> Histogram:
+        """With more errors: floats or unsigned integers, none below 0; integers beyond 2^53 are rounded."""
+        values = errors.astype(np.float64, copy=False)
+        nan, infinite, zero = np.isnan(values), np.isinf(values), values == 0
+        sizes = Counter(dict(self.bins))
+        _, exponents = np.frexp(values[~(nan | infinite | zero)])  # of numbers from 0.5 up to 1 it is 0
+        for exponent, count in zip(*np.unique(exponents, return_counts=True), strict=True):
+            sizes[int(exponent) - 1] += int(count)
+        return Histogram(
+            bins=tuple(sorted(sizes.items())),
+            zero=self.zero + int(np.count_nonzero(zero)),
+            infinite=self.infinite + int(np.count_nonzero(infinite)),
+            undefined=self.undefined + int(np.count_nonzero(nan)),
+        )
+
 
 Json: TypeAlias = Any
 """None, bool, int of 64 bits, finite float, str, or a list or dict of those."""
 
 Verdict: TypeAlias = Literal["identical", "tolerance", "different"]
-
-CODES = frozenset(
-    {"missing", "extra", "repeated", "reordered", "latency", "function", "argument", "envelope", "field"}
-    | {"device", "device-map", "dtype", "shape", "requires-grad", "quantizer", "form", "profile-events"}
-    | {"value", "zero-sign", "nan-payload", "ulp", "error", "unknown"}
-)
-"""Those of the contract, and `device` for the devices of tensors."""
 
 MAX_TEXT = 400
 
@@ -131,3 +164,42 @@ def plain_text(value: str) -> str:
     """Captured text as JSON can hold it: without halves of characters, and not too long."""
     text = value.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+Nature: TypeAlias = Literal["rounding", "mask", "other"]
+"""`rounding`: what adding in another order does. `mask`: zeros at other places, all else equal, as dropout
+with other random numbers does."""
+
+ROUNDED_RELATIVE = 1e-3
+ROUNDED_STEPS = 1 << 13
+"""Errors up to both come from adding in another order, in most programs: 13 of the bits of a result."""
+ROUNDED_NUMBER = 1e-6
+"""The same of a single Python float, which mostly was a float32."""
+
+
+def nature_of(differences: Sequence[Difference]) -> Nature:
+    """What kind of computing gives all these differences; `other` if one of them is nothing else."""
+    found = {_one(difference) for difference in differences}
+    if not found or "other" in found:
+        return "other"
+    return "mask" if "mask" in found else "rounding"
+
+
+def _one(difference: Difference) -> Nature:
+    if difference.elements is not None:
+        return _of_elements(difference.elements)
+    a, b = difference.a_value, difference.b_value
+    if difference.code in ("value", "ulp", "zero-sign") and type(a) is type(b) is float:
+        return "rounding" if abs(a - b) <= ROUNDED_NUMBER * min(abs(a), abs(b)) else "other"
+    return "other"
+
+
+def _of_elements(elements: Elements) -> Nature:
+    if elements.mask:
+        return "mask"
+    if {kind for kind, count in elements.kinds if count} <= {"ulp", "zero-sign"}:
+        return "rounding"
+    if elements.max_rel is None or elements.max_ulp is None:
+        return "other"
+    near = elements.max_rel <= ROUNDED_RELATIVE and elements.max_ulp <= ROUNDED_STEPS
+    return "rounding" if near else "other"

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
-from rpcinspect.equality.difference import Difference, Elements, Json, to_json
-from rpcinspect.equality.elements import Block
+from rpcinspect.equality.difference import Difference, Elements, Histogram, Json, to_json
+from rpcinspect.equality.elements import ElementBlock
 from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
-from rpcinspect.equality.histogram import Histogram
 from rpcinspect.equality.rules import Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 
@@ -40,7 +39,7 @@ class _Sorted(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """Counts over all blocks of a pair of tensors."""
+    """Counts how elements differ, over all blocks of a pair of tensors."""
 
     dtype: str
     numel: int
@@ -66,8 +65,8 @@ class Tally(Struct):
     samples: dict[int, tuple[Codes, Codes]] = field(default_factory=dict)
     """Codes of elements that are told, by their number."""
 
-    def add(self, a: Block, b: Block) -> None:
-        """One block of each; they have the same place and length."""
+    def add(self, a: ElementBlock, b: ElementBlock) -> None:
+        """Counts one block of each tensor; both have the same place and length."""
         differs = (a.codes != b.codes).any(axis=1)
         unknown = _either(a.unknown, b.unknown)
         if unknown is not None:
@@ -126,7 +125,7 @@ class Tally(Struct):
             self.zeros = self.zeros[0] + a, self.zeros[1] + b
 
     def differences(self, path: str) -> list[Difference]:
-        """What was found, under the path of the tensor."""
+        """The differences that were counted, under the path of the tensor."""
         out = []
         if self.differing:
             out.append(self._difference(path))
@@ -169,7 +168,7 @@ class Tally(Struct):
 def compare_codes(dtype: str, a: Codes, b: Codes, path: str, rules: Rules) -> list[Difference]:
     """Elements that are here as a whole: raw bits, shape (elements, parts)."""
     tally = Tally(dtype, len(a), rules)
-    tally.add(Block(0, a, None), Block(0, b, None))
+    tally.add(ElementBlock(0, a, None), ElementBlock(0, b, None))
     return tally.differences(path)
 
 

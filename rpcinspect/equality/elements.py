@@ -48,7 +48,7 @@ class Storage(Struct, frozen=True):
         return 0 if self.extent is None else self.extent.length
 
 
-class Block(Struct, frozen=True):
+class ElementBlock(Struct, frozen=True):
     """Some elements of a tensor."""
 
     start: int
@@ -85,7 +85,7 @@ class Tensors:
             self._whole = (index, storage.read(storage.extent))
         return self._whole[1]
 
-    def blocks(self, meta: TensorMeta) -> Iterator[Block]:
+    def blocks(self, meta: TensorMeta) -> Iterator[ElementBlock]:
         """Its elements; raises DecodeError if the table and the storage do not fit each other.
 
         Only for strided tensors of which some bytes are known.
@@ -105,9 +105,9 @@ class Tensors:
                 yield self._plain(part, storage.extent, storage.read, start)
             else:
                 raw = logical_bytes(part, self.whole(meta) or b"")
-                yield Block(start, codes_of(part, raw), _unknown(part, storage.extent))
+                yield ElementBlock(start, codes_of(part, raw), _unknown(part, storage.extent))
 
-    def _plain(self, part: TensorMeta, extent: Extent, read: Read, start: int) -> Block:
+    def _plain(self, part: TensorMeta, extent: Extent, read: Read, start: int) -> ElementBlock:
         """Of elements that lie one behind the other; sub-byte ones start at a whole byte."""
         dtype = DTYPES[part.dtype]
         per_byte, numel = dtype.values_per_byte, math.prod(part.sizes)
@@ -118,7 +118,7 @@ class Tensors:
         if high > extent.length:
             raise DecodeError("tensor", f"byte {high:,} is wanted of a storage of {extent.length:,}")
         piece = extent.part(low, high)
-        return Block(start, codes_of(part, read(piece)), _unknown(part, extent))
+        return ElementBlock(start, codes_of(part, read(piece)), _unknown(part, extent))
 
 
 def tensors_of(record: RpcRecord, read: Read) -> Tensors:

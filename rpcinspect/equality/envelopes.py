@@ -30,7 +30,7 @@ MAX_EVENTS = 16
 def compare_envelopes(
     a: Sequence[Envelope], b: Sequence[Envelope], rules: Rules, ids: IdMap
 ) -> Iterator[Difference]:
-    """Stacks of other types are not compared further."""
+    """Yields the differences of two stacks; those of other types are not compared further."""
     types = [[type_name(envelope.message_type) for envelope in stack] for stack in (a, b)]
     if types[0] != types[1]:
         yield Difference(code="envelope", path="envelopes", a_value=types[0], b_value=types[1])
@@ -130,7 +130,7 @@ def _told_once(events: Sequence[LegacyEvent]) -> Iterator[LegacyEvent]:
 
 
 def _event_name(event: LegacyEvent) -> str:
-    """Pops and allocations have no name of their own."""
+    """The name of an event; pops and allocations, which have none, by their kind."""
     name = event.name if isinstance(event.name, str) else event.name.decode("utf-8", "backslashreplace")
     known = 0 <= event.kind < len(_EVENT_KINDS)
     return name or f"({_EVENT_KINDS[event.kind] if known else event.kind})"

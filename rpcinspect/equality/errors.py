@@ -20,7 +20,7 @@ MAX_TEXT = 1 << 16
 
 
 def compare_errors(a: RemoteError, b: RemoteError, path: str, rules: Rules) -> list[Difference]:
-    """Type first, then text; at most one difference of each."""
+    """Compares types first, then texts; gives at most one difference of each."""
     found = []
     types = [same_main(error.type) if error.type else named_type(error.text) for error in (a, b)]
     if types[0] != types[1]:

@@ -44,7 +44,7 @@ class FloatLayout(Struct, frozen=True):
         return np.asarray(codes > self._mask) if self.signed else np.zeros(codes.shape, np.bool_)
 
     def is_nan(self, codes: Codes) -> Flags:
-        """Every NaN, whatever its payload."""
+        """Which codes are NaN, whatever its payload."""
         if self.fnuz:
             return np.asarray(codes == self._mask + 1)
         if self.first_nan is None:
@@ -52,7 +52,7 @@ class FloatLayout(Struct, frozen=True):
         return np.asarray(self.magnitude(codes) >= self.first_nan)
 
     def is_infinite(self, codes: Codes) -> Flags:
-        """Both infinities."""
+        """Which codes are one of the infinities."""
         if not self.has_infinity or self.first_nan is None:
             return np.zeros(codes.shape, np.bool_)
         return np.asarray(self.magnitude(codes) == self.first_nan - 1)

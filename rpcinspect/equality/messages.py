@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, to_json
@@ -45,9 +46,8 @@ def compare_messages(
     """
     if a is b:
         return []
-    comparison = _Comparison(
-        a, b, tensors_of(a, read_a), tensors_of(b, read_b), rules, IdMap() if ids is None else ids
-    )
+    matching = Matching(rules, IdMap() if ids is None else ids)
+    comparison = _Comparison(a, b, tensors_of(a, read_a), tensors_of(b, read_b), matching)
     return _bounded(comparison.run(), rules)
 
 
@@ -73,19 +73,14 @@ def _bounded(found: Iterator[Difference], rules: Rules) -> list[Difference]:
     return kept
 
 
-class _Comparison:
+class _Comparison(Struct, eq=False):
     """One pair of messages."""
 
-    def __init__(
-        self, a: RpcRecord, b: RpcRecord, tensors_a: Tensors, tensors_b: Tensors, rules: Rules, ids: IdMap
-    ) -> None:
-        self.a = a
-        self.b = b
-        self.tensors_a = tensors_a
-        self.tensors_b = tensors_b
-        self.rules = rules
-        self.ids = ids
-        self.matching = Matching(rules, ids)
+    a: RpcRecord
+    b: RpcRecord
+    tensors_a: Tensors
+    tensors_b: Tensors
+    matching: Matching
 
     def run(self) -> Iterator[Difference]:
         a, b = self.a, self.b
@@ -96,10 +91,10 @@ class _Comparison:
             yield Difference(code="unknown", path="payload", text=text, both=all(missing))
             return
         self.matching.contexts = contexts_of(a.rpc.envelopes)
-        yield from compare_envelopes(a.rpc.envelopes, b.rpc.envelopes, self.rules, self.ids)
+        yield from compare_envelopes(a.rpc.envelopes, b.rpc.envelopes, self.matching.rules, self.matching.ids)
         error_a, error_b = error_of(a), error_of(b)
         if error_a is not None and error_b is not None:
-            yield from compare_errors(error_a, error_b, "error", self.rules)
+            yield from compare_errors(error_a, error_b, "error", self.matching.rules)
         elif error_a is not None or error_b is not None:
             shown = [None if e is None else to_json(e.text) for e in (error_a, error_b)]
             yield Difference(code="error", path="error", a_value=shown[0], b_value=shown[1])
@@ -133,7 +128,7 @@ class _Comparison:
         yield from (self.udf if is_call else self.result)(a.root, b.root)
 
     def schema(self, a: str | None, b: str | None) -> Iterator[Difference]:
-        """What it says beside the name is the release's."""
+        """Compares schemas as a form: what one says beside the name is the release's."""
         if self.a.rpc.command.function == self.b.rpc.command.function:  # type: ignore[union-attr]
             yield from self.field("schema", a, b, code="form")
 
@@ -153,7 +148,7 @@ class _Comparison:
         if call_a is None or call_b is None:
             yield from self.values(a, b, "args[0]", "argument")
             return
-        self.matching.joined_names = self.a.facts.control and bool(self.rules.renames)
+        self.matching.joined_names = self.a.facts.control and bool(self.matching.rules.renames)
         if (self.a.facts.function or "").startswith("torch.distributed."):
             self.matching.contexts = None
         yield from self.values(call_a.func, call_b.func, "function", "function")
@@ -162,7 +157,7 @@ class _Comparison:
             yield from self.values(call_a.kwargs, call_b.kwargs, "kwargs", "argument")
 
     def arguments(self, a: Value, b: Value) -> Iterator[Difference]:
-        """One difference for each argument."""
+        """Yields at most one difference for each argument."""
         if type(a) is not type(b) or type(a) not in (tuple, list) or len(a) != len(b):
             yield from self.values(a, b, "args", "argument")
             return
@@ -218,7 +213,7 @@ class _Comparison:
                         code="field", path=path, b_path=other_path, a_value=there[0], b_value=there[1]
                     )
                 continue
-            found = compare_tensors(self.tensors_a, i, self.tensors_b, j, path, self.rules)
+            found = compare_tensors(self.tensors_a, i, self.tensors_b, j, path, self.matching.rules)
             one, other = metas_a[i].storage, metas_b[j].storage
             known = storages_a.setdefault(one, other) == other and storages_b.setdefault(other, one) == one
             if not known and None not in (one, other):
@@ -255,7 +250,7 @@ _Compare: TypeAlias = Callable[[_Comparison, Any, Any], Iterator[Difference]]
 
 
 def _id(kind: str, path: str) -> _Compare:
-    return lambda self, a, b: compare_ids(self.ids, kind, a, b, path, "field")
+    return lambda self, a, b: compare_ids(self.matching.ids, kind, a, b, path, "field")
 
 
 def _plain(path: str, code: str = "field") -> _Compare:
@@ -275,7 +270,7 @@ _FIELDS: dict[str, _Compare] = {
     "rref_id": _id(RREF, "rref_id"),
     "fork_id": _id(FORK, "fork_id"),
     "from_worker_id": _id(WORKER, "from_worker_id"),
-    "autograd_metadata": lambda self, a, b: compare_metadata(self.ids, a, b, "", "field"),
+    "autograd_metadata": lambda self, a, b: compare_metadata(self.matching.ids, a, b, "", "field"),
     "context_id": _id(CONTEXT, "context_id"),
     "autograd_context_id": _id(CONTEXT, "context_id"),
     "retain_graph": _plain("retain_graph"),

@@ -89,7 +89,7 @@ class Rules(Struct, frozen=True, kw_only=True):
             raise ValueError("two workers are renamed to the same name")
 
     def __hash__(self) -> int:
-        """Of all but the renames, which are a mapping."""
+        """Hashes all but the renames, which are a mapping."""
         return hash(
             (self.rtol, self.atol, self.by_dtype, self.ulp, self.ignore, self.strict, self.max_per_message)
         )

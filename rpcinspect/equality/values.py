@@ -75,19 +75,18 @@ def compare_values(
     return _Walk(matching, code).run(a, b, path)
 
 
-class _Walk:
+class _Walk(Struct, eq=False):
     """One comparison: depth first, in the order of the first value, without recursion."""
 
-    def __init__(self, matching: Matching, code: str) -> None:
-        self.matching = matching
-        self.code = code
-        self.stack: list[Step] = []
-        self.met: set[tuple[int, int]] = set()
-        """Pairs of nodes that are being compared or were; cycles end here."""
-        self.kept: list[Value] = []
-        """What was made on the way, so that no identity in `met` is used again."""
-        self.covered: Difference | None = None
-        """The first difference that the tolerance covers."""
+    matching: Matching
+    code: str
+    stack: list[Step] = field(default_factory=list)
+    met: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs of nodes that are being compared or were; cycles end here."""
+    kept: list[Value] = field(default_factory=list)
+    """What was made on the way, so that no identity in `met` is used again."""
+    covered: Difference | None = None
+    """The first difference that the tolerance covers."""
 
     def run(self, a: Value, b: Value, path: str) -> Difference | None:
         self.stack.append((a, b, path))

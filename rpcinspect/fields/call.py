@@ -14,7 +14,7 @@ from rpcinspect.fields.body import body_of, tensor_texts
 from rpcinspect.fields.plain import Json, text
 from rpcinspect.pickles.render import render, render_given
 from rpcinspect.pickles.tree import Dict, Value
-from rpcinspect.rpc.callee import callee_of, passed_to, python_udf_of
+from rpcinspect.rpc.callee import callee_of, passed_to
 from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PythonRRefFetchCall,
@@ -24,7 +24,15 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import CALLS, HOUSEKEEPING, fork_of, function_of, result_of, rref_of
+from rpcinspect.rpc.questions import (
+    CALLS,
+    HOUSEKEEPING,
+    fork_of,
+    function_of,
+    python_udf_of,
+    result_of,
+    rref_of,
+)
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 

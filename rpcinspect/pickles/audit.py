@@ -20,10 +20,11 @@ from msgspec import Struct
 
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import UNREADABLE, Judge
+from rpcinspect.pickles.judge_jit import judge_jit
 from rpcinspect.pickles.python import CROSSED_FRAME, PythonPickle
 from rpcinspect.pickles.safe_names import HARMLESS, STANDARD_LIBRARY, has_dunder, is_dangerous
 from rpcinspect.pickles.tree import Global, Value
-from rpcinspect.pickles.verdicts import Named, Standing
+from rpcinspect.pickles.verdicts import Named, NameRuling
 
 TORCH = ("torch.", "torch", "__torch__")
 OUT = "a process, file, code, import or loader function"
@@ -31,7 +32,7 @@ FILES = ("pathlib", "pathlib._local")
 
 
 class Audit(Struct, frozen=True):
-    """See the module's text."""
+    """What loading a message's pickles would run or reach."""
 
     errors: tuple[Named, ...] = ()
     dangerous_call: Named | None = None
@@ -45,27 +46,27 @@ NOTHING = Audit()
 
 
 class Anybody:
-    """The policy: what is not known to be dangerous may be somebody's own."""
+    """The policy of an audit: what is not known to be dangerous may be somebody's own."""
 
     keeps_getattr = True
 
-    def standing(self, name: Global) -> Standing:
+    def standing(self, name: Global) -> NameRuling:
         if has_dunder(name.name):
-            return Standing(False, reason="an attribute chain through a dunder", dangerous=True)
+            return NameRuling(False, reason="an attribute chain through a dunder", dangerous=True)
         if is_dangerous(name) and name not in HARMLESS:
-            return Standing(False, reason=OUT, dangerous=True)
+            return NameRuling(False, reason=OUT, dangerous=True)
         if _is_no_rebuilder(name):
-            return Standing(True, loading="a function that no pickle calls", dangerous=True)
-        return Standing(True)
+            return NameRuling(True, loading="a function that no pickle calls", dangerous=True)
+        return NameRuling(True)
 
-    def method(self, owner: Global, name: str) -> Standing:
+    def method(self, owner: Global, name: str) -> NameRuling:
         if owner.module in FILES:
-            return Standing(False, reason="a method of a path, which reaches files", dangerous=True)
+            return NameRuling(False, reason="a method of a path, which reaches files", dangerous=True)
         return self.standing(Global(owner.module, f"{owner.name}.{name}"))
 
 
 def audit(pickle: PythonPickle) -> Audit:
-    """The audit of a Python pickle."""
+    """Judges a Python pickle, also one of which only a part could be read."""
     judge = Judge(_ANYBODY)
     udf = semantic.python_udf(pickle.root)
     judge.python(pickle, request=udf is not None)
@@ -82,9 +83,9 @@ def audit(pickle: PythonPickle) -> Audit:
 
 
 def audit_jit(value: Value) -> Audit:
-    """The audit of the value of a JIT pickle."""
+    """Judges the value of a JIT pickle."""
     judge = Judge(_ANYBODY)
-    judge.jit(value)
+    judge_jit(judge, value)
     return _audit(judge.found.values(), None)
 
 

@@ -20,7 +20,7 @@ MAX_HASHING = 64
 
 
 class Effort:
-    """Of one message."""
+    """Counts what judging and loading one message takes."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
@@ -56,7 +56,7 @@ class Effort:
         return self._work > MAX_WORK * (calls + size)
 
     def hashes_too_much(self, calls: int, size: int) -> bool:
-        """Whether hashing does."""
+        """Whether hashing what was counted so far takes too much. `size`: the bytes of the pickle."""
         return self._hashing > MAX_HASHING * (calls + size)
 
     def _size(self, value: Value) -> int:

@@ -37,22 +37,6 @@ class Forms(Struct, frozen=True):
     has one, state; of a PersistentRef: its id. None or absent: the writer's default."""
 
 
-def int_places(data: bytes, pos: int, end: int) -> list[tuple[int, int]] | None:
-    """Where the ints stand that the opcodes in [pos, end) push, from the first byte behind each opcode; None
-    if they do anything else. For the ids in pickles that are otherwise known.
-    """
-    places = []
-    while 0 <= pos < end:
-        op = data[pos]
-        skip = 2 if op == ops.LONG1 and data[pos + 1] == 8 else 1
-        size = {ops.BININT1: 1, ops.BININT2: 2, ops.BININT: 4, ops.LONG1: 8}.get(op)
-        if size is None or (op == ops.LONG1 and skip == 1):
-            return None
-        places.append((pos + skip, pos + skip + size))
-        pos += skip + size
-    return places if pos == end else None
-
-
 def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """The value of a JIT pickle, which must fill `data`. Raises DecodeError.
 
@@ -192,12 +176,6 @@ def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     return stack[0]
 
 
-def read_jit_forms(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Value, Forms]:
-    """As `read_jit`, with what `write_jit` needs to write the same bytes again."""
-    value = read_jit(data, limits)
-    return value, _read_forms(data)
-
-
 def _rare(
     op: int, data: bytes, pos: int, stack: list[Value], marks: list[int], memo: dict[int, Value]
 ) -> int:
@@ -271,8 +249,9 @@ def _explain(fault: Exception, data: bytes, pos: int) -> str:
     return str(fault)
 
 
-def _read_forms(data: bytes) -> Forms:
-    """The forms of a pickle that `read_jit` accepts: the same walk, over forms instead of values."""
+def read_forms(data: bytes) -> Forms:
+    """What `write_jit` needs to write these bytes again: the walk of `read_jit`, which must accept them, over
+    forms instead of values."""
     stack: list[Forms] = []
     marks: list[int] = []
     for pos, _ in ops.opcode_places(data, len(data) - 1):

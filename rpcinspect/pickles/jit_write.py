@@ -22,11 +22,11 @@ from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
 def write_jit(value: Value, forms: Forms | None = None, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """A JIT pickle of the value.
 
-    With the `forms` of `read_jit_forms` an unchanged value gives the bytes that were read; changed values are
+    With the `forms` of `read_forms` an unchanged value gives the bytes that were read; changed values are
     written as upstream would, and parts without forms by default. Raises DecodeError for a value that has no
     place in this dialect, LimitExceeded for one nested deeper than `limits.pickle_depth`, cycles included.
     """
-    writer = _Writer(limits)
+    writer = _JitWriter(limits)
     writer.write(value, forms)
     return b"\x80\x02" + bytes(writer.out) + b"."
 
@@ -35,7 +35,7 @@ OWNED = Forms(put=True)
 """For a value that upstream memoises because of its owners, such as the ids in most RRef messages."""
 
 
-class _Writer:
+class _JitWriter:
     def __init__(self, limits: Limits) -> None:
         self.out = bytearray()
         self.depth = 0

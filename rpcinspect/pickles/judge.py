@@ -1,10 +1,10 @@
 """What loading a pickle would come to: one recursive judgement of every name, call and value in it.
 
-In: a pickle as `python` and `jit` read it, and a `Policy` that knows what is somebody's own. Out: `Named`,
+In: a pickle as `python` reads it, and a `Policy` that knows what is somebody's own. Out: `Named`,
 one for each name that the pickle would load and for each thing in it that nothing can name, allowed or
 refused.
 
-The rules, for Python's dialect:
+The rules (those of the dialect of torch's C++ are in `judge_jit`):
 
 1. Every name that loading would import is listed, used or not.
 2. A name is a value wherever it stands, but for the function slot of its own call. As a value it passes only
@@ -22,19 +22,18 @@ its end is refused as a whole. `replayer.planning.gate` and `audit` are the two 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from rpcinspect.pickles import effort, semantic
+from rpcinspect.pickles.numpy_nodes import NDARRAY
 from rpcinspect.pickles.python import MAX_DEPTH, PythonPickle
 from rpcinspect.pickles.safe_names import ADDRESSES, GENERATED, HELPERS, VALUES, has_dunder
-from rpcinspect.pickles.semantic import GETATTR, PICKLER
+from rpcinspect.pickles.semantic import GETATTR, PICKLER, is_fork
 from rpcinspect.pickles.shapes import REBUILD, RULES
-from rpcinspect.pickles.shapes_jit import JIT_CALLS, MAX_JIT_DEPTH, SCRIPT_PREFIX, is_fork
-from rpcinspect.pickles.shapes_numpy import NDARRAY
 from rpcinspect.pickles.states import States
-from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, is_deeper, walk
-from rpcinspect.pickles.verdicts import Named, Policy, Standing, title
+from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, walk
+from rpcinspect.pickles.verdicts import Named, NameRuling, Policy, title
 
 UNREADABLE = "a pickle that can't be read"
 MAX_NAME = 1_000
@@ -47,14 +46,13 @@ class Judge:
 
     def __init__(self, policy: Policy) -> None:
         self._keeps_getattr = policy.keeps_getattr
-        self._standing_of = cache(policy.standing)
+        self.standing_of = cache(policy.standing)
         self._method_of = cache(policy.method)
         self.found: dict[str, Named] = {}
         self.states = States()
-        self._effort = effort.Effort()
+        self.effort = effort.Effort()
         self._given: set[int] | None = None
         self._without_functions: set[int] = set()
-        self._forms: dict[tuple[Value, tuple[int, ...]], bool] = {}
 
     def say(self, named: Named) -> None:
         """Keep a judgement; a refusal stays, whatever else is said of the same name."""
@@ -63,10 +61,8 @@ class Judge:
             self.found[named.name] = named
 
     def refuse(self, name: str, reason: str, allow: str = "", *, dangerous: bool = True) -> None:
-        """Keep a refusal."""
+        """Keeps a refusal of `name`; `allow` is the argument of `--allow` that would let it pass."""
         self.say(Named(name, False, reason, allow, dangerous))
-
-    # --- Python's dialect ---------------------------------------------------------------------------------
 
     def python(self, pickle: PythonPickle, *, request: bool = False) -> None:
         """Judge a pickle as it is loaded, and its value as it is given to somebody.
@@ -90,8 +86,8 @@ class Judge:
             return  # nobody can allow it, whatever else is in it
         stack: list[Value] = [] if request else [pickle.root]
         for number, call in enumerate(pickle.calls):
-            self._effort.call(call)
-            if self._effort.is_too_much(len(pickle.calls), pickle.end):
+            self.effort.call(call)
+            if self.effort.is_too_much(len(pickle.calls), pickle.end):
                 self.refuse("a value", "shared by too many calls to be judged")
                 break
             made = self._made(call)
@@ -100,7 +96,7 @@ class Judge:
             stack += call.args[1:] if request and call is pickle.root else made
         for keyed in pickle.order.hashing():
             self._keys(keyed.items if type(keyed) is Set else [key for key, _ in keyed.pairs])
-        if self._effort.hashes_too_much(len(pickle.calls), pickle.end):
+        if self.effort.hashes_too_much(len(pickle.calls), pickle.end):
             self.refuse("the keys of dicts and sets", "of too many parts to be hashed")
         self.values(stack, {id(call) for call in pickle.calls})
 
@@ -133,24 +129,24 @@ class Judge:
                 self.refuse(f"a {kind.__name__}", "what only the live process can supply")
 
     def imported(self, name: Global) -> None:
-        """A name that loading imports, whatever becomes of it."""
+        """Judges a name that loading imports, whatever becomes of it."""
         if name in VALUES or name in RULES or name in HELPERS or name in _BY_RULE:
             self.say(Named(str(name), True, listed=True))
         else:
-            self._standing(name, self._standing_of(name))
+            self._standing(name, self.standing_of(name))
 
-    def _standing(self, name: Global, standing: Standing) -> None:
+    def _standing(self, name: Global, standing: NameRuling) -> None:
         self.say(Named(str(name), standing.allowed, standing.reason, standing.allow, standing.dangerous))
 
     def _value(self, name: Global) -> None:
-        """A name where anybody may get hold of it."""
+        """Judges a name where anybody may get hold of it."""
         if name in VALUES:
             return
         if name in RULES or name in HELPERS or name in _BY_RULE:
             reason = "it would be passed on to be called"
             self.refuse(title(name), reason, dangerous=name not in GENERATED)
             return
-        standing = self._standing_of(name)
+        standing = self.standing_of(name)
         self._standing(name, standing)
         if standing.allowed and standing.constructing:
             self.refuse(title(name), standing.constructing, standing.allow, dangerous=False)
@@ -181,7 +177,7 @@ class Judge:
             if function in HASHING:
                 for arg in call.args:
                     items = arg if type(arg) in (list, tuple) else arg.items if type(arg) is Set else ()
-                    if not self._effort.again(items):
+                    if not self.effort.again(items):
                         self._keys(items)
             return self._settled(call, rule.settled)
         if function in HELPERS:
@@ -198,7 +194,7 @@ class Judge:
         """Refuse a call whose parts were changed once it had them: its rule has seen only how they end."""
         call, order = pickle.calls[number], pickle.order
         given, state = effort.parts(call.args), effort.parts(call.state)
-        self._effort.call(call, len(given) + len(state))
+        self.effort.call(call, len(given) + len(state))
         late = any(order.after_call(part, number) for part in given)
         late = late or any(order.after_state(part, call) for part in state)
         if call.function in AT_ONCE and not order.at_once(call, number):
@@ -233,14 +229,14 @@ class Judge:
         """`copyreg._reconstructor`: makes an object of the class that it is given."""
         cls = call.args[0]
         if type(cls) is Global:
-            standing = self._standing_of(cls)
+            standing = self.standing_of(cls)
             if not standing.allowed or standing.kind == "function" or standing.restoring:
                 reason = standing.reason or standing.restoring or "no class"
                 self.refuse(title(cls), reason, standing.allow, dangerous=standing.dangerous)
 
     def _own(self, function: Global, call: Call) -> None:
         """A call of what the policy knows: somebody's class, or a function that makes an object."""
-        standing = self._standing_of(function)
+        standing = self.standing_of(function)
         self._standing(function, standing)
         if not standing.allowed:
             return
@@ -282,7 +278,7 @@ class Judge:
             if type(node) in SCALARS or id(node) in self._without_functions:
                 continue
             name = node.function if type(node) is Call else node
-            if type(name) is Global and name not in RULES and self._standing_of(name).kind == "function":
+            if type(name) is Global and name not in RULES and self.standing_of(name).kind == "function":
                 return True
             self._without_functions.add(id(node))
             stack += children(node)
@@ -310,7 +306,7 @@ class Judge:
             good = is_fork(call)
         elif receiver == "_script_module_receiver":
             good = True
-            loader = self._standing_of(ARCHIVE)
+            loader = self.standing_of(ARCHIVE)
             reason = "" if loader.allowed else "a TorchScript archive would be loaded"
             self.say(Named(str(ARCHIVE), loader.allowed, reason, loader.allow, dangerous=True))
         else:
@@ -348,7 +344,7 @@ class Judge:
 
     def _keys(self, keys: Sequence[Value]) -> None:
         """Refuse keys that take too long to hash, or too much of the stack, or may be hashed half made."""
-        if self._effort.keys(keys):
+        if self.effort.keys(keys):
             self.refuse("a key of a dict or set", "of too many parts to be hashed")
         for key in keys:
             if type(key) is Call and type(key.function) is Global:
@@ -356,70 +352,8 @@ class Judge:
                 if rule is not None and rule.needs_state:
                     self.refuse(title(key), "a key that may be hashed before it is whole")
 
-    # --- the dialect of torch's C++ -----------------------------------------------------------------------
 
-    def jit(self, root: Value) -> None:
-        """Judge the value of a JIT pickle: a closed list of forms; torch's C++ trusts what is in them."""
-        seen: set[int] = set()
-        stack: list[Value] = [root]
-        parts = 1
-        while stack:
-            node = stack.pop()
-            kind = type(node)
-            if kind in SCALARS or id(node) in seen:
-                continue
-            seen.add(id(node))
-            before = len(stack)
-            if kind is tuple or kind is list:
-                stack += node
-            elif kind is Dict:
-                stack += children(node)
-            elif kind is Call:
-                self._effort.call(node)
-                stack += self._jit_call(node)
-            else:
-                self._jit_name(node)
-            parts += len(stack) - before
-        if self._effort.is_too_much(len(seen), parts):
-            self.refuse("a value", "shared by too many calls to be judged")
-        if len(seen) > MAX_JIT_DEPTH and is_deeper(root, MAX_JIT_DEPTH):
-            self.refuse("a value", f"nested more than {MAX_JIT_DEPTH} levels deep")
-
-    def _jit_call(self, call: Call) -> Iterable[Value]:
-        args, function = call.args, call.function
-        if type(function) is Global and str(function).startswith(SCRIPT_PREFIX):
-            self._jit_name(function)
-            return list(children(call))[1:]
-        plain = call.how == "reduce" and not call.is_changed
-        if type(function) is not Global or type(args) is not tuple or not plain:
-            self.refuse("a call", "in a form that torch never writes")
-            return ()
-        form = JIT_CALLS.get(function)
-        if form is None:
-            self._jit_name(function)
-        elif not self._has_form(form, call):
-            self.refuse(title(function), "with arguments that torch never writes")
-        elif function.module == "torch.jit._pickle" and args:
-            return args[:1]
-        return ()
-
-    def _has_form(self, form: Callable[[Call], bool], call: Call) -> bool:
-        """Whether a call is as torch writes it; of the same arguments once."""
-        key = (call.function, tuple(map(id, call.args)))
-        if key not in self._forms:
-            self._forms[key] = form(call)
-        return self._forms[key]
-
-    def _jit_name(self, node: Value) -> None:
-        if type(node) is Global and str(node).startswith(SCRIPT_PREFIX):
-            own = Global(node.module.removeprefix(SCRIPT_PREFIX), node.name)
-            standing = self._standing_of(own)
-            self.say(Named(str(node), standing.allowed, standing.reason, standing.allow))
-        else:
-            self.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
-
-
-def _set_slots(standing: Standing, state: Value) -> str:
+def _set_slots(standing: NameRuling, state: Value) -> str:
     """Why not: the second dict of a state is set by `setattr`, which asks the class."""
     slots = state[1] if type(state) is tuple and len(state) == 2 else None
     for name, _ in slots.pairs if type(slots) is Dict else ():

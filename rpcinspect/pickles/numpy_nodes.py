@@ -1,15 +1,20 @@
-"""What numpy's pickles say, without numpy: arrays, scalars and dtypes as nodes of the inert tree.
+"""numpy's own pickles, without numpy: what arrays, scalars and dtypes in the inert tree say, and whether
+numpy has written them so.
 
-Mirrors the reducers in numpy/_core/src/multiarray (descriptor.c, methods.c, scalarapi.c). Every function
-answers None for what is something else.
+In: nodes. Out: of `array`, `scalar` and `dtype` the parts, None for what is something else. The rules for
+`shapes` (`dtype_args`, `array_state`, …) give what is wrong, "" for nothing: numpy takes sizes, flags and
+fields of a state on trust, so that they must be exactly what `dtype.__reduce__` writes for the arguments
+before them. Mirrors the reducers in numpy/_core/src/multiarray (descriptor.c, methods.c, scalarapi.c).
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import NamedTuple
 
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.safe_names import ADDRESSES
+from rpcinspect.pickles.tree import Call, Dict, Global, Value
 
 
 class Array(NamedTuple):
@@ -90,3 +95,206 @@ _PLAIN = {
     "b1": ("bool_", "?"),
 }
 """Kind and size -> name of the type, and its letter in `struct`."""
+
+# --- as numpy writes them ---------------------------------------------------------------------------------
+
+ARGS = "with arguments that its own pickling never writes"
+FORGED = "a state forged for it"
+NDARRAY = Global("numpy", "ndarray")
+_KIND = re.compile(r"([biufcmMSUVO])(\d{1,9})", re.ASCII)
+_NATIVE = {
+    "b": (1,),
+    "i": (1, 2, 4, 8),
+    "u": (1, 2, 4, 8),
+    "f": (2, 4, 8, 16),
+    "c": (8, 16, 32),
+    "m": (8,),
+    "M": (8,),
+}
+"""Letter of a kind → bytes that an element may have."""
+_UNITS = frozenset(b"Y M W D h m s ms us ns ps fs as generic".split())
+
+
+def bytes_of(value: Value) -> bytes | None:
+    """Bytes, also as protocols 0 to 2 write them; None for everything else."""
+    if type(value) is Call and value.function == Global("builtins", "bytes") and value.args == ():
+        return b""
+    if type(value) is Call and value.function == ENCODE and type(value.args) is tuple:
+        text = value.args[0] if len(value.args) == 2 and latin1(value.args[1]) else None
+        return text.encode("latin-1", "replace") if type(text) is str else None
+    return bytes(value) if type(value) in (bytes, bytearray) else None
+
+
+def is_raw(value: Value) -> bool:
+    return bytes_of(value) is not None
+
+
+def ints(value: Value) -> bool:
+    """Whether a value is a tuple of sizes that can be counted."""
+    return type(value) is tuple and all(type(part) is int and 0 <= part < 1 << 63 for part in value)
+
+
+def elements(shape: tuple[int, ...]) -> int:
+    """How many elements a shape has; at most 2^63, which no data has."""
+    count = 0 if 0 in shape else 1
+    for size in shape:
+        count = min(count * size, 1 << 63)
+    return count
+
+
+def latin1(value: Value) -> bool:
+    return value in ("latin1", "latin-1") and type(value) is str
+
+
+def dtype_args(call: Call) -> str:
+    args = call.args
+    if len(args) == 3 and type(args[0]) is str and args[1:] in ((False, True), (0, 1)):
+        kind = _KIND.fullmatch(args[0])
+        if kind is not None and (kind[1] not in _NATIVE or int(kind[2]) in _NATIVE[kind[1]]):
+            return ""
+    return ARGS
+
+
+def dtype_state(call: Call) -> str:
+    """What `dtype.__reduce__` writes for exactly these arguments: numpy takes sizes and flags on trust."""
+    kind = _KIND.fullmatch(call.args[0])
+    state, reason = call.state, FORGED
+    if kind is None or type(state) is not tuple or len(state) not in (8, 9) or not _order(state[1]):
+        return reason
+    version, order, subarray, names, fields, size, alignment, flags = state[:8]
+    letter, width = kind[1], int(kind[2])
+    if any(type(part) is not int for part in (version, size, alignment, flags)):
+        return reason
+    if letter in "mM":
+        plain = (version, size, alignment, flags) == (4, -1, -1, 0) and len(state) == 9 and _unit(state[8])
+    elif version != 3 or len(state) != 8:
+        return reason
+    elif letter == "O":
+        plain = order == "|" and (width, size, alignment, flags) == (8, -1, -1, 63)
+    elif letter == "S":
+        plain = (size, alignment, flags) == (width, 1, 0)
+    elif letter == "U":
+        plain = (size, alignment, flags) == (width * 4, 4, 8)
+    elif letter == "V":
+        return "" if _void(width, subarray, names, fields, size, alignment, flags) else reason
+    else:
+        plain = (size, alignment, flags) == (-1, -1, 0)
+    return "" if plain and (subarray, names, fields) == (None, None, None) else reason
+
+
+def _order(value: Value) -> bool:
+    return type(value) is str and value in ("<", ">", "|", "=")
+
+
+def _unit(value: Value) -> bool:
+    """(metadata, (unit, count, 1, 1)) of datetimes."""
+    return (
+        type(value) is tuple
+        and len(value) == 2
+        and (value[0] is None or (type(value[0]) is Dict and not value[0].pairs))
+        and type(value[1]) is tuple
+        and len(value[1]) == 4
+        and bytes_of(value[1][0]) in _UNITS
+        and all(type(number) is int and 0 < number < 1 << 31 for number in value[1][1:])
+    )
+
+
+def _void(
+    width: int, subarray: Value, names: Value, fields: Value, size: int, alignment: int, flags: int
+) -> bool:
+    """Raw bytes, or a record whose fields lie inside of it and hold no Python objects."""
+    if size != width or alignment not in (1, 2, 4, 8, 16) or flags not in (0, 16, 128, 144):
+        return False
+    if names is None or fields is None:
+        return (subarray, names, fields, flags) == (None, None, None, 0)
+    if subarray is not None or type(names) is not tuple or type(fields) is not Dict:
+        return False
+    known = dict(fields.pairs) if all(type(key) is str for key, _ in fields.pairs) else {}
+    if (
+        not all(type(name) is str for name in names)
+        or set(known) != set(names)
+        or len(fields.pairs) != len(names)
+    ):
+        return False
+    end = 0
+    for name in names:
+        field = known[name]
+        if type(field) is not tuple or len(field) != 2 or type(field[1]) is not int:
+            return False
+        item = item_bytes(field[0])
+        if item is None or field[1] < end or field[1] + item > width:
+            return False
+        end = field[1] + item
+    return True
+
+
+def _is_dtype(node: Value) -> bool:
+    """Whether a node is a dtype as numpy writes it."""
+    if type(node) is not Call or node.function != DTYPE or type(node.args) is not tuple:
+        return False
+    return not dtype_args(node) and not (node.has_state and dtype_state(node))
+
+
+def item_bytes(dtype: Value) -> int | None:
+    """Bytes of an element of a dtype that holds no Python objects; None for everything else."""
+    kind = _KIND.fullmatch(dtype.args[0]) if _is_dtype(dtype) else None
+    if kind is None or kind[1] == "O":
+        return None
+    return int(kind[2]) * (4 if kind[1] == "U" else 1)
+
+
+def _is_object(node: Value) -> bool:
+    return _is_dtype(node) and bool(node.args[0] == "O8")
+
+
+def array_state(call: Call) -> str:
+    """(version, shape, dtype, Fortran order, data): as many bytes, or objects, as the shape says."""
+    state, reason = call.state, FORGED
+    if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) not in (bool, int):
+        return reason
+    shape, dtype, data = state[1], state[2], state[4]
+    if not ints(shape) or len(shape) > 64:
+        return reason
+    count, item = elements(shape), item_bytes(dtype)
+    if item is None:
+        whole = _is_object(dtype) and type(data) is list and len(data) == count
+    else:
+        raw = bytes_of(data)
+        whole = raw is not None and len(raw) == count * item and not _endless(count, item)
+    return "" if whole else reason
+
+
+def _endless(count: int, item: int) -> bool:
+    """Elements without bytes: any number of them would fit; numpy itself gives each text at least one."""
+    return item == 0 and count > 1
+
+
+def scalar_args(call: Call) -> str:
+    args = call.args
+    item = item_bytes(args[0]) if len(args) == 2 else None
+    raw = bytes_of(args[1]) if item is not None else None
+    if raw is None or len(raw) != item:
+        return ARGS
+    if raw.replace(b"\0", b"").decode("latin-1") in ADDRESSES:
+        return "it is a text, who asks for which takes what it holds for an address"
+    return ""
+
+
+def reconstruct_args(call: Call) -> str:
+    """An array of nothing, of some letter's type; its state says what it is."""
+    args = call.args
+    letter = (bytes_of(args[2]) or args[2]) if len(args) == 3 else b""
+    plain = type(letter) in (bytes, str) and len(letter) == 1 and not letter.isdigit()
+    if args[:2] == (NDARRAY, (0,)) and plain:  # a digit numpy would give to Python's parser
+        return ""
+    return ARGS
+
+
+def frombuffer_args(call: Call) -> str:
+    args = call.args
+    if len(args) == 4 and type(args[0]) in (bytes, bytearray) and ints(args[2]) and args[3] in ("C", "F"):
+        item = item_bytes(args[1])
+        count = elements(args[2])
+        if item is not None and len(args[0]) == count * item and not _endless(count, item):
+            return ""
+    return ARGS

@@ -15,14 +15,14 @@ from rpcinspect.pickles.tree import Call, Dict, Global, Value
 MAX_PLACES = 100_000
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One step down: `value[key]`, or `value.key` of an attribute."""
 
     attribute: bool
     key: str | int
 
 
-Place = tuple[Step, ...]
+Place = tuple[PathStep, ...]
 
 
 def tensor_places(value: Value) -> dict[int, Place]:
@@ -67,27 +67,27 @@ def _inner(node: Value) -> Value:
     return plain
 
 
-def _steps(node: Value) -> Iterator[tuple[Step, Value]]:
+def _steps(node: Value) -> Iterator[tuple[PathStep, Value]]:
     if isinstance(node, (tuple, list)):
         for i, child in enumerate(node):
-            yield Step(False, i), child
+            yield PathStep(False, i), child
     elif type(node) is Dict:
         yield from _pairs(node.pairs)
     elif type(node) is Call:
         if node.how == "newobj" and type(node.args) is tuple and not node.has_state:
             for i, child in enumerate(node.args):
-                yield Step(False, i), child
+                yield PathStep(False, i), child
         if type(node.state) is Dict and node.how == "newobj":
             for key, child in node.state.pairs:
                 if type(key) is str and key.isidentifier():
-                    yield Step(True, key), child
+                    yield PathStep(True, key), child
         yield from _pairs(node.pairs)
 
 
-def _pairs(pairs: list[tuple[Value, Value]]) -> Iterator[tuple[Step, Value]]:
+def _pairs(pairs: list[tuple[Value, Value]]) -> Iterator[tuple[PathStep, Value]]:
     for key, child in pairs:
         if type(key) in (str, int):
-            yield Step(False, key), child
+            yield PathStep(False, key), child
 
 
 PARAMETER = Global("torch._utils", "_rebuild_parameter")

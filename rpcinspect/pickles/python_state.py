@@ -6,8 +6,10 @@ every such change is also a place where loading would call a method of some obje
 
 from __future__ import annotations
 
+import struct
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
-from struct import Struct
+
+from msgspec import Struct, field
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
@@ -16,24 +18,21 @@ from rpcinspect.pickles.tree import Call, Dict, Extension, Global, PersistentRef
 NO_FRAME = (1 << 63) - 1
 
 
-class Order:
+class Order(Struct, eq=False):
     """When values were changed that the pickle had made already: what was given to a call may grow later, and
     the tree shows only how it ends.
     """
 
-    __slots__ = ("_built", "_changed", "_first", "_ticks")
-
-    def __init__(self) -> None:
-        self._ticks = 0
-        self._changed: dict[int, tuple[Value, int, int]] = {}
-        """By id: the value, to keep it; calls made before its last change; number of that change."""
-        self._built: dict[int, tuple[int, int]] = {}
-        """By id of a call: calls made before it got its state; number of that change."""
-        self._first: dict[int, int] = {}
-        """Calls made so far → number of the first change after the last of these."""
+    _ticks: int = 0
+    _changed: dict[int, tuple[Value, int, int]] = field(default_factory=dict)
+    """By id: the value, to keep it; calls made before its last change; number of that change."""
+    _built: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By id of a call: calls made before it got its state; number of that change."""
+    _first: dict[int, int] = field(default_factory=dict)
+    """Calls made so far → number of the first change after the last of these."""
 
     def note(self, target: Value, calls: int, *, built: bool = False) -> None:
-        """A change, after so many calls; `built`: it is the state."""
+        """Notes a change after so many calls; `built`: it is the state."""
         self._ticks += 1
         self._changed[id(target)] = (target, calls, self._ticks)
         self._first.setdefault(calls, self._ticks)
@@ -64,43 +63,25 @@ class Order:
         return built is None or (built[0] == number + 1 and self._first[number + 1] == built[1])
 
 
-class State:
+class State(Struct, eq=False):
     """What the machine that a pickle programs would hold, and what it would have imported and called."""
 
-    __slots__ = (
-        "buffers",
-        "calls",
-        "data",
-        "extensions",
-        "frame_end",
-        "globals",
-        "limits",
-        "marks",
-        "memo",
-        "names",
-        "order",
-        "pos",
-        "protocol",
-        "stack",
-    )
-
-    def __init__(self, data: bytes, limits: Limits) -> None:
-        self.data = data
-        self.limits = limits
-        self.pos = 0
-        self.frame_end = NO_FRAME
-        self.stack: list[Value] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Value] = {}
-        self.globals: dict[Global, None] = {}
-        """What loading would import, in order of appearance."""
-        self.names: dict[tuple[str, str], Global] = {}
-        """(module, name) as written → what is loaded under the protocol in force; PROTO empties it."""
-        self.calls: list[Call] = []
-        self.order = Order()
-        self.extensions: list[int] = []
-        self.buffers = 0
-        self.protocol = 0
+    data: bytes
+    limits: Limits
+    pos: int = 0
+    frame_end: int = NO_FRAME
+    stack: list[Value] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    memo: dict[int, Value] = field(default_factory=dict)
+    globals: dict[Global, None] = field(default_factory=dict)
+    """What loading would import, in order of appearance."""
+    names: dict[tuple[str, str], Global] = field(default_factory=dict)
+    """(module, name) as written → what is loaded under the protocol in force; PROTO empties it."""
+    calls: list[Call] = field(default_factory=list)
+    order: Order = field(default_factory=Order)
+    extensions: list[int] = field(default_factory=list)
+    buffers: int = 0
+    protocol: int = 0
 
     def line(self) -> bytes:
         """The text up to the next newline, without it."""
@@ -128,7 +109,7 @@ class State:
         self.pos = end
         return raw
 
-    def number(self, unpack: Struct) -> int:
+    def number(self, unpack: struct.Struct) -> int:
         (value,) = unpack.unpack_from(self.data, self.pos)
         self.pos += unpack.size
         return int(value)
@@ -175,7 +156,7 @@ class State:
 
 
 def extend(state: State, target: Value, items: list[Value]) -> Value:
-    """APPEND, APPENDS, ADDITEMS."""
+    """Does APPEND, APPENDS and ADDITEMS; returns what takes the target's place."""
     if type(target) is list:
         target.extend(items)
     else:
@@ -188,7 +169,7 @@ def extend(state: State, target: Value, items: list[Value]) -> Value:
 
 
 def set_items(state: State, target: Value, items: list[Value]) -> Value:
-    """SETITEM, SETITEMS: keys and values in turn."""
+    """Does SETITEM and SETITEMS, with keys and values in turn; returns what takes the target's place."""
     if len(items) % 2:
         raise ValueError("a key without a value")
     if type(target) is not Dict:
@@ -199,7 +180,7 @@ def set_items(state: State, target: Value, items: list[Value]) -> Value:
 
 
 def build(state: State, target: Value, value: Value) -> Value:
-    """BUILD."""
+    """Does BUILD; returns what takes the target's place."""
     target = changeable(state, target)
     if target.has_state:
         target = state.call(target, (), "change")

@@ -279,7 +279,7 @@ _Special: TypeAlias = Callable[[_Renderer, Call], bool]
 
 
 def _says(text: Callable[[Call], str | None]) -> _Special:
-    """Of what is a text as a whole."""
+    """Writes nodes of which `text` makes one text; None: the node is something else."""
 
     def write(renderer: _Renderer, node: Call) -> bool:
         found = text(node)

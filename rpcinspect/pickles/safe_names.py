@@ -25,7 +25,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def _globals(table: dict[str, frozenset[str]]) -> frozenset[Global]:
-    """By modules that have the same names."""
+    """Names by their modules; a key may be several modules that have the same names."""
     found = (
         (module, name) for modules, names in table.items() for module in modules.split() for name in names
     )

@@ -86,6 +86,17 @@ def rref_fork(node: Value) -> RRefForkData | None:
     return _fork_data(args)
 
 
+def is_fork(node: Value) -> bool:
+    """Whether an RRef of either dialect is as torch writes it: ids that fit, and a type that can be
+    parsed.
+    """
+    fork = rref_fork(node)
+    if fork is None or not is_type_text(fork.type_str):
+        return False
+    workers = (fork.owner_id, fork.rref_id[0], fork.fork_id[0], fork.parent)
+    return all(-(1 << 15) <= worker < 1 << 15 for worker in workers)
+
+
 def remote_module(node: Value) -> PickledRemoteModule | None:
     """The RemoteModule that a node stands for: `_remote_module_reducer` of torch/distributed/nn/api."""
     if type(node) is not Call or node.function != _REMOTE_MODULE or type(node.args) is not tuple:
@@ -217,6 +228,9 @@ def _namedtuple(node: Value, cls: Global, size: int) -> tuple[Value, ...] | None
         return node.args
     return None
 
+
+SCRIPT_PREFIX = "__torch__."
+"""In front of the names of TorchScript's functions and classes."""
 
 MAX_TENSORS = 1 << 31
 """No message has more, by far; indexes from here on, and those below 0, are none."""

@@ -15,23 +15,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from rpcinspect.pickles import semantic
+from rpcinspect.pickles import numpy_nodes, semantic
+from rpcinspect.pickles.numpy_nodes import ARGS, bytes_of, ints, is_raw, latin1
 from rpcinspect.pickles.safe_names import EXCEPTIONS, GENERATED, VALUES, is_special
-from rpcinspect.pickles.semantic import GETATTR, PICKLER
-from rpcinspect.pickles.shapes_jit import is_fork
-from rpcinspect.pickles.shapes_numpy import (
-    ARGS,
-    array_state,
-    bytes_of,
-    dtype_args,
-    dtype_state,
-    frombuffer,
-    ints,
-    is_raw,
-    latin1,
-    reconstruct,
-    scalar,
-)
+from rpcinspect.pickles.semantic import GETATTR, PICKLER, is_fork
 from rpcinspect.pickles.tree import Call, Dict, Global, Set, Value
 
 Check = Callable[[Call], str]
@@ -120,7 +107,7 @@ def _tensor(value: Value) -> bool:
 
 
 def _args(*forms: tuple[_ONE, ...]) -> Check:
-    """Arguments of one of these forms."""
+    """Checks that arguments are of one of these forms."""
 
     def check(call: Call) -> str:
         args = call.args
@@ -154,7 +141,7 @@ def _attributes(call: Call) -> str:
 
 
 def _fields(**fields: _ONE) -> Check:
-    """A dict with these keys at most."""
+    """Checks that a state is a dict with these keys at most."""
 
     def check(call: Call) -> str:
         if type(call.state) is Dict and all(
@@ -262,7 +249,7 @@ def _decimal(value: Value) -> bool:
 
 
 def _ratio(value: Value) -> bool:
-    """No exponent: `Fraction` would write it out."""
+    """Whether a text is a ratio without an exponent, which `Fraction` would write out."""
     return type(value) is str and re.fullmatch(r"-?\d{1,4300}(/\d{1,4300})?", value, re.ASCII) is not None
 
 
@@ -339,7 +326,9 @@ _EXCEPTION = Rule(_all(_any), state=_exception_state)
 _GROUP = Rule(_args((_is(str), _is(list, tuple))), state=_exception_state)
 _DATA = _fields(data=_is(Dict, list))
 _UUID = _fields(int=_is(int), is_safe=_is(int, type(None)))
-_RECONSTRUCTED = Rule(reconstruct, state=array_state, needs_state=True, settled=frozenset({0}))
+_RECONSTRUCTED = Rule(
+    numpy_nodes.reconstruct_args, state=numpy_nodes.array_state, needs_state=True, settled=frozenset({0})
+)
 
 _BY_MODULE: dict[str, dict[str, Rule]] = {
     "builtins": {
@@ -399,9 +388,12 @@ _BY_MODULE: dict[str, dict[str, Rule]] = {
     "http": {"HTTPStatus": Rule(_ONE_INT)},
     "signal": {"Signals": Rule(_ONE_INT)},
     "socket": {"AddressFamily SocketKind": Rule(_ONE_INT)},
-    "numpy": {"dtype": Rule(dtype_args, state=dtype_state)},
-    "numpy.core.multiarray numpy._core.multiarray": {"_reconstruct": _RECONSTRUCTED, "scalar": Rule(scalar)},
-    "numpy.core.numeric numpy._core.numeric": {"_frombuffer": Rule(frombuffer)},
+    "numpy": {"dtype": Rule(numpy_nodes.dtype_args, state=numpy_nodes.dtype_state)},
+    "numpy.core.multiarray numpy._core.multiarray": {
+        "_reconstruct": _RECONSTRUCTED,
+        "scalar": Rule(numpy_nodes.scalar_args),
+    },
+    "numpy.core.numeric numpy._core.numeric": {"_frombuffer": Rule(numpy_nodes.frombuffer_args)},
     "torch": {"device": Rule(_args((_is(str),), (_is(str), _is(int)))), "Size": Rule(_args((ints,)))},
     "torch.serialization": {"_get_layout": Rule(_ONE_TEXT)},
     "torch._utils": {

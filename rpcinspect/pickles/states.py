@@ -15,7 +15,7 @@ from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Value, children
 
 
 class States:
-    """States of one message; each is looked through once."""
+    """Looks through the states of one message, each once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, bool], set[str]] = {}

@@ -27,7 +27,7 @@ class Named(Struct, frozen=True):
     """It is in a list of ours: torch's own or plain data."""
 
 
-class Standing(Struct, frozen=True):
+class NameRuling(Struct, frozen=True):
     """What a policy says of a name that is in no list of ours."""
 
     allowed: bool
@@ -61,10 +61,10 @@ class Policy(Protocol):
     keeps_getattr: bool
     """Whether an object of somebody's own class may have `getattr` as an attribute, as nodes of graphs do."""
 
-    def standing(self, name: Global) -> Standing:
+    def standing(self, name: Global) -> NameRuling:
         """What a name may be used for."""
 
-    def method(self, owner: Global, name: str) -> Standing:
+    def method(self, owner: Global, name: str) -> NameRuling:
         """Whether a method of a class may be taken from it, or from an object of it."""
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
-from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.pickles.semantic import SCRIPT_PREFIX
 from rpcinspect.replayer.agent.engine import ContextImporter, passes_of, start_agents
 from rpcinspect.replayer.peers.loop import Handle, Loop, Tap, limits_for
 from rpcinspect.replayer.peers.membership import PREFIX, Membership

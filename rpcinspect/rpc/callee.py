@@ -18,7 +18,7 @@ from rpcinspect.pickles.safe_names import HELPERS, MAKE_OPTIMIZERS
 from rpcinspect.pickles.semantic import GETATTR
 from rpcinspect.pickles.tree import Call, Global, Value
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
-from rpcinspect.rpc.questions import arguments_of, function_of
+from rpcinspect.rpc.questions import arguments_of, function_of, python_udf_of
 from rpcinspect.rpc.record import RpcRecord
 
 
@@ -164,12 +164,6 @@ def maker_of(udf: semantic.PythonUdf | None) -> Global | None:
         first: Value = udf.args[0] if type(udf.args) is tuple and udf.args else None
         return first if type(first) is Global else None
     return None if udf.func in HELPERS and udf.func not in MAKE_OPTIMIZERS else udf.func
-
-
-def python_udf_of(record: RpcRecord) -> semantic.PythonUdf | None:
-    """The call in a request's pickle; None where it could not be read whole."""
-    pickle = record.facts.pickle
-    return None if pickle is None or pickle.error is not None else semantic.python_udf(pickle.root)
 
 
 def _like_class(name: Global) -> bool:

@@ -19,7 +19,7 @@ from rpcinspect.rpc.types import ForkId, RRefId, WorkerId
 # --- calls --------------------------------------------------------------------------------------------------
 
 
-class _Script(Struct, frozen=True, kw_only=True):
+class _ScriptCommand(Struct, frozen=True, kw_only=True):
     """A builtin operator or a TorchScript function, with its full list of arguments."""
 
     args: tuple[Value, ...]
@@ -33,10 +33,10 @@ class _Script(Struct, frozen=True, kw_only=True):
     @property
     def function(self) -> str:
         """The operator with its overload, `aten::add.Scalar`, or the qualified name."""
-        return function_name(self.schema, self.qualified_name)
+        return self.qualified_name if self.schema is None else self.schema.partition("(")[0]
 
 
-class ScriptCall(_Script, frozen=True, kw_only=True):
+class ScriptCall(_ScriptCommand, frozen=True, kw_only=True):
     """SCRIPT_CALL."""
 
 
@@ -47,7 +47,7 @@ class PythonCall(Struct, frozen=True):
     is_async_execution: bool
 
 
-class ScriptRemoteCall(_Script, frozen=True, kw_only=True):
+class ScriptRemoteCall(_ScriptCommand, frozen=True, kw_only=True):
     """SCRIPT_REMOTE_CALL: as ScriptCall, the result stays with the callee under `ret_rref_id`."""
 
     ret_rref_id: RRefId
@@ -221,8 +221,3 @@ Command: TypeAlias = (
     | ExceptionResponse
     | UnknownCommand
 )
-
-
-def function_name(schema: str | None, qualified_name: str) -> str:
-    """`aten::add.Scalar` from the schema of an operator; the qualified name if there is no schema."""
-    return qualified_name if schema is None else schema.partition("(")[0]

@@ -9,46 +9,22 @@ Mirrors `fromMessage` and `toMessageImpl` of torch/csrc/distributed/rpc/{script_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit import Forms, read_forms, read_jit
 from rpcinspect.pickles.jit_write import OWNED, write_jit
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.pickles.render import render
 from rpcinspect.pickles.semantic import tensor_index, tensor_reference
 from rpcinspect.pickles.tree import Call, Global, Value
-from rpcinspect.rpc.command import (
-    CleanupAutogradContextReq,
-    CleanupAutogradContextResp,
-    Command,
-    ExceptionResponse,
-    PropagateGradientsReq,
-    PropagateGradientsResp,
-    PythonCall,
-    PythonRemoteCall,
-    PythonResp,
-    PythonRRefFetchCall,
-    PythonRRefFetchRet,
-    RemoteRet,
-    RRefAck,
-    RRefBackwardReq,
-    RRefBackwardResp,
-    RRefChildAccept,
-    RRefForkRequest,
-    RRefUserDelete,
-    ScriptCall,
-    ScriptRemoteCall,
-    ScriptResp,
-    ScriptRRefFetchCall,
-    ScriptRRefFetchRet,
-    UnknownCommand,
-)
+from rpcinspect.rpc import command as commands
+from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.types import ForkId, RRefId, as_bool, as_int, as_worker_id, describe
 
 BUILTIN_OP_NAMESPACE = "torch.ops.aten."
@@ -69,25 +45,15 @@ def from_message(message_type: int, payload: bytes, limits: Limits = DEFAULT_LIM
     return codec.read(payload)
 
 
-def from_message_forms(
-    message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS
-) -> tuple[Command, Forms | None]:
-    """As `from_message`, with what `to_payload` needs to write the same bytes; None: there is no JIT
-    pickle."""
-    codec = COMMANDS.get(message_type)
-    if isinstance(codec, JitCodec):
-        value, forms = read_jit_forms(payload, limits)
-        return codec.read(value), forms
-    return from_message(message_type, payload, limits), None
-
-
-def to_payload(command: Command, forms: Forms | None = None) -> bytes:
-    """The payload that says `command`, without envelopes."""
+def to_payload(command: Command, like: bytes | None = None) -> bytes:
+    """The payload that says `command`, without envelopes: as torch writes it, or in the forms of `like`, a
+    payload of the same type that could be read."""
     if isinstance(command, UnknownCommand):
         return command.payload
     codec = COMMANDS[message_type_of(command)]
     if isinstance(codec, JitCodec):
         value = codec.write(command)
+        forms = None if like is None else read_forms(like)
         if forms is None and codec.owned is not None:
             parts: list[Forms | None] = [None] * len(value)
             parts[codec.owned] = [OWNED] * len(parts[codec.owned])
@@ -96,10 +62,10 @@ def to_payload(command: Command, forms: Forms | None = None) -> bytes:
     return codec.write(command)
 
 
-def to_message(command: Command, table: bytes = NO_TENSORS) -> Message:
+def to_message(command: Command, table: bytes = NO_TENSORS) -> RpcMessage:
     """The message that says a command, as torch writes it; without envelopes and without a number of its
     own."""
-    return Message(int(message_type_of(command)), 0, to_payload(command), table)
+    return RpcMessage(int(message_type_of(command)), 0, to_payload(command), table)
 
 
 def message_type_of(command: Command) -> int:
@@ -111,7 +77,10 @@ def message_type_of(command: Command) -> int:
 
 def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPickle | None:
     """The Python pickle that a command carries, read; None if its kind carries none. Raises DecodeError."""
-    if isinstance(command, (PythonCall, PythonResp, PythonRemoteCall, PythonRRefFetchRet)):
+    if isinstance(
+        command,
+        (commands.PythonCall, commands.PythonResp, commands.PythonRemoteCall, commands.PythonRRefFetchRet),
+    ):
         return read_python_pickle(command.serialized_py_obj, limits)
     return None
 
@@ -142,24 +111,62 @@ class JitCodec(Struct, frozen=True):
 
 
 class RawCodec(Struct, frozen=True):
-    """Any other payload."""
+    """A payload that is no JIT pickle as a whole."""
 
     command: type[Any]
     read: Callable[[bytes], Command]
     write: Callable[[Any], bytes]
 
 
-def _script_call(value: Value) -> ScriptCall:
+class Part(NamedTuple):
+    """A value of the tuple in a JIT pickle, and the field of the command that has it."""
+
+    field: str
+    read: Callable[[Value], Any]
+    write: Callable[[Any], Value]
+
+
+def _tuple_codec(
+    command: type[Any], what: str, *parts: Part, before: Part | None = None, owned: slice | None = None
+) -> JitCodec:
+    """A tuple of these parts; `before`: what all values before them are."""
+    count = len(parts)
+
+    def read(value: Value) -> Command:
+        values = _tuple(value, what, at_least=count, exactly=count if before is None else None)
+        begin = len(values) - count
+        fields = {part.field: part.read(values[begin + i]) for i, part in enumerate(parts)}
+        if before is not None:
+            fields[before.field] = before.read(values[:begin])
+        found: Command = command(**fields)
+        return found
+
+    def write(its: Any) -> Value:
+        values = () if before is None else before.write(getattr(its, before.field))
+        return (*values, *(part.write(getattr(its, part.field)) for part in parts))
+
+    return JitCodec(command, read, write, owned)
+
+
+def _fork_codec(command: type[Any]) -> JitCodec:
+    return _tuple_codec(command, "RRef and fork", _RREF, _FORK, owned=slice(-2, None))
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def _script_call(value: Value) -> commands.ScriptCall:
     """(arg0, …, X, Y): X a schema or whether it runs asynchronously, Y a qualified name."""
     args, schema, name, is_async = _script_parts(_tuple(value, "script call", at_least=2))
-    return ScriptCall(args=args, schema=schema, qualified_name=name, is_async_execution=is_async)
+    return commands.ScriptCall(args=args, schema=schema, qualified_name=name, is_async_execution=is_async)
 
 
-def _script_remote_call(value: Value) -> ScriptRemoteCall:
+def _script_remote_call(value: Value) -> commands.ScriptRemoteCall:
     """As a script call, then the ids of RRef and fork."""
     *call, rref_id, fork_id = _tuple(value, "script remote call", at_least=4)
     args, schema, name, is_async = _script_parts(call)
-    return ScriptRemoteCall(
+    return commands.ScriptRemoteCall(
         args=args,
         schema=schema,
         qualified_name=name,
@@ -180,85 +187,30 @@ def _script_parts(call: Sequence[Value]) -> tuple[tuple[Value, ...], str | None,
     return tuple(args), what, name, False
 
 
-def _script_values(command: ScriptCall | ScriptRemoteCall) -> tuple[Value, ...]:
+def _script_values(command: commands.ScriptCall | commands.ScriptRemoteCall) -> tuple[Value, ...]:
     what = command.is_async_execution if command.schema is None else command.schema
     return (*command.args, what, command.qualified_name)
 
 
-def _python_call(payload: bytes) -> PythonCall:
+def _python_call(payload: bytes) -> commands.PythonCall:
     """One byte is_async_execution, then the Python pickle."""
     if payload[:1] not in (b"\0", b"\1"):
         raise DecodeError("rpc", "a Python call starts with neither 00 nor 01 (is_async_execution)", 0)
-    return PythonCall(payload[1:], payload[0] == 1)
+    return commands.PythonCall(payload[1:], payload[0] == 1)
 
 
-def _python_remote_call(value: Value) -> PythonRemoteCall:
-    """(tensor, …, Python pickle, RRef id, fork id, is_async_execution)"""
-    *tensors, pickled, rref_id, fork_id, is_async = _tuple(value, "Python remote call", at_least=4)
-    return PythonRemoteCall(
-        tensors=_tensor_indexes(tensors),
-        serialized_py_obj=_bytes(pickled),
-        ret_rref_id=RRefId.from_value(rref_id, "RRef id"),
-        ret_fork_id=ForkId.from_value(fork_id, "fork id"),
-        is_async_execution=as_bool(is_async, "is_async_execution"),
-    )
-
-
-def _python_remote_values(command: PythonRemoteCall) -> Value:
-    return (
-        *_tensor_refs(command.tensors),
-        command.serialized_py_obj,
-        command.ret_rref_id.to_value(),
-        command.ret_fork_id.to_value(),
-        command.is_async_execution,
-    )
-
-
-def _fetch_codec(cls: type[ScriptRRefFetchCall] | type[PythonRRefFetchCall]) -> JitCodec:
-    """(RRef id, from_worker_id)"""
-
-    def read(value: Value) -> Command:
-        rref_id, worker_id = _tuple(value, "RRef fetch", exactly=2)
-        return cls(as_worker_id(worker_id, "from_worker_id"), RRefId.from_value(rref_id, "RRef id"))
-
-    return JitCodec(cls, read, lambda command: (command.rref_id.to_value(), command.from_worker_id))
-
-
-def _script_fetch_ret(value: Value) -> ScriptRRefFetchRet:
-    return ScriptRRefFetchRet(_tuple(value, "RRef fetch answer", at_least=0))
-
-
-def _python_fetch_ret(value: Value) -> PythonRRefFetchRet:
-    """(tensor, …, Python pickle)"""
-    *tensors, pickled = _tuple(value, "RRef fetch answer", at_least=1)
-    return PythonRRefFetchRet(_tensor_indexes(tensors), _bytes(pickled))
-
-
-def _fork_codec(cls: type[RemoteRet] | type[RRefUserDelete] | type[RRefForkRequest]) -> JitCodec:
-    """(RRef id, fork id)"""
-
-    def read(value: Value) -> Command:
-        rref_id, fork_id = _tuple(value, "RRef and fork", exactly=2)
-        return cls(RRefId.from_value(rref_id, "RRef id"), ForkId.from_value(fork_id, "fork id"))
-
-    return JitCodec(cls, read, lambda c: (c.rref_id.to_value(), c.fork_id.to_value()), slice(-2, None))
-
-
-def _child_accept(value: Value) -> RRefChildAccept:
-    (fork_id,) = _tuple(value, "RRef child accept", exactly=1)
-    return RRefChildAccept(ForkId.from_value(fork_id, "fork id"))
-
-
-def _propagate_gradients(value: Value) -> PropagateGradientsReq:
+def _propagate_gradients(value: Value) -> commands.PropagateGradientsReq:
     """(gradient, …, context id, autograd message id, retain_graph)"""
     *grads, context_id, message_id, retain_graph = _tuple(value, "gradients", at_least=3)
     metadata = AutogradMetadata(
         as_int(context_id, "autograd context id"), as_int(message_id, "autograd message id")
     )
-    return PropagateGradientsReq(metadata, _tensor_indexes(grads), as_bool(retain_graph, "retain_graph"))
+    return commands.PropagateGradientsReq(
+        metadata, _tensor_indexes(grads), as_bool(retain_graph, "retain_graph")
+    )
 
 
-def _propagate_gradients_values(command: PropagateGradientsReq) -> Value:
+def _propagate_gradients_values(command: commands.PropagateGradientsReq) -> Value:
     metadata = command.autograd_metadata
     return (
         *_tensor_refs(command.grads),
@@ -268,22 +220,8 @@ def _propagate_gradients_values(command: PropagateGradientsReq) -> Value:
     )
 
 
-def _rref_backward(value: Value) -> RRefBackwardReq:
-    """(RRef id, context id, retain_graph)"""
-    rref_id, context_id, retain_graph = _tuple(value, "RRef backward", exactly=3)
-    return RRefBackwardReq(
-        RRefId.from_value(rref_id, "RRef id"),
-        as_int(context_id, "autograd context id"),
-        as_bool(retain_graph, "retain_graph"),
-    )
-
-
-def _rref_backward_values(command: RRefBackwardReq) -> Value:
-    return (command.rref_id.to_value(), command.autograd_context_id, command.retain_graph)
-
-
 def _empty_codec(cls: type[Any]) -> RawCodec:
-    """No payload at all."""
+    """Reads and writes commands whose payload is empty."""
     command: Command = cls()
 
     def read(payload: bytes) -> Command:
@@ -332,51 +270,75 @@ def _bytes(value: Value) -> bytes:
     raise DecodeError("rpc", f"Python pickle: expected bytes, found {describe(value)}")
 
 
+_RREF = Part("rref_id", lambda value: RRefId.from_value(value, "RRef id"), RRefId.to_value)
+_FORK = Part("fork_id", lambda value: ForkId.from_value(value, "fork id"), ForkId.to_value)
+_MADE = _RREF._replace(field="ret_rref_id"), _FORK._replace(field="ret_fork_id")
+_OWNER = Part("from_worker_id", lambda value: as_worker_id(value, "from_worker_id"), _plain)
+_ASYNC = Part("is_async_execution", lambda value: as_bool(value, "is_async_execution"), _plain)
+_CONTEXT = Part("autograd_context_id", lambda value: as_int(value, "autograd context id"), _plain)
+_RETAIN = Part("retain_graph", lambda value: as_bool(value, "retain_graph"), _plain)
+_PICKLE = Part("serialized_py_obj", _bytes, _plain)
+_TENSORS = Part("tensors", _tensor_indexes, _tensor_refs)
+_VALUES = Part("values", _plain, _plain)
+
 COMMANDS: dict[int, JitCodec | RawCodec] = {
-    MessageType.SCRIPT_CALL: JitCodec(ScriptCall, _script_call, _script_values),
-    MessageType.SCRIPT_RET: JitCodec(ScriptResp, ScriptResp, lambda command: command.value),
+    MessageType.SCRIPT_CALL: JitCodec(commands.ScriptCall, _script_call, _script_values),
+    MessageType.SCRIPT_RET: JitCodec(commands.ScriptResp, commands.ScriptResp, lambda command: command.value),
     MessageType.PYTHON_CALL: RawCodec(
-        PythonCall, _python_call, lambda c: bytes([c.is_async_execution]) + c.serialized_py_obj
+        commands.PythonCall, _python_call, lambda c: bytes([c.is_async_execution]) + c.serialized_py_obj
     ),
-    MessageType.PYTHON_RET: RawCodec(PythonResp, PythonResp, lambda command: command.serialized_py_obj),
+    MessageType.PYTHON_RET: RawCodec(
+        commands.PythonResp, commands.PythonResp, lambda command: command.serialized_py_obj
+    ),
     MessageType.SCRIPT_REMOTE_CALL: JitCodec(
-        ScriptRemoteCall,
+        commands.ScriptRemoteCall,
         _script_remote_call,
         lambda c: (*_script_values(c), c.ret_rref_id.to_value(), c.ret_fork_id.to_value()),
     ),
-    MessageType.PYTHON_REMOTE_CALL: JitCodec(
-        PythonRemoteCall, _python_remote_call, _python_remote_values, slice(-3, -1)
+    MessageType.PYTHON_REMOTE_CALL: _tuple_codec(
+        commands.PythonRemoteCall,
+        "Python remote call",
+        *(_PICKLE, *_MADE, _ASYNC),
+        before=_TENSORS,
+        owned=slice(-3, -1),
     ),
-    MessageType.REMOTE_RET: _fork_codec(RemoteRet),
-    MessageType.SCRIPT_RREF_FETCH_CALL: _fetch_codec(ScriptRRefFetchCall),
-    MessageType.PYTHON_RREF_FETCH_CALL: _fetch_codec(PythonRRefFetchCall),
-    MessageType.SCRIPT_RREF_FETCH_RET: JitCodec(ScriptRRefFetchRet, _script_fetch_ret, lambda c: c.values),
-    MessageType.PYTHON_RREF_FETCH_RET: JitCodec(
-        PythonRRefFetchRet, _python_fetch_ret, lambda c: (*_tensor_refs(c.tensors), c.serialized_py_obj)
+    MessageType.REMOTE_RET: _fork_codec(commands.RemoteRet),
+    MessageType.SCRIPT_RREF_FETCH_CALL: _tuple_codec(
+        commands.ScriptRRefFetchCall, "RRef fetch", _RREF, _OWNER
     ),
-    MessageType.RREF_USER_DELETE: _fork_codec(RRefUserDelete),
-    MessageType.RREF_FORK_REQUEST: _fork_codec(RRefForkRequest),
-    MessageType.RREF_CHILD_ACCEPT: JitCodec(
-        RRefChildAccept, _child_accept, lambda c: (c.fork_id.to_value(),), slice(None)
+    MessageType.PYTHON_RREF_FETCH_CALL: _tuple_codec(
+        commands.PythonRRefFetchCall, "RRef fetch", _RREF, _OWNER
     ),
-    MessageType.RREF_ACK: _empty_codec(RRefAck),
+    MessageType.SCRIPT_RREF_FETCH_RET: _tuple_codec(
+        commands.ScriptRRefFetchRet, "RRef fetch answer", before=_VALUES
+    ),
+    MessageType.PYTHON_RREF_FETCH_RET: _tuple_codec(
+        commands.PythonRRefFetchRet, "RRef fetch answer", _PICKLE, before=_TENSORS
+    ),
+    MessageType.RREF_USER_DELETE: _fork_codec(commands.RRefUserDelete),
+    MessageType.RREF_FORK_REQUEST: _fork_codec(commands.RRefForkRequest),
+    MessageType.RREF_CHILD_ACCEPT: _tuple_codec(
+        commands.RRefChildAccept, "RRef child accept", _FORK, owned=slice(None)
+    ),
+    MessageType.RREF_ACK: _empty_codec(commands.RRefAck),
     MessageType.BACKWARD_AUTOGRAD_REQ: JitCodec(
-        PropagateGradientsReq, _propagate_gradients, _propagate_gradients_values
+        commands.PropagateGradientsReq, _propagate_gradients, _propagate_gradients_values
     ),
-    MessageType.BACKWARD_AUTOGRAD_RESP: _empty_codec(PropagateGradientsResp),
+    MessageType.BACKWARD_AUTOGRAD_RESP: _empty_codec(commands.PropagateGradientsResp),
     MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ: JitCodec(
-        CleanupAutogradContextReq,
-        lambda value: CleanupAutogradContextReq(as_int(value, "context id")),
+        commands.CleanupAutogradContextReq,
+        lambda value: commands.CleanupAutogradContextReq(as_int(value, "context id")),
         lambda command: command.context_id,
     ),
-    MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP: _empty_codec(CleanupAutogradContextResp),
-    MessageType.RREF_BACKWARD_REQ: JitCodec(RRefBackwardReq, _rref_backward, _rref_backward_values),
-    MessageType.RREF_BACKWARD_RESP: _empty_codec(RRefBackwardResp),
-    MessageType.EXCEPTION: RawCodec(ExceptionResponse, ExceptionResponse, lambda command: command.text),
+    MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP: _empty_codec(commands.CleanupAutogradContextResp),
+    MessageType.RREF_BACKWARD_REQ: _tuple_codec(
+        commands.RRefBackwardReq, "RRef backward", _RREF, _CONTEXT, _RETAIN
+    ),
+    MessageType.RREF_BACKWARD_RESP: _empty_codec(commands.RRefBackwardResp),
+    MessageType.EXCEPTION: RawCodec(
+        commands.ExceptionResponse, commands.ExceptionResponse, lambda command: command.text
+    ),
 }
-
-NEVER_SENT = frozenset({MessageType.UNKNOWN})
-"""Members of MessageType that are neither commands nor envelopes."""
 
 _TYPES: dict[type[Any], int] = {codec.command: int(member) for member, codec in COMMANDS.items()}
 

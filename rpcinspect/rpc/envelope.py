@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit import read_forms, read_jit
 from rpcinspect.pickles.jit_write import write_jit
 from rpcinspect.pickles.semantic import device_map
 from rpcinspect.pickles.tree import Call, Dict, Value
@@ -79,14 +79,6 @@ class RpcWithProfilingResp(Struct, frozen=True, kw_only=True):
 Envelope: TypeAlias = RpcWithAutograd | RpcWithProfilingReq | RpcWithProfilingResp
 
 
-class EnvelopeForms(Struct, frozen=True):
-    """How one envelope was written, beside what it says."""
-
-    pickle: Forms
-    int_device_map: bool = False
-    """The map is one of CUDA device indices, as in 1.8."""
-
-
 class Peeled(Struct, frozen=True):
     """What came off a payload. Where `error` is set, `payload` of `type` is an envelope that is damaged."""
 
@@ -94,8 +86,6 @@ class Peeled(Struct, frozen=True):
     type: int
     payload: bytes
     error: DecodeError | None = None
-    forms: tuple[EnvelopeForms, ...] = ()
-    """Of each envelope, if they were asked for."""
 
 
 def peel(
@@ -108,37 +98,35 @@ def peel(
     return peeled.envelopes, peeled.type, peeled.payload
 
 
-def peel_partial(
-    message_type: int,
-    payload: bytes,
-    limits: Limits = DEFAULT_LIMITS,
-    *,
-    with_forms: bool = False,
-) -> Peeled:
+def peel_partial(message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Peeled:
     """As `peel`, but damage is returned as `error`, beside the envelopes around it; never raises."""
     envelopes: list[Envelope] = []
-    forms: list[EnvelopeForms] = []
     try:
         while message_type in ENVELOPES:
             if len(envelopes) == MAX_ENVELOPES:
                 raise LimitExceeded("rpc", "MAX_ENVELOPES", MAX_ENVELOPES, MAX_ENVELOPES + 1)
             inner, suffix = split_wrapped(payload)
-            envelope, form = _read(message_type, suffix, limits, with_forms)
+            envelope = ENVELOPES[message_type].from_value(message_type, read_jit(suffix, limits))
             envelopes.append(envelope)
-            if form is not None:
-                forms.append(form)
             message_type, payload = envelope.wrapped_message_type, inner
     except DecodeError as error:
-        return Peeled(tuple(envelopes), message_type, payload, error, tuple(forms))
-    return Peeled(tuple(envelopes), message_type, payload, None, tuple(forms))
+        return Peeled(tuple(envelopes), message_type, payload, error)
+    return Peeled(tuple(envelopes), message_type, payload)
 
 
-def wrap(envelopes: Sequence[Envelope], payload: bytes, forms: Sequence[EnvelopeForms] = ()) -> bytes:
-    """The payload of the outermost message: `payload` in `envelopes` (outermost first)."""
-    for i in reversed(range(len(envelopes))):
-        form = forms[i] if i < len(forms) else None
-        suffix = to_suffix(envelopes[i], form)
-        payload = payload + suffix + len(suffix).to_bytes(FOOTER_BYTES, "big")
+def wrap(envelopes: Sequence[Envelope], payload: bytes, like: bytes | None = None) -> bytes:
+    """The payload of the outermost message: `payload` in `envelopes` (outermost first).
+
+    They are written as torch writes them, or in the forms of `like`, a payload in as many envelopes.
+    """
+    suffixes: list[bytes | None] = []
+    for _ in envelopes:
+        inner, suffix = (None, None) if like is None else split_wrapped(like)
+        suffixes.append(suffix)
+        like = inner
+    for envelope, suffix in zip(reversed(envelopes), reversed(suffixes), strict=True):
+        written = _to_suffix(envelope, suffix)
+        payload = payload + written + len(written).to_bytes(FOOTER_BYTES, "big")
     return payload
 
 
@@ -153,22 +141,14 @@ def split_wrapped(payload: bytes) -> tuple[bytes, bytes]:
     return payload[: end - length], payload[end - length : end]
 
 
-def to_suffix(envelope: Envelope, forms: EnvelopeForms | None = None) -> bytes:
+def _to_suffix(envelope: Envelope, like: bytes | None) -> bytes:
     """The pickled tuple of an envelope."""
-    to_value = ENVELOPES[envelope.message_type].to_value
-    return write_jit(to_value(envelope, forms), forms.pickle if forms else None)
-
-
-def _read(
-    message_type: int, suffix: bytes, limits: Limits, with_forms: bool
-) -> tuple[Envelope, EnvelopeForms | None]:
-    from_value = ENVELOPES[message_type].from_value
-    if with_forms:
-        value, pickle_forms = read_jit_forms(suffix, limits)
-        envelope = from_value(message_type, value)
-        int_map = isinstance(envelope, RpcWithAutograd) and _is_int_map(value[4])
-        return envelope, EnvelopeForms(pickle_forms, int_map)
-    return from_value(message_type, read_jit(suffix, limits)), None
+    value = ENVELOPES[envelope.message_type].to_value(envelope)
+    if like is None:
+        return write_jit(value)
+    if isinstance(envelope, RpcWithAutograd) and _is_int_map(read_jit(like)[4]):
+        value = (*value[:4], _index_map(envelope.device_map))
+    return write_jit(value, read_forms(like))
 
 
 def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
@@ -188,25 +168,14 @@ def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
     )
 
 
-def tail_of_autograd(suffix: bytes) -> int | None:
-    """Where the device map begins, in tuples as torch writes them; before it are numbers."""
-    at = suffix.find(_TAIL_START)
-    return at if at >= 0 and suffix[:3] == _HEAD_START else None
-
-
-def _autograd_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
+def _autograd_to_value(envelope: Envelope) -> Value:
     assert isinstance(envelope, RpcWithAutograd)
-    pairs: list[tuple[Value, Value]] = list(envelope.device_map.items())
-    tag = "Dict[str, str]"
-    if forms is not None and forms.int_device_map:
-        pairs = [(_device_index(k), _device_index(v)) for k, v in pairs]
-        tag = "Dict[int, int]"
     return (
         int(envelope.wrapped_message_type),  # a MessageType is an int, but no plain one
         envelope.autograd_metadata.autograd_context_id,
         envelope.autograd_metadata.autograd_message_id,
         envelope.from_worker_id,
-        tagged(Dict(pairs), tag),
+        tagged(Dict(list(envelope.device_map.items())), "Dict[str, str]"),
     )
 
 
@@ -221,7 +190,7 @@ def _profiling_req_from_value(message_type: int, value: Value) -> RpcWithProfili
     )
 
 
-def _profiling_req_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
+def _profiling_req_to_value(envelope: Envelope) -> Value:
     assert isinstance(envelope, RpcWithProfilingReq)
     return (
         int(envelope.wrapped_message_type),  # a MessageType is an int, but no plain one
@@ -247,7 +216,7 @@ def _profiling_resp_from_value(message_type: int, value: Value) -> RpcWithProfil
     )
 
 
-def _profiling_resp_to_value(envelope: Envelope, forms: EnvelopeForms | None) -> Value:
+def _profiling_resp_to_value(envelope: Envelope) -> Value:
     assert isinstance(envelope, RpcWithProfilingResp)
     return (
         int(envelope.wrapped_message_type),  # a MessageType is an int, but no plain one
@@ -261,6 +230,12 @@ def _is_int_map(node: Value) -> bool:
     return type(node) is Call and node.args[-1] == "Dict[int, int]"
 
 
+def _index_map(devices: DeviceMap) -> Value:
+    """A device map by the indices of CUDA devices, as 1.8 writes it."""
+    pairs = [(_device_index(source), _device_index(target)) for source, target in devices.items()]
+    return tagged(Dict(pairs), "Dict[int, int]")
+
+
 def _device_index(device: str) -> int:
     """`cuda:1` → 1."""
     kind, _, index = device.partition(":")
@@ -269,13 +244,9 @@ def _device_index(device: str) -> int:
     return int(index)
 
 
-_HEAD_START = b"\x80\x02("
-_TAIL_START = b"ctorch.jit._pickle\nrestore_type_tag\n"
-
-
 class _Codec(Struct, frozen=True):
     from_value: Callable[[int, Value], Envelope]
-    to_value: Callable[[Envelope, EnvelopeForms | None], Value]
+    to_value: Callable[[Envelope], Value]
 
 
 ENVELOPES: dict[int, _Codec] = {

@@ -1,7 +1,7 @@
 """The RPC message: what the four TensorPipe payloads of one message say.
 
 In: the payloads (4 bytes type, 8 bytes id, the RPC payload, the pickle of the tensor list), each whole.
-Out: `Message`, with the two last kept as bytes for the stages above. `to_payloads` is the way back.
+Out: `RpcMessage`, with the two last kept as bytes for the stages above. `to_payloads` is the way back.
 Mirrors torch/csrc/distributed/rpc/message.h and tensorpipe_utils.cpp.
 """
 
@@ -92,7 +92,7 @@ def type_name(message_type: int) -> str:
     return name if name is not None else f"0x{message_type & 0xFFFFFFFF:03x}"
 
 
-class Message(Struct):
+class RpcMessage(Struct):
     """One RPC message, its parts still encoded. Not frozen: that triples the cost of making one."""
 
     type: int
@@ -114,7 +114,7 @@ class Message(Struct):
         )
 
 
-def from_payloads(payloads: Sequence[bytes]) -> Message:
+def from_payloads(payloads: Sequence[bytes]) -> RpcMessage:
     """The message in the payloads of one TensorPipe message; DecodeError if they are not 4, 8, any, any
     bytes."""
     if len(payloads) != 4:
@@ -124,7 +124,7 @@ def from_payloads(payloads: Sequence[bytes]) -> Message:
         raise DecodeError(
             "rpc", f"expected payloads of 4 and 8 bytes, found {len(kind)} and {len(message_id)}"
         )
-    return Message(
+    return RpcMessage(
         int.from_bytes(kind, "little", signed=True),
         int.from_bytes(message_id, "little", signed=True),
         payload,

@@ -15,24 +15,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from rpcinspect.pickles.jit import int_places
-from rpcinspect.rpc.command import (
-    CleanupAutogradContextReq,
-    CleanupAutogradContextResp,
-    Command,
-    PropagateGradientsReq,
-    PropagateGradientsResp,
-    PythonCall,
-    PythonResp,
-    PythonRRefFetchRet,
-    RRefAck,
-    RRefBackwardResp,
-    ScriptCall,
-    ScriptResp,
-    ScriptRRefFetchRet,
-)
+from rpcinspect.pickles.opcodes import INTEGERS, LONG1, opcode_places
+from rpcinspect.rpc import command as commands
+from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import (
     FOOTER_BYTES,
@@ -40,10 +27,9 @@ from rpcinspect.rpc.envelope import (
     Envelope,
     RpcWithAutograd,
     split_wrapped,
-    tail_of_autograd,
 )
 from rpcinspect.rpc.message import from_payloads
-from rpcinspect.rpc.pickle_facts import NO_FACTS, PickleFacts
+from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.tensorpipe.control_types import TpDescriptor
 from rpcinspect.tensorpipe.records import TpMessage
 
@@ -81,19 +67,13 @@ class Pattern(Struct, eq=False):
         if ids and envelopes:
             (envelope,) = envelopes
             assert isinstance(envelope, RpcWithAutograd)
-            envelopes = (
-                RpcWithAutograd(
-                    message_type=envelope.message_type,
-                    autograd_metadata=AutogradMetadata(*ids),
-                    from_worker_id=envelope.from_worker_id,
-                    device_map=envelope.device_map,
-                    wrapped_message_type=envelope.wrapped_message_type,
-                ),
+            envelopes = (structs.replace(envelope, autograd_metadata=AutogradMetadata(*ids)),)
+        elif isinstance(command, commands.PropagateGradientsReq):
+            command = commands.PropagateGradientsReq(
+                AutogradMetadata(*ids), command.grads, command.retain_graph
             )
-        elif isinstance(command, PropagateGradientsReq):
-            command = PropagateGradientsReq(AutogradMetadata(*ids), command.grads, command.retain_graph)
         elif ids:
-            command = CleanupAutogradContextReq(*ids)
+            command = commands.CleanupAutogradContextReq(*ids)
         return DecodedRpc(from_payloads(tp.payloads), envelopes, command, self.rpc.tensors)
 
 
@@ -167,67 +147,57 @@ def _cutter(places: Places, length: int) -> Callable[[bytes], tuple[Any, ...]]:
 
 def _says_nothing(facts: PickleFacts) -> bool:
     """Whether a pickle tells nothing of the session but which function is called, with which tensors."""
-    return (
-        facts is NO_FACTS
-        or PickleFacts(function=facts.function, tensors=facts.tensors, pickle=facts.pickle)
-        == facts  # nothing else is set
-    )
+    told = facts.forks, facts.failed, facts.responder, facts.control, facts.sender, facts.receiver
+    return not any((*told, facts.parameters))
 
 
 def _id_places(envelopes: tuple[Envelope, ...], command: Command, payload: bytes) -> Places | None:
     """Where the ids of a message stand; None: it is of no kind that is learned."""
     if not envelopes:
-        if isinstance(command, PropagateGradientsReq):
-            metadata = command.autograd_metadata
-            return _last_ids(payload, [metadata.autograd_context_id, metadata.autograd_message_id])
-        if isinstance(command, CleanupAutogradContextReq):
-            places = int_places(payload, 2, len(payload) - 1)
-            return places if places is not None and len(places) == 1 else None
+        if isinstance(command, commands.PropagateGradientsReq):  # (…, context, message, retain_graph)
+            ids = structs.astuple(command.autograd_metadata)
+            return _places_of(ids, payload, slice(-4, -2)) if payload[-3:] in TAILS else None
+        if isinstance(command, commands.CleanupAutogradContextReq):
+            return _places_of((command.context_id,), payload, slice(1, None))
         return [] if isinstance(command, WITHOUT_IDS) else None
-    if len(envelopes) != 1 or not isinstance(envelopes[0], RpcWithAutograd):
+    (envelope,) = envelopes if len(envelopes) == 1 else (None,)
+    if not isinstance(envelope, RpcWithAutograd) or not isinstance(command, WITHOUT_IDS):
         return None
-    if not isinstance(command, WITHOUT_IDS):
-        return None
-    _, suffix = split_wrapped(payload)
-    tail = tail_of_autograd(suffix)
-    places = None if tail is None else int_places(suffix, 3, tail)
-    if places is None or len(places) != 4:
-        return None
+    _, suffix = split_wrapped(payload)  # (wrapped type, context, message, worker, device map)
+    ids = structs.astuple(envelope.autograd_metadata)
+    places = _places_of((envelope.wrapped_message_type, *ids, envelope.from_worker_id), suffix, slice(2, 6))
     before = len(payload) - FOOTER_BYTES - len(suffix)
-    return [(start + before, end + before) for start, end in places[1:3]]
+    return None if places is None else [(start + before, end + before) for start, end in places[1:3]]
 
 
-def _last_ids(payload: bytes, ids: list[int]) -> Places | None:
-    """Of the two ints before the bool that ends a gradient request: where they read as these ids."""
-    end = len(payload) - 3
-    if payload[end:] not in (b"\x88t.", b"\x89t."):  # NEWTRUE or NEWFALSE, TUPLE, STOP
+def _places_of(ids: Ids, pickle: bytes, its: slice) -> Places | None:
+    """Where ids stand in a JIT pickle that was read, from the first byte of each number. `its`: the opcodes
+    that push them. None where some do anything else, as to memoise one, which then stands elsewhere too.
+    """
+    opcodes = list(opcode_places(pickle, len(pickle) - 1))[its]
+    places = [(begin + (2 if pickle[begin] == LONG1 else 1), end) for begin, end in opcodes]
+    if not all(pickle[begin] in INTEGERS for begin, _ in opcodes) or not all(
+        b - a in NUMBERS for a, b in places
+    ):
         return None
-    for first in OPCODE_BYTES:
-        for second in OPCODE_BYTES:
-            places = int_places(payload, end - first - second, end)
-            if places is not None and [_number(payload[start:stop]) for start, stop in places] == ids:
-                return places
-    return None
+    # those of one or two bytes have no sign
+    numbers = [int.from_bytes(pickle[a:b], "little", signed=b - a > 2) for a, b in places]
+    return places if numbers == [*ids] else None
 
 
-def _number(raw: bytes) -> int:
-    """The id that stands there; those of one or two bytes have no sign."""
-    return int.from_bytes(raw, "little", signed=len(raw) > 2)
-
-
-OPCODE_BYTES = (2, 3, 5, 10)
-"""Of BININT1, BININT2, BININT and LONG1 of 8 bytes."""
+TAILS = (b"\x88t.", b"\x89t.")
+"""How the pickle of a gradient request ends: NEWTRUE or NEWFALSE, TUPLE, STOP."""
 
 WITHOUT_IDS = (
-    PythonCall,
-    PythonResp,
-    ScriptCall,
-    ScriptResp,
-    PythonRRefFetchRet,
-    ScriptRRefFetchRet,
-    RRefAck,
-    PropagateGradientsResp,
-    CleanupAutogradContextResp,
-    RRefBackwardResp,
+    commands.PythonCall,
+    commands.PythonResp,
+    commands.ScriptCall,
+    commands.ScriptResp,
+    commands.PythonRRefFetchRet,
+    commands.ScriptRRefFetchRet,
+    commands.RRefAck,
+    commands.PropagateGradientsResp,
+    commands.CleanupAutogradContextResp,
+    commands.RRefBackwardResp,
 )
 """Commands whose messages repeat, but for the ids in their envelope."""

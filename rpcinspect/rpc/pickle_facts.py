@@ -27,19 +27,9 @@ from rpcinspect.pickles.semantic import (
     tensor_reference,
 )
 from rpcinspect.pickles.tree import Call, Dict, Global, Set, Value, children
+from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
-from rpcinspect.rpc.command import (
-    Command,
-    PythonCall,
-    PythonRemoteCall,
-    PythonResp,
-    PythonRRefFetchRet,
-    ScriptCall,
-    ScriptRemoteCall,
-    ScriptResp,
-    ScriptRRefFetchRet,
-    UnknownCommand,
-)
+from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import parameter_indexes
 from rpcinspect.rpc.envelope import ENVELOPES
 
@@ -49,13 +39,15 @@ WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASC
 """How `_run_function` in torch/distributed/rpc/internal.py begins the text of a remote error."""
 
 
-class PickleFacts(Struct, frozen=True):
-    """See the module's text; everything is empty for a command without pickles."""
+class PickleFacts(Struct):
+    """What one command's pickles say; everything is empty for a command without pickles.
+
+    Not frozen: `audit` is made when it is asked for first.
+    """
 
     function: str | None = None
     """`module.qualname` of the PythonUDF's function."""
     forks: tuple[RRefForkData, ...] = ()
-    audit: Audit = NOTHING
     failed: bool = False
     """The answer is a pickled RemoteException."""
     responder: tuple[int, str] | None = None
@@ -71,6 +63,16 @@ class PickleFacts(Struct, frozen=True):
     """The lowest and the highest index that a value gives as that of a tensor; empty where none does."""
     pickle: PythonPickle | None = None
     """The Python pickle itself; its `error` says what stopped the reading."""
+    audited: Audit | None = NOTHING
+    """None: nobody has asked yet what the pickle would run."""
+
+    @property
+    def audit(self) -> Audit:
+        """What loading would run: judged once, and only for whoever asks, since a replay judges by itself."""
+        if self.audited is None:
+            assert self.pickle is not None
+            self.audited = audit(self.pickle)
+        return self.audited
 
 
 NO_FACTS = PickleFacts()
@@ -99,11 +101,11 @@ class FactsReader:
             calls = list(calls_in(value))
             forks, tensors, found = _forks(calls), _ends(calls), audit_jit(value)
             if forks or tensors or found:
-                return PickleFacts(forks=forks, tensors=tensors, audit=found)
+                return PickleFacts(forks=forks, tensors=tensors, audited=found)
             return NO_FACTS
         if kind is UnknownCommand:
             found = self._unread(command)  # type: ignore[arg-type]
-            return PickleFacts(audit=found) if found else NO_FACTS
+            return PickleFacts(audited=found) if found else NO_FACTS
         return NO_FACTS
 
     def _unread(self, command: UnknownCommand) -> Audit:
@@ -148,7 +150,7 @@ def _forks(calls: Iterable[Call]) -> tuple[RRefForkData, ...]:
 
 
 def _ends(calls: Iterable[Call]) -> tuple[int, ...]:
-    """As `PickleFacts.tensors`."""
+    """The lowest and the highest index that references to tensors say, as `PickleFacts.tensors`."""
     found = {index for call in calls if (index := tensor_reference(call)) is not None}
     return (min(found), max(found)) if found else ()
 
@@ -168,7 +170,6 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
     return PickleFacts(
         function=function,
         forks=rref_forks(pickle.calls) if receives else (),
-        audit=audit(pickle),
         failed=failure is not None,
         responder=responder,
         control=function in CONTROL_FUNCTIONS,
@@ -177,6 +178,7 @@ def _facts(pickle: PythonPickle) -> PickleFacts:
         parameters=parameter_indexes(pickle),
         tensors=_ends(pickle.calls) if receives else (),
         pickle=pickle,
+        audited=None,
     )
 
 
@@ -202,14 +204,16 @@ def _smallest(names: Value) -> str | None:
     return smallest
 
 
-PYTHON: frozenset[type] = frozenset({PythonCall, PythonResp, PythonRemoteCall, PythonRRefFetchRet})
+PYTHON: frozenset[type] = frozenset(
+    {commands.PythonCall, commands.PythonResp, commands.PythonRemoteCall, commands.PythonRRefFetchRet}
+)
 """Commands that carry a Python pickle."""
 
 SCRIPT: dict[type, Callable[[Any], Value]] = {
-    ScriptCall: lambda command: command.args,
-    ScriptRemoteCall: lambda command: command.args,
-    ScriptResp: lambda command: command.value,
-    ScriptRRefFetchRet: lambda command: command.values,
+    commands.ScriptCall: lambda command: command.args,
+    commands.ScriptRemoteCall: lambda command: command.args,
+    commands.ScriptResp: lambda command: command.value,
+    commands.ScriptRRefFetchRet: lambda command: command.values,
 }
 """Commands that carry JIT values, and those values."""
 

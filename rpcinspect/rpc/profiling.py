@@ -35,7 +35,7 @@ class ProfilerConfig(Struct, frozen=True):
 
     @classmethod
     def from_value(cls, value: Value) -> ProfilerConfig:
-        """From the pickled list."""
+        """Reads the pickled list. Raises DecodeError."""
         state, shapes, memory = items(untag(value), 3, "profiler config")
         return cls(
             as_int(state, "profiler state"),
@@ -44,7 +44,7 @@ class ProfilerConfig(Struct, frozen=True):
         )
 
     def to_value(self) -> Value:
-        """The pickled list."""
+        """The list as torch pickles it."""
         return tagged([self.state, self.report_input_shapes, self.profile_memory], "List[Any]")
 
 
@@ -71,7 +71,7 @@ class LegacyEvent(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_value(cls, value: Value) -> LegacyEvent:
-        """From the pickled list of 12."""
+        """Reads the pickled list of 12. Raises DecodeError."""
         fields = dict(zip(cls.__struct_fields__, items(untag(value), 12, "profiled event"), strict=True))
         if type(fields["name"]) not in (str, bytes) or not all(
             type(fields[name]) in (float, int) for name in ("handle", "cuda_us")
@@ -87,7 +87,7 @@ class LegacyEvent(Struct, frozen=True, kw_only=True):
         return cls(**fields)
 
     def to_value(self) -> Value:
-        """The pickled list of 12."""
+        """The list of 12 as torch pickles it."""
         shapes = [Call(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in self.shapes]
         return tagged([*astuple(self)[:-1], tagged(shapes, "List[List[int]]")], "List[Any]")
 

@@ -8,26 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.pickles.semantic import python_udf
+from rpcinspect.pickles.semantic import PythonUdf, python_udf
 from rpcinspect.pickles.tree import Dict, Value
-from rpcinspect.rpc.command import (
-    CleanupAutogradContextReq,
-    Command,
-    PropagateGradientsReq,
-    PythonRemoteCall,
-    PythonResp,
-    PythonRRefFetchCall,
-    PythonRRefFetchRet,
-    RRefBackwardReq,
-    RRefChildAccept,
-    RRefForkRequest,
-    RRefUserDelete,
-    ScriptCall,
-    ScriptRemoteCall,
-    ScriptResp,
-    ScriptRRefFetchCall,
-    ScriptRRefFetchRet,
-)
+from rpcinspect.rpc import command as commands
+from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
@@ -39,7 +23,7 @@ from rpcinspect.rpc.tensor_values import logical_nbytes
 def function_of(record: RpcRecord) -> str | None:
     """The function that a request calls: `module.name`, `aten::add.Tensor` or `__torch__.module.name`."""
     command = record.rpc.command
-    if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+    if isinstance(command, (commands.ScriptCall, commands.ScriptRemoteCall)):
         return command.function
     return record.facts.function
 
@@ -47,16 +31,18 @@ def function_of(record: RpcRecord) -> str | None:
 def is_builtin(command: Command) -> bool:
     """Whether a request calls an operator, not a TorchScript function: only those may stay without an
     autograd envelope inside a context."""
-    return isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None
+    return (
+        isinstance(command, (commands.ScriptCall, commands.ScriptRemoteCall)) and command.schema is not None
+    )
 
 
 def command_context(command: Command) -> int | None:
     """The autograd context that a command names."""
-    if isinstance(command, PropagateGradientsReq):
+    if isinstance(command, commands.PropagateGradientsReq):
         return command.autograd_metadata.autograd_context_id
-    if isinstance(command, CleanupAutogradContextReq):
+    if isinstance(command, commands.CleanupAutogradContextReq):
         return command.context_id
-    return command.autograd_context_id if isinstance(command, RRefBackwardReq) else None
+    return command.autograd_context_id if isinstance(command, commands.RRefBackwardReq) else None
 
 
 def context_of(record: RpcRecord) -> int | None:
@@ -73,9 +59,17 @@ def context_of(record: RpcRecord) -> int | None:
 def rref_of(record: RpcRecord) -> tuple[int, int] | None:
     """The RRef that a request is about: fetched, differentiated, forked or deleted."""
     command = record.rpc.command
-    if isinstance(command, RRefBackwardReq):
+    if isinstance(command, commands.RRefBackwardReq):
         return command.rref_id.to_value()
-    if isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall, RRefForkRequest, RRefUserDelete)):
+    if isinstance(
+        command,
+        (
+            commands.PythonRRefFetchCall,
+            commands.ScriptRRefFetchCall,
+            commands.RRefForkRequest,
+            commands.RRefUserDelete,
+        ),
+    ):
         return command.rref_id.to_value()
     return None
 
@@ -83,7 +77,7 @@ def rref_of(record: RpcRecord) -> tuple[int, int] | None:
 def fork_of(record: RpcRecord) -> tuple[int, int] | None:
     """The fork that a request of RRef housekeeping is about."""
     command = record.rpc.command
-    if isinstance(command, (RRefForkRequest, RRefUserDelete, RRefChildAccept)):
+    if isinstance(command, (commands.RRefForkRequest, commands.RRefUserDelete, commands.RRefChildAccept)):
         return command.fork_id.to_value()
     return None
 
@@ -91,30 +85,36 @@ def fork_of(record: RpcRecord) -> tuple[int, int] | None:
 def created(record: RpcRecord) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """(RRef, its first fork) that a remote call makes."""
     command = record.rpc.command
-    if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
+    if isinstance(command, (commands.PythonRemoteCall, commands.ScriptRemoteCall)):
         return command.ret_rref_id.to_value(), command.ret_fork_id.to_value()
     return None
+
+
+def python_udf_of(record: RpcRecord) -> PythonUdf | None:
+    """The call in a request's pickle; None where it could not be read whole."""
+    pickle = record.facts.pickle
+    return None if pickle is None else python_udf(pickle.root)
 
 
 def arguments_of(record: RpcRecord) -> tuple[Value, Value] | None:
     """What a request gives to the function that it calls, by place and by name; None where it calls none, or
     that can't be read.
     """
-    command, pickle = record.rpc.command, record.facts.pickle
-    if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+    command = record.rpc.command
+    if isinstance(command, (commands.ScriptCall, commands.ScriptRemoteCall)):
         return command.args, Dict()
-    udf = python_udf(pickle.root) if pickle is not None else None
+    udf = python_udf_of(record)
     return None if udf is None else (udf.args, udf.kwargs)
 
 
 def result_of(record: RpcRecord) -> Value:
     """What an answer brings, of a failed call its RemoteException; None also where it brings nothing."""
     command, pickle = record.rpc.command, record.facts.pickle
-    if isinstance(command, ScriptResp):
+    if isinstance(command, commands.ScriptResp):
         return command.value
-    if isinstance(command, ScriptRRefFetchRet):
+    if isinstance(command, commands.ScriptRRefFetchRet):
         return command.values[0] if len(command.values) == 1 else command.values
-    if isinstance(command, (PythonResp, PythonRRefFetchRet)) and pickle is not None:
+    if isinstance(command, (commands.PythonResp, commands.PythonRRefFetchRet)) and pickle is not None:
         return pickle.root
     return None
 

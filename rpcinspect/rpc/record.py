@@ -22,7 +22,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder, reencode
-from rpcinspect.rpc.message import NO_TENSORS, Message, from_payloads
+from rpcinspect.rpc.message import NO_TENSORS, RpcMessage, from_payloads
 from rpcinspect.rpc.patterns import Ids, Pattern, Patterns
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, PickleFacts
 from rpcinspect.tensorpipe.control import write_descriptor
@@ -97,11 +97,10 @@ class RpcRecord(Struct, eq=False, gc=False):
 class RecordDecoder:
     """The stage: one record for each message; remembers byte patterns that repeat."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, forms: bool = False) -> None:
-        """`forms`: record how everything was written, for `round_trips`."""
-        self._decoder = RpcDecoder(limits, forms=forms)
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._decoder = RpcDecoder(limits)
         self._facts = FactsReader(limits)
-        self._patterns = None if forms else Patterns()
+        self._patterns = Patterns()
         self._rows = 0
 
     def decode(self, tp: TpMessage) -> RpcRecord:
@@ -109,14 +108,14 @@ class RecordDecoder:
         return self.feed((tp,))[0]
 
     def feed(self, messages: Sequence[TpMessage]) -> list[RpcRecord]:
-        """A record of each."""
+        """Decodes messages; returns a record of each, in their order."""
         first = self._rows
         self._rows += len(messages)
-        find = None if self._patterns is None else self._patterns.find
+        find = self._patterns.find
         records = []
         for row, tp in enumerate(messages, first):
             try:
-                known = None if find is None else find(tp)
+                known = find(tp)
                 if known is None:
                     record = self._decode(row, tp)
                 else:
@@ -150,8 +149,7 @@ class RecordDecoder:
         if not rpc.problems:
             problems = (*problems, *_wrong_references(rpc, facts))
         if not problems:
-            if self._patterns is not None:
-                self._patterns.learn(tp, rpc, facts)
+            self._patterns.learn(tp, rpc, facts)
             return RpcRecord(row, tp, rpc, facts, ())
         return self._with_problems(row, tp, rpc, facts, problems)
 
@@ -163,13 +161,13 @@ class RecordDecoder:
         kind, identifier = (int.from_bytes(p, "little", signed=True) for p in tp.payloads[:2])
         payload = tp.payloads[2] if len(tp.payloads) > 2 else b""
         table = tp.payloads[TABLE_PAYLOAD] if len(tp.payloads) > TABLE_PAYLOAD else b""
-        message = Message(kind, identifier, payload, table)
+        message = RpcMessage(kind, identifier, payload, table)
         problems = [("tensorpipe", f"{sum(missing):,} bytes of the message's payloads were not captured")]
         if len(missing) > TABLE_PAYLOAD and not sum(missing[:TABLE_PAYLOAD]):
-            whole = self._decoder.decode(Message(kind, identifier, payload, NO_TENSORS))
+            whole = self._decoder.decode(RpcMessage(kind, identifier, payload, NO_TENSORS))
             rpc = DecodedRpc(message, whole.envelopes, whole.command, (), whole.problems)
         elif len(missing) > TABLE_PAYLOAD and not missing[TABLE_PAYLOAD]:
-            tensors = self._decoder.decode(Message(0, identifier, b"", table)).tensors
+            tensors = self._decoder.decode(RpcMessage(0, identifier, b"", table)).tensors
             rpc = DecodedRpc(message, (), UnknownCommand(kind, payload), tensors, ())
         else:
             rpc = DecodedRpc(message, (), UnknownCommand(kind, payload), (), ())
@@ -194,7 +192,7 @@ def _undecoded(tp: TpMessage) -> DecodedRpc:
     try:
         message = from_payloads(tp.payloads)
     except DecodeError:
-        message = Message(0, 0, b"".join(tp.payloads), b"")
+        message = RpcMessage(0, 0, b"".join(tp.payloads), b"")
     return DecodedRpc(message, (), UnknownCommand(message.type, message.payload), ())
 
 
@@ -219,10 +217,7 @@ LISTS: dict[type, Callable[[Any], tuple[int, ...]]] = {
 
 
 def round_trips(record: RpcRecord) -> bool:
-    """Whether descriptor and payloads come out byte for byte when they are encoded again.
-
-    The record must come from a decoder that recorded forms.
-    """
+    """Whether descriptor and payloads come out byte for byte when they are encoded again."""
     tp = record.tp
     try:
         descriptor = write_descriptor(tp.descriptor, tp.layout)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
-from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit import read_forms, read_jit
 from rpcinspect.pickles.jit_write import write_jit
 from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
 from rpcinspect.rpc.dtypes import DTYPES, STORAGE_CLASSES
@@ -71,41 +71,13 @@ class TensorMeta(Struct, frozen=True, kw_only=True):
     """Index of the tensor that this one is a part of."""
 
 
-class TableForms(Struct, frozen=True):
-    """How a tensor table was written, beside what it says."""
-
-    pickle: Forms
-    tensors: tuple[TensorForms, ...]
-    """Of every tensor, numbered as the metas are."""
-
-
-class TensorForms(Struct, frozen=True):
-    """What releases do differently in one tensor."""
-
-    long_storage_id: bool = False
-    """The persistent id has a sixth element, None, as older releases wrote it."""
-    math_bits_tag: str | None = "Dict[str, bool]"
-    """The type tag of the conj/neg dict; None: untagged, as a plain dict."""
-    math_bits: bool = False
-    """The dict is there although neither bit is set."""
-
-
 def read_tensor_table(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[TensorMeta, ...]:
     """Every tensor of a table, see the module's text for the numbering.
 
     Raises DecodeError: layer "pickle" where the pickle itself is damaged, "tensor" where it says something
     else.
     """
-    return _Table().read(read_jit(data, limits))[0]
-
-
-def read_tensor_table_forms(
-    data: bytes, limits: Limits = DEFAULT_LIMITS
-) -> tuple[tuple[TensorMeta, ...], TableForms]:
-    """As `read_tensor_table`, with what `to_tensor_table` needs to write the same bytes."""
-    value, pickle_forms = read_jit_forms(data, limits)
-    metas, forms = _Table().read(value)
-    return metas, TableForms(pickle_forms, forms)
+    return _Table().read(read_jit(data, limits))
 
 
 def storage_lengths(table: bytes) -> tuple[int, ...] | None:
@@ -130,10 +102,13 @@ def storage_lengths(table: bytes) -> tuple[int, ...] | None:
     return tuple(lengths[index] for index in range(len(lengths)))
 
 
-def to_tensor_table(metas: Sequence[TensorMeta], forms: TableForms | None = None) -> bytes:
-    """The table that says `metas`, as torch writes it, or as it was read if `forms` are those of the
-    reading."""
-    writer = _TableWriter(metas, forms.tensors if forms else ())
+def to_tensor_table(metas: Sequence[TensorMeta], like: bytes | None = None) -> bytes:
+    """The table that says `metas`: as torch writes it, or in the forms of `like`, a table that could be
+    read."""
+    table = _Table()
+    if like is not None:
+        table.read(read_jit(like))
+    writer = _TableWriter(metas, table.nodes)
     top: list[Call] = []
     nodes: dict[TensorMeta, Call] = {}
     for i, meta in enumerate(metas):
@@ -141,40 +116,37 @@ def to_tensor_table(metas: Sequence[TensorMeta], forms: TableForms | None = None
             continue
         # The forms tell a tensor that was given twice from two that look alike. Without forms those
         # whose parts are the same are one tensor, all others are not.
-        node = nodes.get(meta) if forms or meta.parts else None
+        node = nodes.get(meta) if like is not None or meta.parts else None
         if node is None:
             node = nodes[meta] = writer.tensor(i)
         top.append(node)
     value = Call(Global("torch.jit._pickle", "build_tensorlist"), (top,))
-    return write_jit(value, forms.pickle if forms else None)
+    return write_jit(value, None if like is None else read_forms(like))
 
 
 class _Table:
     """One reading of a table: the top-level tensors first, then the parts that turned up on the way."""
 
     def __init__(self) -> None:
-        self.metas: list[TensorMeta] = []
-        self.forms: list[TensorForms] = []
-        self.parts: list[tuple[TensorMeta, TensorForms]] = []
+        self.nodes: list[Call] = []
+        """By which the pickle makes each tensor, numbered as the metas are."""
+        self.parts: list[TensorMeta] = []
         self.top = 0
 
-    def read(self, value: Value) -> tuple[tuple[TensorMeta, ...], tuple[TensorForms, ...]]:
+    def read(self, value: Value) -> tuple[TensorMeta, ...]:
         items = _reduce_args(value, "tensor list")
         if value.function != _BUILD_TENSORLIST or len(items) != 1 or type(items[0]) is not list:
             raise DecodeError("tensor", "the table is no tensor list")
-        self.top = len(items[0])
-        seen: dict[int, tuple[TensorMeta, TensorForms]] = {}
+        self.nodes, self.top = list(items[0]), len(items[0])
+        seen: dict[int, TensorMeta] = {}
+        metas = []
         for index, item in enumerate(items[0]):
             known = seen.get(id(item))  # a tensor that comes twice is written once
-            meta, form = seen[id(item)] = known or self._tensor(item, index)
-            self.metas.append(meta)
-            self.forms.append(form)
-        return (
-            (*self.metas, *(meta for meta, _ in self.parts)),
-            (*self.forms, *(form for _, form in self.parts)),
-        )
+            meta = seen[id(item)] = known or self._tensor(item, index)
+            metas.append(meta)
+        return (*metas, *self.parts)
 
-    def _tensor(self, node: Value, index: int) -> tuple[TensorMeta, TensorForms]:
+    def _tensor(self, node: Value, index: int) -> TensorMeta:
         args = _reduce_args(node, f"tensor {index}")
         if node.function == _REBUILD_TENSOR:
             return _strided(args, None)
@@ -184,7 +156,7 @@ class _Table:
             return self._sparse(args, index)
         raise DecodeError("tensor", f"tensor {index} is rebuilt by a function that is not known")
 
-    def _quantized(self, args: tuple[Value, ...], index: int) -> tuple[TensorMeta, TensorForms]:
+    def _quantized(self, args: tuple[Value, ...], index: int) -> TensorMeta:
         """(STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])"""
         if len(args) < 7 or type(args[4]) is not tuple or not args[4] or type(args[4][0]) is not Global:
             raise DecodeError("tensor", f"tensor {index}: no quantiser where one was expected")
@@ -202,15 +174,15 @@ class _Table:
             raise DecodeError("tensor", f"tensor {index}: a quantiser of {len(rest)} values")
         return _strided((*args[:4], *args[5:]), quantizer, parts)
 
-    def _sparse(self, args: tuple[Value, ...], index: int) -> tuple[TensorMeta, TensorForms]:
+    def _sparse(self, args: tuple[Value, ...], index: int) -> TensorMeta:
         """(layout, sizes, requires_grad, index tensors…, values, hooks)"""
         names = _SPARSE_PARTS.get(args[0]) if args and type(args[0]) is int else None
         if names is None or len(args) not in (3 + len(names[1]), 4 + len(names[1])):
             raise DecodeError("tensor", f"tensor {index}: not the arguments of a sparse tensor")
         layout, part_names = names
         parts = self._add_parts(tuple(zip(part_names, args[3:], strict=False)), index)
-        values = self.parts[-1][0]
-        meta = TensorMeta(
+        values = self.parts[-1]
+        return TensorMeta(
             dtype=values.dtype,
             sizes=_dimensions(args[1], "sizes"),
             strides=(),
@@ -219,7 +191,6 @@ class _Table:
             requires_grad=as_bool(args[2], "requires_grad"),
             parts=parts,
         )
-        return meta, TensorForms()
 
     def _add_parts(self, parts: Sequence[tuple[str, Value]], index: int) -> tuple[tuple[str, int], ...]:
         """Read tensors that `index` is made of; they get the next numbers behind the list."""
@@ -229,26 +200,26 @@ class _Table:
             if node.function != _REBUILD_TENSOR:
                 raise DecodeError("tensor", f"{name} of tensor {index} is no plain tensor")
             numbers.append((name, self.top + len(self.parts)))
-            meta, form = _strided(args, None)
-            self.parts.append((replace(meta, part_of=index), form))
+            self.parts.append(replace(_strided(args, None), part_of=index))
+            self.nodes.append(node)
         return tuple(numbers)
 
 
 def _strided(
     args: tuple[Value, ...], quantizer: Quantizer | None, parts: tuple[tuple[str, int], ...] = ()
-) -> tuple[TensorMeta, TensorForms]:
+) -> TensorMeta:
     """(STORAGE, offset, sizes, strides, requires_grad, hooks [, math bits])"""
     if len(args) not in (6, 7):
         raise DecodeError("tensor", f"a tensor is rebuilt from {len(args)} arguments, expected 6 or 7")
-    dtype, storage, device, numel, long_id = _storage(args[0])
+    dtype, storage, device, numel = _storage(args[0])
     sizes, strides = _dimensions(args[2], "sizes"), _dimensions(args[3], "strides")
     if len(sizes) != len(strides):
         raise DecodeError("tensor", f"{len(sizes)} sizes and {len(strides)} strides")
     offset = as_int(args[1], "storage offset")
     if offset < 0:
         raise DecodeError("tensor", "a negative storage offset")
-    conj, neg, tag = _math_bits(args[6]) if len(args) == 7 else (False, False, "Dict[str, bool]")
-    meta = TensorMeta(
+    conj, neg = _math_bits(args[6]) if len(args) == 7 else (False, False)
+    return TensorMeta(
         dtype=dtype,
         sizes=sizes,
         strides=strides,
@@ -262,11 +233,10 @@ def _strided(
         quantizer=quantizer,
         parts=parts,
     )
-    return meta, TensorForms(long_id, tag, len(args) == 7)
 
 
-def _storage(ref: Value) -> tuple[str, int, str, int, bool]:
-    """(dtype, index, device, elements, long) of ("storage", torch.FloatStorage, "0", "cpu", 3 [, None])."""
+def _storage(ref: Value) -> tuple[str, int, str, int]:
+    """(dtype, index, device, elements) of ("storage", torch.FloatStorage, "0", "cpu", 3 [, None])."""
     key = ref.id if type(ref) is PersistentRef else None
     if type(key) is not tuple or len(key) not in (5, 6) or key[0] != "storage":
         raise DecodeError("tensor", "a tensor without a storage")
@@ -280,18 +250,17 @@ def _storage(ref: Value) -> tuple[str, int, str, int, bool]:
         raise DecodeError("tensor", "the index of a storage is no number")
     if type(device) is not str:
         raise DecodeError("tensor", "the device of a storage is no text")
-    return dtype.name, int(index), device, as_int(numel, "storage elements"), len(key) == 6
+    return dtype.name, int(index), device, as_int(numel, "storage elements")
 
 
-def _math_bits(node: Value) -> tuple[bool, bool, str | None]:
-    """(conj, neg, tag) of restore_type_tag({"conj": True}, "Dict[str, bool]"); keys may be 0 and 1
+def _math_bits(node: Value) -> tuple[bool, bool]:
+    """(conj, neg) of restore_type_tag({"conj": True}, "Dict[str, bool]"); keys may be 0 and 1
     instead."""
-    tag = None
     if type(node) is Call and node.function == _RESTORE_TYPE_TAG:
         args = _reduce_args(node, "math bits")
         if len(args) != 2 or type(args[1]) is not str:
             raise DecodeError("tensor", "math bits without a type")
-        node, tag = args
+        node = args[0]
     if type(node) is not Dict:
         raise DecodeError("tensor", f"math bits: expected a dict, found {describe(node)}")
     found = {"conj": False, "neg": False}
@@ -300,7 +269,7 @@ def _math_bits(node: Value) -> tuple[bool, bool, str | None]:
         if name is None:
             raise DecodeError("tensor", "a math bit that is not known")
         found[name] = as_bool(value, name)
-    return found["conj"], found["neg"], tag
+    return found["conj"], found["neg"]
 
 
 def _dimensions(value: Value, what: str) -> tuple[int, ...]:
@@ -322,13 +291,13 @@ def _reduce_args(node: Value, what: str) -> tuple[Value, ...]:
     raise DecodeError("tensor", f"{what}: expected a call, found {describe(node)}")
 
 
-class _TableWriter:
+class _TableWriter(Struct, eq=False):
     """The tree of a table; storages that tensors share become one node, which the pickle then refers to."""
 
-    def __init__(self, metas: Sequence[TensorMeta], forms: Sequence[TensorForms]) -> None:
-        self.metas = metas
-        self.forms = forms
-        self.storages: dict[tuple[Value, ...], PersistentRef] = {}
+    metas: Sequence[TensorMeta]
+    like: Sequence[Call]
+    """Calls that were read: the n-th tensor is written with what some releases do differently in the n-th."""
+    storages: dict[tuple[Value, ...], PersistentRef] = field(default_factory=dict)
 
     def tensor(self, index: int) -> Call:
         meta = self.metas[index]
@@ -339,9 +308,9 @@ class _TableWriter:
         if meta.layout != "strided":
             args = (_LAYOUT_CODES[meta.layout], meta.sizes, meta.requires_grad, *parts.values(), hooks)
             return Call(_REBUILD_SPARSE, args)
-        form = self.forms[index] if index < len(self.forms) else TensorForms()
-        storage = self._storage(meta, form)
-        math_bits = self._math_bits(meta, form)
+        like: tuple[Value, ...] = self.like[index].args if index < len(self.like) else ()
+        storage = self._storage(meta, like)
+        math_bits = self._math_bits(meta, like)
         place = (storage, meta.storage_offset, meta.sizes, meta.strides)
         if meta.quantizer is None:
             return Call(_REBUILD_TENSOR, (*place, meta.requires_grad, hooks, *math_bits))
@@ -352,18 +321,23 @@ class _TableWriter:
             quantizer = (scheme, *parts.values(), meta.quantizer.axis)
         return Call(_REBUILD_QTENSOR, (*place, quantizer, meta.requires_grad, hooks, *math_bits))
 
-    def _storage(self, meta: TensorMeta, form: TensorForms) -> PersistentRef:
+    def _storage(self, meta: TensorMeta, like: tuple[Value, ...]) -> PersistentRef:
+        """Older releases write a sixth element into the id, None."""
         cls = Global("torch", DTYPES[meta.dtype].storage_class)
         key: tuple[Value, ...] = ("storage", cls, str(meta.storage), meta.device, meta.storage_numel)
-        if form.long_storage_id:
+        if like and type(like[0]) is PersistentRef and len(like[0].id) == 6:
             key += (None,)
         return self.storages.setdefault(key, PersistentRef(key))
 
-    def _math_bits(self, meta: TensorMeta, form: TensorForms) -> tuple[Value, ...]:
+    def _math_bits(self, meta: TensorMeta, like: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The dict of the bits that are set; some releases write it without any, or without the tag."""
         names = [name for name, is_set in (("conj", meta.conj), ("neg", meta.neg)) if is_set]
-        if not names and not form.math_bits:
+        written = like[-1] if len(like) == (7 if meta.quantizer is None else 8) else None
+        if type(written) is Call and written.function != _RESTORE_TYPE_TAG:
+            written = None  # hooks, of a tensor that was quantised and is none any more
+        if not names and written is None:
             return ()
-        tag = form.math_bits_tag
+        tag = None if type(written) is Dict else written.args[1] if written else "Dict[str, bool]"
         int_keys = tag is not None and tag.startswith("Dict[int")
         bits = Dict([(_MATH_BIT_CODES[name] if int_keys else name, True) for name in names])
         return (bits,) if tag is None else (Call(_RESTORE_TYPE_TAG, (bits, tag)),)

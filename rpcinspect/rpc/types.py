@@ -36,7 +36,7 @@ class GloballyUniqueId(Struct, frozen=True):
 
     @classmethod
     def from_value(cls, value: Value, what: str = "id") -> GloballyUniqueId:
-        """From the pickled 2-tuple (worker id, counter)."""
+        """Reads the pickled pair (worker id, counter); `what` names it in the DecodeError."""
         if type(value) is tuple and len(value) == 2:
             created_on, local_id = value
             if type(created_on) is type(local_id) is int and is_worker_id(created_on) and _fits(local_id):
@@ -45,7 +45,7 @@ class GloballyUniqueId(Struct, frozen=True):
         raise DecodeError("rpc", f"{what}: expected {wanted}, found {describe(value)}")
 
     def to_value(self) -> tuple[int, int]:
-        """The pickled form."""
+        """The pair (worker id, counter) as torch pickles it."""
         return (self.created_on, self.local_id)
 
 

@@ -16,35 +16,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from msgspec import Struct
-
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.questions import CALLS, FETCHES
 from rpcinspect.rpc.record import RpcRecord
 
-
-class Habit(Struct, frozen=True):
-    """What the sender of one kind of request does, whatever is in it."""
-
-    records: bool
-    """May be wrapped for autograd at all."""
-    forced: bool
-    """Is wrapped inside a context even if no tensor requires grad."""
-    profiled: bool
-    """Is wrapped for the profiler where it is on."""
+WRAPPED = CALLS | FETCHES
+"""Requests that may travel in an envelope; those of the agent, of RRefs and of autograd itself go as they
+are."""
 
 
-def habit(kind: int, *, builtin: bool = False) -> Habit:
-    """The habit of a request by the type of its command."""
-    found = HABITS.get(kind, PLAIN)
-    return Habit(found.records, False, found.profiled) if builtin else found
+def wrap_request(
+    kind: int, *, builtin: bool, in_context: bool, requires_grad: bool, profiling: bool
+) -> tuple[int, ...]:
+    """The envelopes of a request whose command is of a type.
 
-
-def wrap_request(habit: Habit, *, in_context: bool, requires_grad: bool, profiling: bool) -> tuple[int, ...]:
-    """The envelopes of a request. `requires_grad`: any of its tensors does, and grad mode is on."""
+    `requires_grad`: any of its tensors does, and grad mode is on. Inside a context all but `builtin`
+    operators are wrapped even if none does. Where the profiler is on, it wraps calls, and no fetches.
+    """
     types: tuple[int, ...] = ()
-    if habit.records and in_context and (habit.forced or requires_grad):
+    if kind in WRAPPED and in_context and (requires_grad or not builtin):
         types = (MessageType.FORWARD_AUTOGRAD_REQ,)
-    return (MessageType.RUN_WITH_PROFILING_REQ, *types) if habit.profiled and profiling else types
+    return (MessageType.RUN_WITH_PROFILING_REQ, *types) if kind in CALLS and profiling else types
 
 
 def wrap_answer(request: Sequence[int], *, requires_grad: bool, failed: bool) -> tuple[int, ...]:
@@ -76,7 +68,8 @@ def wrong_request(kind: int, builtin: bool, types: tuple[int, ...], grads: bool)
     themselves; everything else is predicted.
     """
     predicted = wrap_request(
-        habit(kind, builtin=builtin),
+        kind,
+        builtin=builtin,
         in_context=MessageType.FORWARD_AUTOGRAD_REQ in types,
         requires_grad=grads,
         profiling=MessageType.RUN_WITH_PROFILING_REQ in types,
@@ -97,17 +90,3 @@ def wrong_answer(request: tuple[int, ...], types: tuple[int, ...], grads: bool, 
 
 def _names(types: Sequence[int]) -> str:
     return " > ".join(MessageType(kind).name for kind in types) or "no envelope"
-
-
-PLAIN = Habit(records=False, forced=False, profiled=False)
-"""Messages of the agent, of RRefs and of autograd itself: they go to the agent as they are."""
-
-HABITS: dict[int, Habit] = {
-    MessageType.PYTHON_CALL: Habit(records=True, forced=True, profiled=True),
-    MessageType.PYTHON_REMOTE_CALL: Habit(records=True, forced=True, profiled=True),
-    MessageType.SCRIPT_CALL: Habit(records=True, forced=True, profiled=True),
-    MessageType.SCRIPT_REMOTE_CALL: Habit(records=True, forced=True, profiled=True),
-    MessageType.PYTHON_RREF_FETCH_CALL: Habit(records=True, forced=True, profiled=False),
-    MessageType.SCRIPT_RREF_FETCH_CALL: Habit(records=True, forced=True, profiled=False),
-}
-"""By the type of the command; an operator is not forced, see `habit`."""

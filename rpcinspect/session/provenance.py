@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rpcinspect.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
 from rpcinspect.pickles.tree import Call, Dict, Global, Value, children
 from rpcinspect.rpc.cache import BoundedCache
-from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Callee, callee_of, maker_of, python_udf_of
+from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Callee, callee_of, maker_of
 from rpcinspect.rpc.command import (
     PythonCall,
     PythonRemoteCall,
@@ -38,7 +38,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.pickle_facts import SCRIPT
-from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin
+from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin, python_udf_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 

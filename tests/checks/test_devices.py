@@ -7,7 +7,7 @@ import pytest
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.rpc.command import ExceptionResponse, PythonCall
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.session.model import Finding
 from rpcinspect.tcp.ranges import Extent
@@ -41,7 +41,7 @@ def send(
             wrapped_message_type=kind,
         )
         kind, payload = envelope.message_type, wrap([envelope], payload)
-    message = Message(kind, 5, payload, to_tensor_table([meta]))
+    message = RpcMessage(kind, 5, payload, to_tensor_table([meta]))
     source = TpDevice("cpu", 0) if device == "cpu" else TpDevice("cuda", int(device[-1]))
     descriptor = TpTensorDescriptor(length=4, source_device=source, target_device=target)
     tensor = TpTensor(descriptor, Placement.CERTAIN, Extent(4, ((0, 0, 4),)))

@@ -8,7 +8,7 @@ from typing import Any
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, RpcWithProfilingResp, wrap
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import Finding
 from tests.checks.talks import SECOND, findings
@@ -51,7 +51,7 @@ def say(
 ) -> None:
     """A message in envelopes of any kind."""
     kind = envelopes[0].message_type
-    message = Message(kind, id, wrap(envelopes, to_payload(command)), gradient(grads))
+    message = RpcMessage(kind, id, wrap(envelopes, to_payload(command)), gradient(grads))
     tensors = [tp_tensor(4) for _ in range(grads)]
     time_ns = len(workers.records)
     made = tp_message(

@@ -10,7 +10,7 @@ from rpcinspect.checks.zeros import CHUNK
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.session.model import Finding
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
@@ -54,7 +54,9 @@ def is_zero(
     data = b"".join(storages)
     workers = Workers(2)
     command = PropagateGradientsReq(AutogradMetadata(1, 1), grads, False)
-    message = Message(int(MessageType.BACKWARD_AUTOGRAD_REQ), 1, to_payload(command), to_tensor_table(metas))
+    message = RpcMessage(
+        int(MessageType.BACKWARD_AUTOGRAD_REQ), 1, to_payload(command), to_tensor_table(metas)
+    )
     tensors, at = [], 0
     for storage in storages:
         size = len(storage)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.diff.content import Content, Contents, function_label
+from rpcinspect.diff.side import Content, ContentReader, function_label
 from rpcinspect.rpc.command import PythonRRefFetchCall, ScriptCall, UnknownCommand
 from rpcinspect.rpc.types import GloballyUniqueId
 from tests.diff.stories import answer, call
@@ -10,11 +10,11 @@ from tests.replayer.talks import record_of
 from tests.session.records import pipe, tp_message, tp_tensor
 
 
-def contents() -> Contents:
-    return Contents(lambda extent: bytes(extent.length))
+def contents() -> ContentReader:
+    return ContentReader(lambda extent: bytes(extent.length))
 
 
-def of(command, found: Contents | None = None) -> Content:  # type: ignore[no-untyped-def]
+def of(command, found: ContentReader | None = None) -> Content:  # type: ignore[no-untyped-def]
     record = record_of(command)
     record.tp = tp_message(pipe(), [b""])
     return (found or contents()).of(record)

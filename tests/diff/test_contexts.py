@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.diff.contexts import Groups, match_contexts
+from rpcinspect.diff.contexts import ContextGroups, match_contexts
 from rpcinspect.diff.keys import Keys
 from tests.diff.stories import Story
 
@@ -22,7 +22,7 @@ def story(*contexts: Context) -> Story:
 
 def matched(a: Story, b: Story) -> dict[int, int]:
     """Context of the first run → that of the second."""
-    groups = [Groups(run, Keys(run)) for run in (a.run(), b.run())]
+    groups = [ContextGroups(run, Keys(run)) for run in (a.run(), b.run())]
     match_contexts(*groups)
     others = {number: context for (_, context), number in groups[1].numbers.items()}
     return {context: others[number] for (_, context), number in groups[0].numbers.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcinspect.diff.align import align_runs
-from rpcinspect.diff.reordered import changed_places, repeated
+from rpcinspect.diff.order import changed_places, repeated
 from tests.diff.stories import Story
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpcinspect.diff.side import DiffSide, Place
+from rpcinspect.diff.side import DiffSide, MessagePlace
 from rpcinspect.run.run import open_run
 from tests.diff.stories import Story
 
@@ -33,7 +33,7 @@ def test_a_gradient_goes_back_along_the_edge_of_a_message() -> None:
     story.iteration(1)
     run = story.run()
     gradient = next(call for call in run.calls.values() if call.kind == 0x111)
-    assert run.forward(gradient) == Place(0, False)
+    assert run.forward(gradient) == MessagePlace(0, False)
     assert run.forward(run.calls[0]) is None
 
 

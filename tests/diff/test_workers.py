@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.diff.workers import Label, labels, same_workers
+from rpcinspect.diff.compare import Label, labels, same_workers
 from rpcinspect.session.model import Worker
 
 

@@ -20,7 +20,7 @@ from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.decode import DecodedRpc, reencode
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.envelope import Envelope, wrap
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 from rpcinspect.tcp.ranges import Extent
@@ -92,7 +92,7 @@ def record(
     """A message with the bytes of its storages."""
     kind = envelopes[0].message_type if envelopes else message_type_of(command)
     table = to_tensor_table(metas)
-    message = Message(kind, 0, wrap(envelopes, to_payload(command)), table)
+    message = RpcMessage(kind, 0, wrap(envelopes, to_payload(command)), table)
     return from_parts(message.to_payloads(), storages, missing)
 
 

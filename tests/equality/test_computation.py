@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpcinspect.equality.computation import Nature, nature_of
-from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.difference import Difference, Nature, nature_of
 from rpcinspect.equality.element_stats import Tally
 from rpcinspect.equality.rules import Rules
 from tests.equality.test_element_stats import block

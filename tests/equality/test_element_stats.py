@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.equality.element_stats import Tally, bits_of, value_of
-from rpcinspect.equality.elements import Block
+from rpcinspect.equality.elements import ElementBlock
 from rpcinspect.equality.rules import Rules
 
 BITS = Rules()
 
 
-def block(start: int, values: list[int], width: str = "<u4", unknown: list[bool] | None = None) -> Block:
+def block(
+    start: int, values: list[int], width: str = "<u4", unknown: list[bool] | None = None
+) -> ElementBlock:
     flags = None if unknown is None else np.array(unknown)
-    return Block(start, np.array(values, width).reshape(-1, 1), flags)
+    return ElementBlock(start, np.array(values, width).reshape(-1, 1), flags)
 
 
 def f32(*values: float) -> list[int]:

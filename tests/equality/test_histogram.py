@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcinspect.equality.difference import Histogram
 from rpcinspect.equality.element_stats import Tally
-from rpcinspect.equality.elements import Block
-from rpcinspect.equality.histogram import Histogram
+from rpcinspect.equality.elements import ElementBlock
 from rpcinspect.equality.rules import Rules
 
 
@@ -63,7 +63,7 @@ def test_a_tally_counts_what_differs_and_nothing_else() -> None:
     other = np.array([1.0, 2.5, 3.25, -0.0, math.inf, 1.0], "<f4").view("<u4")[:, None]
     tally = Tally("float32", 6, Rules())
     for low, high in ((0, 3), (3, 6)):
-        tally.add(Block(low, one[low:high], None), Block(low, other[low:high], None))
+        tally.add(ElementBlock(low, one[low:high], None), ElementBlock(low, other[low:high], None))
     elements = tally.differences("t")[0].elements
     assert elements is not None
     assert elements.histogram == Histogram(bins=((-2, 1), (-1, 1)), zero=1, infinite=1, undefined=1)
@@ -72,7 +72,7 @@ def test_a_tally_counts_what_differs_and_nothing_else() -> None:
 
 def test_plain_bits_have_no_errors() -> None:
     tally = Tally("bool", 1, Rules())
-    tally.add(Block(0, np.array([[0]], "u1"), None), Block(0, np.array([[1]], "u1"), None))
+    tally.add(ElementBlock(0, np.array([[0]], "u1"), None), ElementBlock(0, np.array([[1]], "u1"), None))
     elements = tally.differences("t")[0].elements
     assert elements is not None
     assert elements.histogram is None

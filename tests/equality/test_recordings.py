@@ -15,7 +15,6 @@ from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
-from rpcinspect.pipeline import Options
 from rpcinspect.rpc.command import CleanupAutogradContextReq, PropagateGradientsReq
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
@@ -121,7 +120,7 @@ def renumbered(rpc: DecodedRpc) -> DecodedRpc:
 
 @pytest.mark.parametrize("name", ["basic_chain.pcap", "ctx_crowd.pcap.gz"])
 def test_ids_alone_are_no_difference(name: str) -> None:
-    with open_run(str(CAPTURES / name), options=Options(forms=True)) as opened:
+    with open_run(str(CAPTURES / name)) as opened:
         ids = IdMap()
         moved = 0
         for a in opened.messages:
@@ -147,7 +146,7 @@ EXPECTED = {
 
 @lru_cache(maxsize=1)
 def versions(path: Path) -> Run:
-    return open_run(str(path), options=Options(forms=True))
+    return open_run(str(path))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

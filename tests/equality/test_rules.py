@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.equality.difference import CODES
 from rpcinspect.equality.rules import IGNORABLE, INFORMATION, TORCH_TOLERANCES, Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES
+from tests.equality.codes import CODES
 from tests.equality.mirrors import mirrored_rules
 
 

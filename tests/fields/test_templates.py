@@ -9,7 +9,7 @@ from rpcinspect.fields.templates import MARKS, template
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
@@ -23,7 +23,7 @@ def gradients(*metadata: tuple[int, int]) -> list[RpcRecord]:
     records = []
     for ids in metadata:
         command = PropagateGradientsReq(AutogradMetadata(*ids), (0,), False)
-        message = Message(MessageType.BACKWARD_AUTOGRAD_REQ, 1, to_payload(command), gradient(1))
+        message = RpcMessage(MessageType.BACKWARD_AUTOGRAD_REQ, 1, to_payload(command), gradient(1))
         tp = tp_message(pipe(), message.to_payloads(), tensors=[tp_tensor(4)])
         tp.descriptor = descriptor = descriptor or tp.descriptor
         records.append(decoder.decode(tp))

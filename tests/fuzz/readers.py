@@ -17,14 +17,14 @@ from rpcinspect.errors import DecodeError, FilterError
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection, StreamSelection
 from rpcinspect.pickles.audit import audit
-from rpcinspect.pickles.jit import read_jit, read_jit_forms
+from rpcinspect.pickles.jit import read_forms, read_jit
 from rpcinspect.pickles.jit_write import write_jit
-from rpcinspect.pickles.patch import number_integers, rewrite
+from rpcinspect.pickles.opcodes import number_integers, rewrite
 from rpcinspect.pickles.places import rref_places, tensor_places
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle_partial
 from rpcinspect.pickles.render import render, render_args
 from rpcinspect.pipeline import Decoding
-from rpcinspect.rpc.tensor import read_tensor_table, read_tensor_table_forms, to_tensor_table
+from rpcinspect.rpc.tensor import read_tensor_table, to_tensor_table
 from rpcinspect.run.run import Run
 from rpcinspect.store.conversation import StoreConversation, worker_directory
 from rpcinspect.store.operations import StoreGeneration
@@ -93,24 +93,20 @@ def jit(data: bytes) -> None:
     try:
         value = read_jit(data)
     except DecodeError:
-        value = None
-        with_forms = None
+        pass
     else:
-        with_forms = read_jit_forms(data)
         shown = render(value)
         assert shown.isprintable() or not shown, shown
-        assert render(with_forms[0]) == shown
         tensor_places(value)
         rref_places(value)
-    if with_forms is not None:
         try:
-            written = write_jit(*with_forms)
+            written = write_jit(value, read_forms(data))
         except DecodeError:
             pass  # cyclic, or a value that no JIT pickle can hold
         else:
-            again = read_jit_forms(written)
-            assert render(again[0]) == render(with_forms[0])
-            assert write_jit(*again) == written
+            again = read_jit(written)
+            assert render(again) == shown
+            assert write_jit(again, read_forms(written)) == written
     _tensor_table(data)
 
 
@@ -119,9 +115,9 @@ def _tensor_table(data: bytes) -> None:
         metas = read_tensor_table(data)
     except DecodeError:
         return
-    assert read_tensor_table_forms(data)[0] == metas
     try:
         written = to_tensor_table(metas)
+        to_tensor_table(metas, data)
     except (DecodeError, ValueError):
         return
     again = read_tensor_table(written)

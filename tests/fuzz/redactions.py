@@ -11,7 +11,7 @@ from rpcinspect.export.redaction.payloads import redact_payload, redact_table
 from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.decode import DecodedRpc, RpcDecoder
-from rpcinspect.rpc.message import NO_TENSORS, Message
+from rpcinspect.rpc.message import NO_TENSORS, RpcMessage
 from rpcinspect.rpc.pickle_facts import FactsReader, PickleFacts
 from tests.fuzz import corpus
 
@@ -35,7 +35,7 @@ def redaction(data: bytes) -> None:
 
 def _decode(kind: int, what: int, said: bytes) -> tuple[DecodedRpc, PickleFacts]:
     payload, table = (b"", said) if what == TABLE else (said, NO_TENSORS)
-    rpc = RpcDecoder().decode(Message(kind, 7, payload, table))
+    rpc = RpcDecoder().decode(RpcMessage(kind, 7, payload, table))
     return rpc, FactsReader().read(rpc.command)
 
 

@@ -36,7 +36,7 @@ from rpcinspect.export.reproducer.python_names import STANDARD
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.export.reproducer.script import Wanted, reproducer, unwritable
 from rpcinspect.fields.phrases import printable_json
-from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.pipeline import Decoding
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.tensor_check import TensorChecker
@@ -161,7 +161,7 @@ def message(data: bytes) -> None:
         with (
             tempfile.TemporaryFile() as spool,
             tempfile.TemporaryFile() as other,
-            Decoding([str(path)], Options(forms=True)) as decoding,
+            Decoding([str(path)]) as decoding,
         ):
             view, table = JsonLines(spool, decoding.bytes), MessageTable(other, show_all=True)
             records = []

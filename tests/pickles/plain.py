@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Set
+from rpcinspect.pickles.jit import Forms, read_forms, read_jit
+from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Set, Value
 
 
 def plain(node: Any) -> Any:
@@ -29,3 +30,8 @@ def plain(node: Any) -> Any:
             extra.append({plain(key): plain(value) for key, value in node.pairs})
         return ("call", plain(node.function), plain(node.args), *extra)
     return node
+
+
+def read_with_forms(data: bytes) -> tuple[Value, Forms]:
+    """The value of a JIT pickle, and how it is written; raises as `read_jit`."""
+    return read_jit(data), read_forms(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcinspect.pickles.tree import Global
-from rpcinspect.pickles.verdicts import Standing
+from rpcinspect.pickles.verdicts import NameRuling
 
 
 class Mine:
@@ -11,17 +11,17 @@ class Mine:
 
     keeps_getattr = False
 
-    def standing(self, name: Global) -> Standing:
+    def standing(self, name: Global) -> NameRuling:
         if name == Global("mine", "C"):
-            return Standing(True, "class")
+            return NameRuling(True, "class")
         if name == Global("mine", "f"):
-            return Standing(True, "function")
+            return NameRuling(True, "function")
         if name == Global("mine", "value"):
-            return Standing(True, "value")
+            return NameRuling(True, "value")
         if name == Global("mine", "Shell"):
             reason = "it inherits from subprocess.Popen"
-            return Standing(True, "class", constructing=reason, restoring=reason, items=reason)
-        return Standing(False, reason="nobody")
+            return NameRuling(True, "class", constructing=reason, restoring=reason, items=reason)
+        return NameRuling(False, reason="nobody")
 
-    def method(self, owner: Global, name: str) -> Standing:
-        return Standing(owner == Global("mine", "C") and name == "run", reason="nobody")
+    def method(self, owner: Global, name: str) -> NameRuling:
+        return NameRuling(owner == Global("mine", "C") and name == "run", reason="nobody")

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
-from rpcinspect.pickles.jit import Forms, read_jit, read_jit_forms
+from rpcinspect.pickles.jit import Forms, read_jit
 from rpcinspect.pickles.jit_write import OWNED, write_jit
 from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Set
 
 from . import vectors
-from .plain import plain
+from .plain import plain, read_with_forms
 
 
 @pytest.mark.parametrize("name", vectors.JIT)
 def test_what_was_read_is_written_again(name: str) -> None:
     data = vectors.JIT[name]
-    assert write_jit(*read_jit_forms(data)) == data
+    assert write_jit(*read_with_forms(data)) == data
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_ids_with_two_owners_are_memoised_on_demand() -> None:
 
 
 def test_one_changed_field_changes_that_field_alone() -> None:
-    value, forms = read_jit_forms(vectors.BACKWARD)
+    value, forms = read_with_forms(vectors.BACKWARD)
     grad, context, _, retain = value
     changed = write_jit((grad, context, 7, retain), forms)
     assert changed == vectors.BACKWARD.replace(b"K\x01\x89", b"K\x07\x89")
@@ -61,7 +61,7 @@ def test_one_changed_field_changes_that_field_alone() -> None:
 
 
 def test_a_replaced_part_of_another_shape_is_written_by_default() -> None:
-    _, forms = read_jit_forms(vectors.USER_DELETE)
+    _, forms = read_with_forms(vectors.USER_DELETE)
     assert read_jit(write_jit((1, [2, "x"], 3, 4), forms)) == (1, [2, "x"], 3, 4)
 
 
@@ -104,7 +104,7 @@ def test_more_than_256_memo_entries() -> None:
     assert b"r\x2b\x01\x00\x00" in data
     assert b"j\x2b\x01\x00\x00" in data
     assert read_jit(data) == (names, "299")
-    assert write_jit(*read_jit_forms(data)) == data
+    assert write_jit(*read_with_forms(data)) == data
 
 
 def test_refusals() -> None:
@@ -148,14 +148,14 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_reading_gives_back_what_was_written(value: Any) -> None:
     data = write_jit(value)
-    found, forms = read_jit_forms(data)
+    found, forms = read_with_forms(data)
     assert plain(found) == plain(value)
     assert write_jit(found, forms) == data
 
 
 def test_nan_keeps_its_payload() -> None:
     data = b"\x80\x02G\x7f\xf8\x00\x00\x00\x00\x00\x2a."
-    value, forms = read_jit_forms(data)
+    value, forms = read_with_forms(data)
     assert math.isnan(value)
     assert write_jit(value, forms) == data
 
@@ -181,6 +181,6 @@ def test_torch_writes_the_same(make: Any) -> None:
     archive = zipfile.ZipFile(io.BytesIO(torch._C._pickle_save(make(torch))))
     (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
     data = archive.read(name)
-    value, forms = read_jit_forms(data)
+    value, forms = read_with_forms(data)
     assert write_jit(value, forms) == data
     assert write_jit(value) == data

@@ -22,10 +22,11 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.pickles.judge import Judge, Standing
+from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.python import read_python_pickle_partial
 from rpcinspect.pickles.shapes import RULES
 from rpcinspect.pickles.tree import Global
+from rpcinspect.pickles.verdicts import NameRuling
 
 
 class Nobody:
@@ -33,11 +34,11 @@ class Nobody:
 
     keeps_getattr = False
 
-    def standing(self, name: Global) -> Standing:
-        return Standing(False, reason="nobody")
+    def standing(self, name: Global) -> NameRuling:
+        return NameRuling(False, reason="nobody")
 
-    def method(self, owner: Global, name: str) -> Standing:
-        return Standing(False, reason="nobody")
+    def method(self, owner: Global, name: str) -> NameRuling:
+        return NameRuling(False, reason="nobody")
 
 
 def refused(data: bytes) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.run import open_run
 
@@ -22,7 +22,7 @@ class Captured:
     tensors: tuple[bytes, ...]
 
     @property
-    def message(self) -> Message:
+    def message(self) -> RpcMessage:
         return self.record.rpc.message
 
     @property
@@ -55,18 +55,18 @@ def captured(path: str) -> Iterator[list[Captured]]:
         yield found
 
 
-def autograd_message_id(message: Message) -> int:
+def autograd_message_id(message: RpcMessage) -> int:
     """Which of its worker's recorded calls a wrapped message is."""
     envelope = peel(message.type, message.payload)[0][0]
     assert isinstance(envelope, RpcWithAutograd)
     return envelope.autograd_metadata.autograd_message_id
 
 
-def remapped(request: Captured, live_ids: dict[int, int]) -> Message:
+def remapped(request: Captured, live_ids: dict[int, int]) -> RpcMessage:
     """A captured backward request with the id that the live worker gave its answer."""
     command = request.record.rpc.command
     assert isinstance(command, PropagateGradientsReq)
     metadata = command.autograd_metadata
     live = AutogradMetadata(metadata.autograd_context_id, live_ids[metadata.autograd_message_id])
     payload = to_payload(PropagateGradientsReq(live, command.grads, command.retain_graph))
-    return Message(int(MessageType.BACKWARD_AUTOGRAD_REQ), 0, payload, request.message.tensor_table)
+    return RpcMessage(int(MessageType.BACKWARD_AUTOGRAD_REQ), 0, payload, request.message.tensor_table)

@@ -8,7 +8,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rpcinspect.export.pcap.writer import write_session
-from rpcinspect.pipeline import Options
 from rpcinspect.rpc.decode import reencode
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.record import RpcRecord
@@ -20,7 +19,7 @@ from rpcinspect.tensorpipe.control_types import TpDescriptor, TpDevice, TpPayloa
 def on_cuda(path: Path, to: Path, own: int = 0, other: int | None = None) -> Path:
     """The capture with every tensor on `cuda:<own>`; requests map it to `cuda:<other>`."""
     other = own if other is None else other
-    with Run.open([str(path)], Options(forms=True)) as opened:
+    with Run.open([str(path)]) as opened:
         records = opened.messages
         for record in records:
             if not record.facts.control and not record.problems:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rpcinspect.replayer.peers.loopback import parse_address
-from rpcinspect.rpc.message import NO_TENSORS, Message
+from rpcinspect.rpc.message import NO_TENSORS, RpcMessage
 from rpcinspect.tensorpipe.control import frame, read_brochure_answer
 from rpcinspect.tensorpipe.nop import write_array, write_int, write_string, write_structure
 
@@ -49,7 +49,7 @@ def descriptor(payloads: Sequence[int], tensors: Sequence[int] = (), device: byt
 
 def message(kind: int, number: int, payload: bytes = b"", tensors: Sequence[int] = ()) -> bytes:
     """Descriptor and payloads of a message; its tensors are only announced."""
-    payloads = Message(kind, number, payload, NO_TENSORS).to_payloads()
+    payloads = RpcMessage(kind, number, payload, NO_TENSORS).to_payloads()
     return descriptor([len(part) for part in payloads], tensors) + b"".join(
         [frame(part) for part in payloads]
     )

@@ -11,7 +11,7 @@ from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 
 SECONDS = 10.0
 
@@ -27,16 +27,16 @@ def members(store: StoreClient, peers: Sequence[Peer], timeout_s: float = 10.0) 
         membership.leave()
 
 
-def python_call(module: str, name: str, *args: object) -> Message:
+def python_call(module: str, name: str, *args: object) -> RpcMessage:
     """A call of a function, as its PythonUDF; the function isn't looked up in this process."""
     head = b"\x80\x02ctorch.distributed.rpc.internal\nPythonUDF\n(c%s\n%s\n"
     # Below the call are plain values; their pickle without PROTO and STOP stands for itself.
     values = pickle.dumps(args, protocol=2)[2:-1]
     udf = head % (module.encode(), name.encode()) + values + b"}t\x81."
-    return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + udf, NO_TENSORS)
+    return RpcMessage(int(MessageType.PYTHON_CALL), 0, b"\0" + udf, NO_TENSORS)
 
 
-def device_infos_call() -> Message:
+def device_infos_call() -> RpcMessage:
     """Asks a worker for its devices; the cheapest way to see that its agent answers."""
     return python_call("torch.distributed.rpc.backend_registry", "_get_device_infos")
 

@@ -23,7 +23,7 @@ from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import Envelope, wrap
-from rpcinspect.rpc.message import NO_TENSORS, Message
+from rpcinspect.rpc.message import NO_TENSORS, RpcMessage
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.tcp.ranges import Extent
 from tests.replayer.talks import Workers
@@ -32,9 +32,9 @@ STORAGE = b"\0\0\x80?"
 """The bytes of every captured tensor of these tests: one float, 1.0."""
 
 
-def message_of(command: Command, *envelopes: Envelope, table: bytes = NO_TENSORS) -> Message:
+def message_of(command: Command, *envelopes: Envelope, table: bytes = NO_TENSORS) -> RpcMessage:
     kind = envelopes[0].message_type if envelopes else message_type_of(command)
-    return Message(kind, 0, wrap(envelopes, to_payload(command)), table)
+    return RpcMessage(kind, 0, wrap(envelopes, to_payload(command)), table)
 
 
 def read_ones(extent: Extent) -> bytes:
@@ -65,7 +65,7 @@ class Scripted:
         return self.peer.send(to, message_of(command, *envelopes), timeout_s=5.0)
 
     @property
-    def answers(self) -> list[Message]:
+    def answers(self) -> list[RpcMessage]:
         """What it got for its own requests, in the order in which it asked."""
         come = [event.message for event in self.events if isinstance(event, ResponseArrived)]
         return sorted(come, key=lambda message: message.id)
@@ -155,7 +155,7 @@ def play(
     return Played(planned, calls, player, stage.scripted, wall_s)
 
 
-def captured_answer(workers: Workers, request: RequestArrived) -> Message | None:
+def captured_answer(workers: Workers, request: RequestArrived) -> RpcMessage | None:
     """What was answered in the capture to the first request with these bytes."""
     for call in workers.calls():
         if call.request.rpc.message.payload == request.message.payload and call.response is not None:

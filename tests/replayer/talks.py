@@ -9,7 +9,7 @@ from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.rpc.command import Command, PythonCall, PythonResp, ScriptCall, ScriptResp
 from rpcinspect.rpc.decode import DecodedRpc
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
@@ -31,7 +31,7 @@ def udf(function: str) -> bytes:
 
 def record_of(command: Command) -> RpcRecord:
     """A record that says nothing of how it travelled."""
-    message = Message(0, 0, b"", b"")
+    message = RpcMessage(0, 0, b"", b"")
     rpc = DecodedRpc(message, (), command, ())
     return RpcRecord(0, None, rpc, FactsReader().read(command), ())  # type: ignore[arg-type]
 

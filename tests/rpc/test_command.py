@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.rpc.command import ScriptCall, function_name
+from rpcinspect.rpc.command import ScriptCall
 
 
 @pytest.mark.parametrize(
@@ -19,5 +19,4 @@ from rpcinspect.rpc.command import ScriptCall, function_name
     ids=["overload", "1.8", "TorchScript"],
 )
 def test_function(schema: str | None, qualified_name: str, expected: str) -> None:
-    assert function_name(schema, qualified_name) == expected
     assert ScriptCall(args=(), schema=schema, qualified_name=qualified_name).function == expected

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.command import PythonCall, RRefAck, UnknownCommand
 from rpcinspect.rpc.decode import RpcDecoder, reencode
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq
-from rpcinspect.rpc.message import Message, from_payloads, type_name
 from rpcinspect.rpc.message import MessageType as M
+from rpcinspect.rpc.message import RpcMessage, from_payloads, type_name
 from tests.places import OTHER_JOBS, recorded, recordings
 from tests.rpc.payloads import payloads
 from tests.rpc.test_command_codec import UDF, VECTORS
@@ -19,8 +21,8 @@ from tests.rpc.test_envelope import AUTOGRAD, PROFILING
 from tests.rpc.test_tensor import EMPTY, FLOAT3, ONE
 
 CALL = b"\0" + UDF
-FORWARD = Message(M.FORWARD_AUTOGRAD_REQ, 5, CALL + AUTOGRAD, ONE)
-PROFILED = Message(
+FORWARD = RpcMessage(M.FORWARD_AUTOGRAD_REQ, 5, CALL + AUTOGRAD, ONE)
+PROFILED = RpcMessage(
     M.RUN_WITH_PROFILING_REQ, 6, CALL + AUTOGRAD + PROFILING.replace(b"\x4d\x02\x01", b"\x4d\x0f\x01"), EMPTY
 )
 
@@ -29,7 +31,7 @@ def test_a_whole_message() -> None:
     decoded = RpcDecoder().decode(PROFILED)
     assert [type(envelope) for envelope in decoded.envelopes] == [RpcWithProfilingReq, RpcWithAutograd]
     assert decoded.command == PythonCall(UDF, False)
-    assert (decoded.tensors, decoded.problems, decoded.forms) == ((), (), None)
+    assert (decoded.tensors, decoded.problems) == ((), ())
     assert RpcDecoder().decode(FORWARD).tensors == (FLOAT3,)
 
 
@@ -44,20 +46,19 @@ def test_equal_bytes_give_the_same_objects() -> None:
 
 def test_the_same_bytes_under_another_type_are_another_command() -> None:
     decoder = RpcDecoder()
-    assert decoder.decode(Message(M.RREF_ACK, 0, b"", EMPTY)).command == RRefAck()
-    assert decoder.decode(Message(M.PYTHON_RET, 0, b"", EMPTY)).command != RRefAck()
-    assert decoder.decode(Message(0x1AB, 0, b"", EMPTY)).command == UnknownCommand(0x1AB, b"")
+    assert decoder.decode(RpcMessage(M.RREF_ACK, 0, b"", EMPTY)).command == RRefAck()
+    assert decoder.decode(RpcMessage(M.PYTHON_RET, 0, b"", EMPTY)).command != RRefAck()
+    assert decoder.decode(RpcMessage(0x1AB, 0, b"", EMPTY)).command == UnknownCommand(0x1AB, b"")
 
 
 def test_unknown_types_are_no_problem() -> None:
-    decoded = RpcDecoder().decode(Message(0x1AB, 0, b"abc", EMPTY))
+    decoded = RpcDecoder().decode(RpcMessage(0x1AB, 0, b"abc", EMPTY))
     assert decoded.command == UnknownCommand(0x1AB, b"abc")
     assert decoded.problems == ()
 
 
-@pytest.mark.parametrize("forms", [False, True])
-def test_damage_keeps_what_is_readable(forms: bool) -> None:
-    decoder = RpcDecoder(forms=forms)
+def test_damage_keeps_what_is_readable() -> None:
+    decoder = RpcDecoder()
     # the command inside of a good envelope
     decoded = decoder.decode(structs.replace(FORWARD, payload=b"\x07" + AUTOGRAD))
     assert [type(envelope) for envelope in decoded.envelopes] == [RpcWithAutograd]
@@ -78,18 +79,16 @@ def test_damage_keeps_what_is_readable(forms: bool) -> None:
     decoded = decoder.decode(structs.replace(FORWARD, payload=b"", tensor_table=b""))
     assert len(decoded.problems) == 2
     # what was not read is carried as it was
-    if forms:
-        assert reencode(decoded) == structs.replace(FORWARD, payload=b"", tensor_table=b"").to_payloads()
+    assert reencode(decoded) == structs.replace(FORWARD, payload=b"", tensor_table=b"").to_payloads()
 
 
 @pytest.mark.parametrize("message", [FORWARD, PROFILED], ids=["autograd", "profiled"])
-def test_written_again(message: Message) -> None:
-    assert reencode(RpcDecoder(forms=True).decode(message)) == message.to_payloads()
+def test_written_again(message: RpcMessage) -> None:
     assert reencode(RpcDecoder().decode(message)) == message.to_payloads()
 
 
 def test_one_field_changes_one_thing() -> None:
-    decoded = RpcDecoder(forms=True).decode(FORWARD)
+    decoded = RpcDecoder().decode(FORWARD)
     (envelope,) = decoded.envelopes
     assert isinstance(envelope, RpcWithAutograd)
     changed = structs.replace(decoded, envelopes=(structs.replace(envelope, from_worker_id=3),))
@@ -103,21 +102,20 @@ def test_one_field_changes_one_thing() -> None:
 @given(st.data())
 def test_hostile_messages_become_problems(data: st.DataObject) -> None:
     kind, payload, _ = VECTORS[data.draw(st.sampled_from(sorted(VECTORS)))]
-    message = data.draw(st.sampled_from([FORWARD, PROFILED, Message(kind, 0, payload, EMPTY)]))
+    message = data.draw(st.sampled_from([FORWARD, PROFILED, RpcMessage(kind, 0, payload, EMPTY)]))
     raw, table = bytearray(message.payload), bytearray(message.tensor_table)
     for part in (raw, table):
         for _ in range(data.draw(st.integers(0, 2)) if part else 0):
             part[data.draw(st.integers(0, len(part) - 1))] = data.draw(st.integers(0, 255))
-    message = Message(message.type, 0, bytes(raw), bytes(table))
-    quick = RpcDecoder().decode(message)
-    slow = RpcDecoder(forms=True).decode(message)
-    assert type(quick.command) is type(slow.command)
-    assert (quick.envelopes, quick.tensors) == (slow.envelopes, slow.tensors)
-    assert [layer for layer, _ in quick.problems] == [layer for layer, _ in slow.problems]
+    message = RpcMessage(message.type, 0, bytes(raw), bytes(table))
+    decoded = RpcDecoder().decode(message)
+    assert {layer for layer, _ in decoded.problems} <= {"rpc", "pickle", "tensor"}
+    with suppress(DecodeError, ValueError):  # no JIT pickle can hold it
+        reencode(decoded)
 
 
 def test_every_captured_message_is_read_and_written_again() -> None:
-    decoder, with_forms = RpcDecoder(), RpcDecoder(forms=True)
+    decoder = RpcDecoder()
     seen: set[tuple[bytes, bytes, bytes]] = set()
     for path in recordings(*OTHER_JOBS):
         for parts in payloads(path):
@@ -128,9 +126,7 @@ def test_every_captured_message_is_read_and_written_again() -> None:
             if (parts[0], parts[2], parts[3]) in seen:
                 continue
             seen.add((parts[0], parts[2], parts[3]))
-            again = with_forms.decode(message)
-            assert (again.envelopes, again.tensors) == (decoded.envelopes, decoded.tensors)
-            assert reencode(again) == parts, path.name
+            assert reencode(decoded) == parts, path.name
     assert len(seen) > 4500
 
 

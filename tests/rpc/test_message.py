@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.rpc.command_codec import COMMANDS, NEVER_SENT
+from rpcinspect.rpc.command_codec import COMMANDS
 from rpcinspect.rpc.envelope import ENVELOPES
 from rpcinspect.rpc.message import (
-    Message,
     MessageType,
+    RpcMessage,
     from_payloads,
     is_request,
     is_response,
@@ -23,14 +23,18 @@ PAYLOADS = (
 )
 
 
+NEVER_SENT = frozenset({MessageType.UNKNOWN})
+"""Members of MessageType that are neither commands nor envelopes."""
+
+
 def test_payloads_there_and_back() -> None:
     message = from_payloads(PAYLOADS)
-    assert message == Message(MessageType.FORWARD_AUTOGRAD_REQ, 1, b"payload", b"table")
+    assert message == RpcMessage(MessageType.FORWARD_AUTOGRAD_REQ, 1, b"payload", b"table")
     assert message.to_payloads() == PAYLOADS
 
 
 def test_signed_numbers() -> None:
-    message = Message(-2, -3, b"", b"")
+    message = RpcMessage(-2, -3, b"", b"")
     assert from_payloads(message.to_payloads()) == message
     assert message.to_payloads()[1] == b"\xfd" + b"\xff" * 7
 

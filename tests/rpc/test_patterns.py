@@ -15,7 +15,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.patterns import MAX_LAYOUTS, MAX_PATTERNS, Patterns
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.types import ForkId, RRefId
@@ -55,7 +55,7 @@ class Shapes:
         self._known: dict[TpDescriptor, TpDescriptor] = {}
 
     def message(self, payload: bytes, kind: int, number: int = 1) -> TpMessage:
-        payloads = Message(kind, number, payload, gradient(4)).to_payloads()
+        payloads = RpcMessage(kind, number, payload, gradient(4)).to_payloads()
         tp = tp_message(PIPE, payloads, tensors=[tp_tensor(4) for _ in range(4)])
         tp.descriptor = self._known.setdefault(tp.descriptor, tp.descriptor)
         return tp

@@ -26,7 +26,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord, round_trips
 from rpcinspect.rpc.tensor import read_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId
@@ -36,7 +36,7 @@ from tests.session.records import gradient, pipe, tp_message, tp_tensor
 from tests.tensorpipe.conversations import Network, PipeTalk, Said, play
 
 CALL = PythonCall(pickle.dumps(("f", 1)), False)
-PAYLOADS = Message(0x102, 7, to_payload(CALL), gradient(2)).to_payloads()
+PAYLOADS = RpcMessage(0x102, 7, to_payload(CALL), gradient(2)).to_payloads()
 
 
 def test_a_whole_message() -> None:
@@ -107,7 +107,7 @@ NONE = b"\x80\x04N."
 
 def with_tensors(kind: int, payload: bytes, table: bytes | None = None) -> RpcRecord:
     """A message with two tensors."""
-    payloads = Message(kind, 7, payload, gradient(2) if table is None else table).to_payloads()
+    payloads = RpcMessage(kind, 7, payload, gradient(2) if table is None else table).to_payloads()
     return RecordDecoder().decode(tp_message(pipe(), payloads, tensors=[tp_tensor(4), tp_tensor(4)]))
 
 
@@ -186,7 +186,7 @@ def test_a_cut_table_leaves_the_command() -> None:
 @given(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=60), st.binary(max_size=60))
 @settings(max_examples=150, deadline=None)
 def test_any_payloads_make_a_record(kind: int, payload: bytes, table: bytes) -> None:
-    payloads = Message(kind, -1, payload, table).to_payloads()
+    payloads = RpcMessage(kind, -1, payload, table).to_payloads()
     record = RecordDecoder().decode(tp_message(pipe(), payloads))
     assert record.rpc.message.payload == payload
 
@@ -204,9 +204,9 @@ def test_damaged_payloads_make_a_record(kind: int, pick: st.DataObject) -> None:
     for target in (payload, table):
         if pick.draw(st.booleans()):
             target[pick.draw(st.integers(0, len(target) - 1))] = pick.draw(st.integers(0, 255))
-    payloads = Message(int(kind), 1, bytes(payload), bytes(table)).to_payloads()
+    payloads = RpcMessage(int(kind), 1, bytes(payload), bytes(table)).to_payloads()
     RecordDecoder().decode(tp_message(pipe(), payloads, tensors=[tp_tensor(4)]))
-    RecordDecoder(forms=True).decode(tp_message(pipe(), payloads))
+    RecordDecoder().decode(tp_message(pipe(), payloads))
 
 
 def test_limits_are_problems() -> None:
@@ -221,6 +221,6 @@ def test_messages_round_trip(layout: Layout) -> None:
     talk.send(Said(id=7, payload=to_payload(CALL), table=gradient(1), tensors=(b"abcd",)))
     [tp] = play(network).messages
     assert read_descriptor(tp.descriptor_body)[1] is layout
-    assert round_trips(RecordDecoder(forms=True).decode(tp))
+    assert round_trips(RecordDecoder().decode(tp))
     tp.descriptor_body += b"\0"
-    assert not round_trips(RecordDecoder(forms=True).decode(tp))
+    assert not round_trips(RecordDecoder().decode(tp))

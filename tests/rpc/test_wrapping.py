@@ -11,7 +11,6 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import (
     envelope_types,
-    habit,
     wrap_answer,
     wrap_request,
     wrong_answer,
@@ -31,7 +30,8 @@ def test_what_callers_say_of_their_context_predicts_the_envelope(name: str) -> N
     for index, in_context in contexts_of(workload(name)).items():
         record = calls[index].request
         predicted = wrap_request(
-            habit(calls[index].kind, builtin=is_builtin(record.rpc.command)),
+            calls[index].kind,
+            builtin=is_builtin(record.rpc.command),
             in_context=in_context,
             requires_grad=requires_grad(record),
             profiling=False,
@@ -81,16 +81,18 @@ def test_edges_that_workers_print_are_those_that_add_a_send_function(name: str) 
     ],
 )
 def test_inside_a_context(kind: int, builtin: bool, grad: bool, types: tuple[int, ...]) -> None:
-    its = habit(kind, builtin=builtin)
-    assert wrap_request(its, in_context=True, requires_grad=grad, profiling=False) == types
-    assert wrap_request(its, in_context=False, requires_grad=grad, profiling=False) == ()
+    for in_context, expected in ((True, types), (False, ())):
+        assert expected == wrap_request(
+            kind, builtin=builtin, in_context=in_context, requires_grad=grad, profiling=False
+        )
 
 
 def test_the_profiler_wraps_outside_of_autograd_and_not_the_fetch_of_an_rref() -> None:
-    call, fetch = habit(MessageType.PYTHON_CALL), habit(MessageType.SCRIPT_RREF_FETCH_CALL)
-    both = wrap_request(call, in_context=True, requires_grad=True, profiling=True)
-    assert both == (PROFILED, FORWARD)
-    assert wrap_request(fetch, in_context=True, requires_grad=False, profiling=True) == (FORWARD,)
+    def wrapped(kind: int) -> tuple[int, ...]:
+        return wrap_request(kind, builtin=False, in_context=True, requires_grad=True, profiling=True)
+
+    assert wrapped(MessageType.PYTHON_CALL) == (PROFILED, FORWARD)
+    assert wrapped(MessageType.SCRIPT_RREF_FETCH_CALL) == (FORWARD,)
 
 
 def test_answers() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, wrap
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpclog.header import LoggedFailure
@@ -165,7 +165,7 @@ class Talk:
             ]
             kind = outer
         table = gradient(tensors)
-        message = Message(kind, id, wrap(envelopes, to_payload(command)), table)
+        message = RpcMessage(kind, id, wrap(envelopes, to_payload(command)), table)
         tp = tp_message(
             self.pipes[pipe],
             message.to_payloads(),

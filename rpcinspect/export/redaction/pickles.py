@@ -16,8 +16,7 @@ from rpcinspect.export.redaction.public import DEVICE, NUMPY_TYPE, TYPE, VALUES,
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles import numpy_nodes, semantic
 from rpcinspect.pickles.jit import read_jit
-from rpcinspect.pickles.opcodes import COUNTED, INTEGERS, opcode_places
-from rpcinspect.pickles.patch import number_integers
+from rpcinspect.pickles.opcodes import COUNTED, INTEGERS, number_integers, opcode_places
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.pickles.safe_names import STEP_OPTIMIZERS
 from rpcinspect.pickles.tree import Call, Global, Value, walk

@@ -37,8 +37,7 @@ from rpcinspect.export.reproducer.tensors import TensorCollection, name_of
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.places import tensor_places
 from rpcinspect.pickles.safe_names import words_of
-from rpcinspect.pickles.semantic import RRefForkData
-from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.pickles.semantic import SCRIPT_PREFIX, RRefForkData
 from rpcinspect.pickles.tree import Dict, Global, Value
 from rpcinspect.replayer.planning.facts import rrefs_in
 from rpcinspect.replayer.planning.operators import Parameter, read_schema

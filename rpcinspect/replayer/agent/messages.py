@@ -32,13 +32,13 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import from_message, message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel, wrap
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType, type_name
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage, type_name
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.types import GloballyUniqueId, WorkerId
 from rpcinspect.run.exchanges import Exchange
 
 
-def read_message(message: Message) -> tuple[Command, int | None, int | None]:
+def read_message(message: RpcMessage) -> tuple[Command, int | None, int | None]:
     """The command of a message, with the context and the autograd message id of its envelope. Raises
     `ReplayError` where it can't be read."""
     try:
@@ -67,10 +67,12 @@ def autograd_envelope(
     )
 
 
-def made(command: Command, envelopes: Sequence[RpcWithAutograd] = (), table: bytes = NO_TENSORS) -> Message:
+def made(
+    command: Command, envelopes: Sequence[RpcWithAutograd] = (), table: bytes = NO_TENSORS
+) -> RpcMessage:
     """A message without a number of its own."""
     kind = envelopes[0].message_type if envelopes else message_type_of(command)
-    return Message(int(kind), 0, wrap(envelopes, to_payload(command)), table)
+    return RpcMessage(int(kind), 0, wrap(envelopes, to_payload(command)), table)
 
 
 def call_of(command: Command, rref: RRefPlace) -> tuple[Object, bytes]:
@@ -173,8 +175,8 @@ class OwnRRefs:
         return found
 
     def with_own_ids(
-        self, message: Message, tensors: Sequence[bytes], fork: Callable[[Sequence[int]], tuple[int, int]]
-    ) -> Message:
+        self, message: RpcMessage, tensors: Sequence[bytes], fork: Callable[[Sequence[int]], tuple[int, int]]
+    ) -> RpcMessage:
         """The message with torch's ids in its arguments; `fork`: makes one more fork of an RRef of
         torch's."""
         record = self._records.decode(message, tensors).record

@@ -60,7 +60,7 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import NO_TENSORS, Message, type_name
+from rpcinspect.rpc.message import NO_TENSORS, RpcMessage, type_name
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Exchange
 
@@ -147,7 +147,7 @@ class AgentPeer:
     # --- for the player -------------------------------------------------------------------------------------
 
     def send(
-        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
+        self, to: str, message: RpcMessage, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
     ) -> int:
         """Sends a request as `Peer.send`. Raises `ReplayError` for what torch's agent can't send."""
         command, context, edge = read_message(message)
@@ -170,7 +170,7 @@ class AgentPeer:
         """Gives a request its whole time again, as `Peer.renew`."""
         self._open.renew(message_id)
 
-    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
+    def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request as `Peer.answer`; what torch's agent answers by itself is not sent again."""
         if request.message.id not in self._async:
             return True
@@ -198,7 +198,7 @@ class AgentPeer:
         n: int,
         to: str,
         sent: _SentByAgent,
-        message: Message,
+        message: RpcMessage,
         tensors: Sequence[bytes],
         edge: int | None,
     ) -> None:
@@ -249,7 +249,7 @@ class AgentPeer:
         return {"context": context, "edge": edge, "leaves": leaves}
 
     def _send_gradient(
-        self, command: PropagateGradientsReq, message: Message, tensors: Sequence[bytes]
+        self, command: PropagateGradientsReq, message: RpcMessage, tensors: Sequence[bytes]
     ) -> None:
         context = command.autograd_metadata.autograd_context_id
         edge = command.autograd_metadata.autograd_message_id
@@ -346,7 +346,7 @@ class AgentPeer:
         envelopes = self._envelope(one.what.context, what["edge"], command, one.to, answer=True)
         self._answered(n, made(command, envelopes, table_of(what["tensors"])), storages)
 
-    def _answered(self, n: int, message: Message, storages: Sequence[bytes] = ()) -> None:
+    def _answered(self, n: int, message: RpcMessage, storages: Sequence[bytes] = ()) -> None:
         """Posts the answer to a request; harmless where nobody waits."""
         self._open.answered(replace(message, id=n), storages)
 

@@ -18,7 +18,7 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.pickles.python import read_python_pickle
 from rpcinspect.pickles.semantic import python_udf, worker_info
 from rpcinspect.pickles.tree import Global, Value
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 
 _PROTO, _STOP = b"\x80\x04", b"."
 _NONE, _TRUE, _FALSE = b"N", b"\x88", b"\x89"
@@ -42,7 +42,7 @@ class UpdateGroupMembership(Struct, frozen=True):
 ControlCall: TypeAlias = GetDeviceInfos | UpdateGroupMembership
 
 
-def read_control_call(message: Message) -> ControlCall | None:
+def read_control_call(message: RpcMessage) -> ControlCall | None:
     """The call that a request is; None: it is none of those that are answered here."""
     if message.type != MessageType.PYTHON_CALL or len(message.payload) > MAX_CALL_BYTES:
         return None
@@ -59,7 +59,7 @@ def read_control_call(message: Message) -> ControlCall | None:
     return None
 
 
-def membership_call(name: str, worker_id: int, *, is_join: bool) -> Message:
+def membership_call(name: str, worker_id: int, *, is_join: bool) -> RpcMessage:
     """Tells a member that the worker joins or leaves; no devices, no device map, as of a CPU worker."""
     info = (
         _global(_WORKER_INFO)
@@ -72,12 +72,12 @@ def membership_call(name: str, worker_id: int, *, is_join: bool) -> Message:
     return _call(_UPDATE_GROUP_MEMBERSHIP, args)
 
 
-def own_info_call() -> Message:
+def own_info_call() -> RpcMessage:
     """Asks a worker for its own name and id."""
     return _call(_GET_WORKER_INFO, _EMPTY_TUPLE)
 
 
-def read_own_info(answer: Message) -> str | None:
+def read_own_info(answer: RpcMessage) -> str | None:
     """The name in the answer to `own_info_call`; None: there is none in it."""
     if answer.type != MessageType.PYTHON_RET or len(answer.payload) > MAX_CALL_BYTES:
         return None
@@ -88,13 +88,13 @@ def read_own_info(answer: Message) -> str | None:
     return None if info is None else info.name
 
 
-def control_answer(call: ControlCall) -> Message:
+def control_answer(call: ControlCall) -> RpcMessage:
     """The answer of a worker without devices and device maps."""
     if isinstance(call, GetDeviceInfos):
         value = _integer(0) + _EMPTY_DICT + _EMPTY_LIST + _TUPLE3
     else:
         value = _NONE
-    return Message(int(MessageType.PYTHON_RET), 0, _PROTO + value + _STOP, NO_TENSORS)
+    return RpcMessage(int(MessageType.PYTHON_RET), 0, _PROTO + value + _STOP, NO_TENSORS)
 
 
 def cast_pickle(value: bytes) -> bytes:
@@ -102,9 +102,9 @@ def cast_pickle(value: bytes) -> bytes:
     return _udf(_CAST, _NONE + value + _TUPLE2)
 
 
-def _call(function: Global, args: bytes) -> Message:
+def _call(function: Global, args: bytes) -> RpcMessage:
     """PythonUDF(function, args, {}), not to be run asynchronously."""
-    return Message(int(MessageType.PYTHON_CALL), 0, b"\0" + _udf(function, args), NO_TENSORS)
+    return RpcMessage(int(MessageType.PYTHON_CALL), 0, b"\0" + _udf(function, args), NO_TENSORS)
 
 
 def _udf(function: Global, args: bytes) -> bytes:

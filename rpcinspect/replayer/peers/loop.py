@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 
 
 class PeerLimits(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class RequestArrived(Struct, frozen=True, kw_only=True):
     """Name that the other side gave itself when it opened the pipe."""
     pipe: int
     """Number of the pipe, unique in a loop: message ids are only unique within one."""
-    message: Message
+    message: RpcMessage
     tensors: tuple[bytes, ...]
     """The storages, in the order of their indexes."""
 
@@ -92,7 +92,7 @@ class ResponseArrived(Struct, frozen=True, kw_only=True):
     to: str
     """Who was asked and answers."""
     pipe: int
-    message: Message
+    message: RpcMessage
     """Its id is that of the request."""
     tensors: tuple[bytes, ...]
     late: bool = False

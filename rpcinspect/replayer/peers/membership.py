@@ -35,7 +35,7 @@ from rpcinspect.replayer.peers.loop import PeerEvent, RequestArrived, ResponseAr
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.planning.sessions import MAX_ID
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 
 PREFIX = "/rpc_prefix_0/"
 """Of the keys of the first group of a process, in torch's store."""
@@ -211,7 +211,7 @@ class Membership:
 
 
 def farewell(
-    calls: Iterable[tuple[Peer, str, Message]],
+    calls: Iterable[tuple[Peer, str, RpcMessage]],
     timeout_s: float,
     asked: Callable[[RequestArrived], None] | None = None,
 ) -> list[str]:
@@ -310,7 +310,7 @@ def read_members(store: StoreClient) -> dict[str, int]:
     return {name: int(worker_id) for name, worker_id in _MEMBER.findall(text)}
 
 
-def _is_none(answer: Message) -> bool:
+def _is_none(answer: RpcMessage) -> bool:
     """Whether a Python answer is the pickle of None, in any protocol."""
     return answer.payload.startswith(b"\x80") and answer.payload[2:] == b"N."
 

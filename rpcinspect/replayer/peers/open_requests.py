@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class OpenRequests(Generic[T]):
         while len(self._given_up) > LATE_IDS:
             del self._given_up[next(iter(self._given_up))]
 
-    def answered(self, message: Message, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE) -> bool:
+    def answered(self, message: RpcMessage, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE) -> bool:
         """Posts the answer to the request of the message's number. False: no such request waits for one on
         this pipe, nor was one given up."""
         one = self._pipes.get(pipe, {}).pop(message.id, None)
@@ -109,7 +109,7 @@ class OpenRequests(Generic[T]):
         return to is not None
 
     def asked(
-        self, sender: str, message: Message, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE
+        self, sender: str, message: RpcMessage, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE
     ) -> None:
         """Posts a request of a live worker."""
         self._loop.post(

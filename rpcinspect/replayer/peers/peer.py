@@ -1,6 +1,6 @@
 """A worker that exists only on the wire: it has a name, an id, a listener and pipes, and runs no code.
 
-In: messages to send, as `Message` with the storages of their tensors. Out: events in the loop: answers,
+In: messages to send, as `RpcMessage` with the storages of their tensors. Out: events in the loop: answers,
 requests of live workers, lost pipes. Everything is as torch's agent does it: one pipe for each worker that
 is asked something, opened at first use; answers go back over the pipe on which the request came; message
 ids are one counter per peer. Several peers share one loop.
@@ -24,7 +24,7 @@ from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.peers.pipe_end import PeerPipe
 from rpcinspect.replayer.planning.tensor_check import TensorChecker
 from rpcinspect.rpc.envelope import RpcWithAutograd, peel_partial
-from rpcinspect.rpc.message import Message, is_request, is_response, type_name
+from rpcinspect.rpc.message import RpcMessage, is_request, is_response, type_name
 
 
 class Peer(Closing):
@@ -67,7 +67,7 @@ class Peer(Closing):
         return self._listener.address.url
 
     def send(
-        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
+        self, to: str, message: RpcMessage, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
     ) -> int:
         """Sends a request to a live worker; the message's own id is not used. Returns the id that it got.
 
@@ -84,7 +84,7 @@ class Peer(Closing):
         try:
             if waiting > self.loop.limits.unanswered:
                 raise ReplayError(f"{waiting:,} requests to {to!a} have no answer")
-            pipe.send(Message(message.type, message_id, message.payload, message.tensor_table), tensors)
+            pipe.send(RpcMessage(message.type, message_id, message.payload, message.tensor_table), tensors)
         except ReplayError:
             self._open_requests.drop(message_id, pipe.number)
             raise
@@ -94,7 +94,7 @@ class Peer(Closing):
         """Gives a request as much time for its answer as it had when it was sent; harmless if it has one."""
         self._open_requests.renew(message_id)
 
-    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
+    def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request, over its pipe and with its id. False: the pipe is lost, nobody waits any more.
 
         Raises `ReplayError` if the request was answered before, or the message can't be sent to anybody.
@@ -109,11 +109,13 @@ class Peer(Closing):
         if request.message.id not in due:
             raise ReplayError(f"request {request.message.id} of {request.sender!a} was answered before")
         due.discard(request.message.id)
-        pipe.send(Message(message.type, request.message.id, message.payload, message.tensor_table), tensors)
+        pipe.send(
+            RpcMessage(message.type, request.message.id, message.payload, message.tensor_table), tensors
+        )
         return True
 
     def call(
-        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float
+        self, to: str, message: RpcMessage, tensors: Sequence[bytes] = (), *, timeout_s: float
     ) -> ResponseArrived:
         """Sends a request and waits for its answer. `ReplayError` without one; other events are kept."""
         message_id = self.send(to, message, tensors, timeout_s=timeout_s)
@@ -189,13 +191,13 @@ class Peer(Closing):
 
     # --- messages ------------------------------------------------------------------------------------------
 
-    def _arrived(self, pipe: PeerPipe, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def _arrived(self, pipe: PeerPipe, message: RpcMessage, tensors: tuple[bytes, ...]) -> None:
         if pipe.inbound:
             self._request_arrived(pipe, message, tensors)
         else:
             self._response_arrived(pipe, message, tensors)
 
-    def _request_arrived(self, pipe: PeerPipe, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def _request_arrived(self, pipe: PeerPipe, message: RpcMessage, tensors: tuple[bytes, ...]) -> None:
         due = self._due[pipe.number]
         if not is_request(message.type):
             pipe.lose(f"{type_name(message.type)} came where only requests may come")
@@ -207,20 +209,20 @@ class Peer(Closing):
             due.add(message.id)
             self._open_requests.asked(pipe.other, message, tensors, pipe.number)
 
-    def _response_arrived(self, pipe: PeerPipe, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def _response_arrived(self, pipe: PeerPipe, message: RpcMessage, tensors: tuple[bytes, ...]) -> None:
         if not is_response(message.type):
             pipe.lose(f"{type_name(message.type)} came where only answers may come")
         elif not self._open_requests.answered(message, tensors, pipe.number):
             pipe.lose(f"an answer to request {message.id}, which awaits none")
 
-    def _check_tensors(self, message: Message, tensors: Sequence[bytes]) -> None:
+    def _check_tensors(self, message: RpcMessage, tensors: Sequence[bytes]) -> None:
         try:
             self._tensors.check(message.tensor_table, tensors, tracked=_is_tracked(message))
         except ReplayError as error:
             raise ReplayError(f"{type_name(message.type)}: {error}") from error
 
 
-def _is_tracked(message: Message) -> bool:
+def _is_tracked(message: RpcMessage) -> bool:
     """Whether a message's tensors become part of an autograd graph as they arrive."""
     envelopes = peel_partial(message.type, message.payload).envelopes
     return any(isinstance(envelope, RpcWithAutograd) for envelope in envelopes)

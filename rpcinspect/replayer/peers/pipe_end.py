@@ -25,7 +25,7 @@ from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import Loop
-from rpcinspect.rpc.message import Message, from_payloads
+from rpcinspect.rpc.message import RpcMessage, from_payloads
 from rpcinspect.tensorpipe.channel import CHANNELS
 from rpcinspect.tensorpipe.control import read_descriptor, write_descriptor
 from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
@@ -65,7 +65,7 @@ class PeerPipe:
         *,
         inbound: bool,
         other: str,
-        on_message: Callable[[PeerPipe, Message, tuple[bytes, ...]], None],
+        on_message: Callable[[PeerPipe, RpcMessage, tuple[bytes, ...]], None],
         on_lost: Callable[[PeerPipe, str], None],
     ) -> None:
         """`inbound`: the other side opened it. `other`: its name, empty while that is not known."""
@@ -81,7 +81,7 @@ class PeerPipe:
         self._channel: TensorChannel | None = None
         self._connections: list[FrameConnection] = []
         self._begun = time.monotonic()
-        self._before_ready: deque[tuple[Message, tuple[bytes, ...]]] = deque()
+        self._before_ready: deque[tuple[RpcMessage, tuple[bytes, ...]]] = deque()
         self._kept_bytes = 0
         """Of messages that wait for the end of the handshake."""
         self._incoming: deque[_Incoming] = deque()
@@ -113,7 +113,7 @@ class PeerPipe:
 
     # --- for the peer --------------------------------------------------------------------------------------
 
-    def send(self, message: Message, tensors: Sequence[bytes]) -> None:
+    def send(self, message: RpcMessage, tensors: Sequence[bytes]) -> None:
         """Queues a message; before the handshake is done it is kept. Raises `ReplayError` if too much
         waits."""
         if self.lost:
@@ -152,7 +152,7 @@ class PeerPipe:
 
     # --- writing -------------------------------------------------------------------------------------------
 
-    def _write(self, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def _write(self, message: RpcMessage, tensors: tuple[bytes, ...]) -> None:
         assert self._descriptor is not None
         assert self._channel is not None
         payloads = message.to_payloads()

@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
+from rpcinspect.pickles.judge_jit import judge_jit
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.safe_names import EXCEPTIONS, HELPERS, LAYERS, has_dunder, is_dangerous
-from rpcinspect.pickles.semantic import GETATTR
-from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.pickles.semantic import GETATTR, SCRIPT_PREFIX
 from rpcinspect.pickles.tree import Call, Global
-from rpcinspect.pickles.verdicts import Named, Standing, title
+from rpcinspect.pickles.verdicts import Named, NameRuling, title
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN, Allowance, hint
 from rpcinspect.replayer.planning.model import GlobalUse
 from rpcinspect.replayer.planning.operators import judge_operator
@@ -58,7 +58,7 @@ class ExecutionPolicy:
     def __init__(self, allow: Sequence[Allowance] = (), sources: Sources | None = None) -> None:
         self._allow = tuple(allow)
         self._sources = sources or Sources()
-        self._known: dict[Global, Standing] = {}
+        self._known: dict[Global, NameRuling] = {}
 
     def inspect(
         self, record: RpcRecord, made: Mapping[Id, Global] | None = None, *, answers: int | None = None
@@ -78,7 +78,7 @@ class ExecutionPolicy:
         if isinstance(command, (ScriptCall, ScriptRemoteCall)):
             self._script_function(judge, command)
         if type(command) in SCRIPT:
-            judge.jit(SCRIPT[type(command)](command))
+            judge_jit(judge, SCRIPT[type(command)](command))
         if isinstance(command, UnknownCommand):
             judge.refuse("a message that can't be read", "what it would do is not known")
         if record.facts.pickle is not None:
@@ -99,54 +99,54 @@ class ExecutionPolicy:
 
     # --- the policy ---------------------------------------------------------------------------------------
 
-    def standing(self, name: Global) -> Standing:
+    def standing(self, name: Global) -> NameRuling:
         """What a name of a module may be used for."""
         if name not in self._known:
             self._known[name] = self._standing(name)
         return self._known[name]
 
-    def _standing(self, name: Global) -> Standing:
+    def _standing(self, name: Global) -> NameRuling:
         if self._named(name):
-            return Standing(True)
+            return NameRuling(True)
         found = self._sources.find(name.module, name.name)
         allow = self._hint(name)
         if found is None:
             reason = "an attribute chain" if "." in name.name else NOBODY
-            return Standing(False, reason=reason, allow=allow, dangerous=is_dangerous(name))
+            return NameRuling(False, reason=reason, allow=allow, dangerous=is_dangerous(name))
         assert found.kind != "module"  # `find` tells of one as an alias
         if found.kind == "alias":
             is_name = all(part.isidentifier() for part in found.of.split("."))
             what = "the file has it as another name" if is_name else "not the file's own"
             reason = f"{what}: {found.of}"
-            return Standing(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
+            return NameRuling(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
         if "." in name.name and has_dunder(name.name):
-            return Standing(False, found.kind, "a special method, with an object of any class", allow)
+            return NameRuling(False, found.kind, "a special method, with an object of any class", allow)
         of_class = self._sources.class_standing(name.module, name.name)
         if of_class is not None:
             return replace(of_class, allow=allow)
         if found.kind == "value":
-            return Standing(True, "value", allow=allow, constructing="" if found.literal else MADE)
+            return NameRuling(True, "value", allow=allow, constructing="" if found.literal else MADE)
         loading = "" if self._sources.is_rebuilder(name.module, name.name) else REBUILDS
-        return Standing(True, "function", allow=allow, loading=loading)
+        return NameRuling(True, "function", allow=allow, loading=loading)
 
-    def method(self, owner: Global, name: str, explicit: bool = False) -> Standing:
+    def method(self, owner: Global, name: str, explicit: bool = False) -> NameRuling:
         """Whether a method may be called: the class defines it in the user's file, or `--allow` names it.
         `explicit`: only `--allow` counts.
         """
         chain = Global(owner.module, f"{owner.name}.{name}")
         allow = self._hint(chain) or self._method_hint(owner, name)
         if self._named(chain):
-            return Standing(True)
+            return NameRuling(True)
         found = None if explicit else self._sources.find(chain.module, chain.name)
         if found is None:
             bad = has_dunder(name) or is_dangerous(owner)
-            return Standing(False, reason="a method that nobody allowed", allow=allow, dangerous=bad)
+            return NameRuling(False, reason="a method that nobody allowed", allow=allow, dangerous=bad)
         if found.kind == "alias":
             reason = f"not defined in the class: {found.of}"
-            return Standing(False, "value", reason, allow, _is_dangerous(found.of))
+            return NameRuling(False, "value", reason, allow, _is_dangerous(found.of))
         if found.kind != "function":
-            return Standing(False, "value", f"a {found.kind} of the class, no method", allow)
-        return Standing(True, "function", allow=allow)
+            return NameRuling(False, "value", f"a {found.kind} of the class, no method", allow)
+        return NameRuling(True, "function", allow=allow)
 
     def _hint(self, name: Global) -> str:
         """The argument that a refusal offers for a name; `--main` for one of a script that is not given."""
@@ -207,7 +207,7 @@ class ExecutionPolicy:
     def _object(self, judge: Judge, function: Call) -> None:
         """An object that is called: its class must be the user's, and say what calling it does."""
         cls = function.function
-        standing = self.standing(cls) if type(cls) is Global else Standing(False)
+        standing = self.standing(cls) if type(cls) is Global else NameRuling(False)
         if type(cls) is not Global or not standing.allowed or standing.kind == "function":
             judge.refuse(title(function), "what only loading makes known would be called")
         elif reason := self._calling(cls, standing):
@@ -215,7 +215,7 @@ class ExecutionPolicy:
         elif judge.states.hides(function, "forward"):
             judge.refuse(title(function), "an attribute in its state hides what calling it runs")
 
-    def _calling(self, cls: Global, standing: Standing) -> str:
+    def _calling(self, cls: Global, standing: NameRuling) -> str:
         """Why an object that a class made may not be called. A name that `--allow` has may as well be a
         function's, and what that returns is nobody's.
         """

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.agent.passes import LOOSE, cannot, read_passes
 from rpcinspect.replayer.planning.devices import named_devices
 from rpcinspect.replayer.planning.facts import JobFacts, read_facts, rrefs_in
@@ -43,7 +44,7 @@ from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import is_builtin, requires_grad
-from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
+from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, Orphan
 from rpcinspect.run.run import Run
@@ -68,8 +69,15 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     """Live workers are those of a group that runs: nothing is sent to them in their own name."""
 
 
-def plan(run: Run, options: PlanOptions | None = None, gate: ExecutionPolicy | None = None) -> Plan:
-    """Plans the replay of a run; without a `gate`, only what is harmless may run.
+def plan(
+    run: Run,
+    options: PlanOptions | None = None,
+    gate: ExecutionPolicy | None = None,
+    *,
+    named: dict[int, tuple[Named, ...]] | None = None,
+) -> Plan:
+    """Plans the replay of a run; without a `gate`, only what is harmless may run. `named`: by row what this
+    gate has said of some messages already.
 
     Raises `PlanError` where a worker or a context that was named is not in the capture.
     """
@@ -87,14 +95,16 @@ def plan(run: Run, options: PlanOptions | None = None, gate: ExecutionPolicy | N
     left_out = 0 if options.context is None else sum(not call.control for call in every) - len(calls)
     orphans = () if left_out else run.exchanges.orphans
     gaps = read_gaps(run.session, every)
-    inspection = Inspection(gate, rref_classes(every), options.trust, run.session)
+    inspection = Inspection(
+        gate, rref_classes(every), options.trust, run.session, {} if named is None else named
+    )
     planner = _Planner(run, calls, orphans, causes, facts, options, gaps, inspection)
     sessions = tuple(planner.session(number, cast) for number, cast in enumerate(casts))
     planned = {step.message for one in sessions for step in one.steps}
     uses, missing = inspection.uses(), tuple[str, ...]()
     if not options.trust and any(not use.allowed for use in uses):
         # what depends on a refused message is skipped and not judged: all of it is told at once nevertheless
-        whole = plan(run, replace(options, trust=True), gate)
+        whole = plan(run, replace(options, trust=True), gate, named=inspection.judged)
         spare = _spare_answers(whole)
         missing = missing_allowances(use for use in whole.globals if not spare.issuperset(use.messages))
     return Plan(
@@ -230,7 +240,8 @@ def _expected(call: Exchange, decision: Decision) -> tuple[str, ...]:
         wrapped = wrap_answer(types, requires_grad=requires_grad(call.response), failed=failed)
     elif decision.action == "answer":
         wrapped = wrap_request(
-            habit(call.kind, builtin=is_builtin(call.request.rpc.command)),
+            call.kind,
+            builtin=is_builtin(call.request.rpc.command),
             in_context=MessageType.FORWARD_AUTOGRAD_REQ in types,
             requires_grad=requires_grad(call.request),
             profiling=MessageType.RUN_WITH_PROFILING_REQ in types,

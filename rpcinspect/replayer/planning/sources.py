@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rpcinspect.errors import OutputError
-from rpcinspect.pickles.verdicts import Standing
+from rpcinspect.pickles.verdicts import NameRuling
 from rpcinspect.replayer.planning.source_bindings import read_bindings, read_rebuilders
 from rpcinspect.replayer.planning.source_files import SearchPath, SourceFile
 from rpcinspect.replayer.planning.source_meaning import Meanings
@@ -33,7 +33,7 @@ NO_ITEMS = "it defines no append, extend or add"
 NO_PAIRS = "it defines no __setitem__"
 
 REASONS = ("constructing", "loading", "restoring", "calling", "changing", "items", "pairs")
-"""Fields of `Standing` that say why a use of a class is refused."""
+"""Fields of `NameRuling` that say why a use of a class is refused."""
 
 
 class Sources:
@@ -75,7 +75,7 @@ class Sources:
         file = self._parsed(module)
         return file is not None and name.rpartition(".")[2] in file.rebuilders
 
-    def class_standing(self, module: str, name: str) -> Standing | None:
+    def class_standing(self, module: str, name: str) -> NameRuling | None:
         """What the objects of a class may be used for; None where the name is no class that the files define.
 
         A reason is empty where only code of the user's files would run, or harmless code of its bases.
@@ -86,7 +86,7 @@ class Sources:
             return None
         places = [self._standing(own) for own in found.classes]
         reasons: dict[str, Any] = {name: _first(getattr(one, name) for one in places) for name in REASONS}
-        return Standing(True, "class", bound=frozenset().union(*(one.bound for one in places)), **reasons)
+        return NameRuling(True, "class", bound=frozenset().union(*(one.bound for one in places)), **reasons)
 
     def has_method(self, name: str) -> bool:
         """Whether a class of a file that was looked at defines a method of this name."""
@@ -143,7 +143,7 @@ class Sources:
             found = combined(there) if there else None
         return found
 
-    def _standing(self, own: OwnClass) -> Standing:
+    def _standing(self, own: OwnClass) -> NameRuling:
         bases = [kind for kind in self._meanings.order(own) if isinstance(kind, str)]
         unknown = next((f"it inherits from {base}" for base in bases if base not in BASES), "")
         known = [BASES[base] for base in bases if base in BASES]
@@ -153,7 +153,7 @@ class Sources:
         collects = {base.collects for base in known}
         has_items = "items" in collects or self._bound(own, ITEMS)
         has_pairs = "pairs" in collects or self._bound(own, PAIRS)
-        return Standing(
+        return NameRuling(
             True,
             constructing=unknown or _first(b.constructing for b in known) or self._foreign(own, CONSTRUCTED),
             loading=new or self._meanings.own_metaclass(own),

@@ -22,7 +22,7 @@ from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.replayer.planning.operators import DEVICE
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.dtypes import DTYPES
-from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table_forms, to_tensor_table
+from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table, to_tensor_table
 
 CACHE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
@@ -90,9 +90,9 @@ class TensorChecker:
 
 def read_needs(table: bytes) -> Needs:
     """What a table asks for. Raises `DecodeError` for one that torch never writes, or can't rebuild."""
-    metas, forms = read_tensor_table_forms(table)
+    metas = read_tensor_table(table)
     try:
-        same = to_tensor_table(metas, forms) == table
+        same = to_tensor_table(metas, table) == table
     except ValueError as error:
         raise DecodeError("tensor", str(error)) from error
     if not same:  # it says something that our reading does not cover

@@ -23,16 +23,16 @@ from msgspec import Struct
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.safe_names import LAYERS, MAKE_OPTIMIZERS, OPTIMIZERS, STEP_OPTIMIZERS, VALUES
-from rpcinspect.pickles.shapes_jit import is_fork
+from rpcinspect.pickles.semantic import is_fork
 from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
-from rpcinspect.pickles.verdicts import Named, Standing
-from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of, python_udf_of
-from rpcinspect.rpc.questions import created
+from rpcinspect.pickles.verdicts import Named, NameRuling
+from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of
+from rpcinspect.rpc.questions import created, python_udf_of
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
 One: TypeAlias = Callable[[Value], bool]
-Methods: TypeAlias = Callable[[Global, str, bool], Standing]
+Methods: TypeAlias = Callable[[Global, str, bool], NameRuling]
 """(class, method, only by an explicit --allow) → whether it may be called."""
 
 WRONG = "torch does not call it with such arguments"

@@ -16,7 +16,7 @@ from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import PlannedSession
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.questions import size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
@@ -72,14 +72,14 @@ class PlayedWorker(Protocol):
     name: str
 
     def send(
-        self, to: str, message: Message, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
+        self, to: str, message: RpcMessage, tensors: Sequence[bytes] = (), *, timeout_s: float | None = None
     ) -> int:
         """Sends a request and returns its number; the rest comes as events."""
 
     def renew(self, message_id: int) -> None:
         """Gives a request its whole time again."""
 
-    def answer(self, request: RequestArrived, message: Message, tensors: Sequence[bytes] = ()) -> bool:
+    def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request; False: nobody waits any more."""
 
 

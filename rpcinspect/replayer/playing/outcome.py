@@ -19,8 +19,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.equality.computation import Nature, nature_of
-from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.difference import Difference, Nature, nature_of
 from rpcinspect.replayer.planning.model import Plan, PlannedSession, Step
 from rpcinspect.replayer.workers.live_group import LeafGradient
 from rpcinspect.replayer.workers.process_exit import NO_MEMORY, EarlyExit

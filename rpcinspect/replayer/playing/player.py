@@ -47,7 +47,7 @@ from rpcinspect.replayer.playing.uncaptured import (
     too_much,
 )
 from rpcinspect.replayer.workers.process_exit import EarlyExit
-from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.message import RpcMessage, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
@@ -487,7 +487,7 @@ class Player:
         self._refused_lacking |= answer is None
         self._reply(event, refusal() if answer is None else answer)
 
-    def _reply(self, event: RequestArrived, message: Message) -> None:
+    def _reply(self, event: RequestArrived, message: RpcMessage) -> None:
         with contextlib.suppress(ReplayError):  # it reads nothing of what it is sent
             self._peers[self._role(event.peer)].answer(event, message)
 

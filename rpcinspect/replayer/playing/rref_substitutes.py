@@ -36,7 +36,7 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchRet,
 )
 from rpcinspect.rpc.command_codec import to_message
-from rpcinspect.rpc.message import Message, MessageType, type_name
+from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
 
@@ -72,7 +72,7 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
     _await(loop, handle, waiting)
 
 
-def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -> Message:
+def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -> RpcMessage:
     """The remote call whose result is the value of a captured answer to a fetch."""
     command = answer.rpc.command
     made: Command

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.elements import Read
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap
 from rpcinspect.errors import DecodeError, ReplayError
-from rpcinspect.pickles.patch import Numbered, number_integers, rewrite
+from rpcinspect.pickles.opcodes import NumberedPickle, number_integers, rewrite
 from rpcinspect.pickles.semantic import RRefForkData, beside_fork, python_udf, rref_fork, worker_info
 from rpcinspect.pickles.tree import Call, Value, children, walk
 from rpcinspect.replayer.peers.pipe_end import cpu_descriptor
@@ -43,9 +43,9 @@ from rpcinspect.rpc.command import (
     ScriptRemoteCall,
     ScriptRRefFetchCall,
 )
-from rpcinspect.rpc.command_codec import from_message_forms, to_payload
-from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, peel_partial, wrap
-from rpcinspect.rpc.message import Message, type_name
+from rpcinspect.rpc.command_codec import from_message, to_payload
+from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, peel, wrap
+from rpcinspect.rpc.message import RpcMessage, type_name
 from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT, rref_forks
 from rpcinspect.rpc.questions import created
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
@@ -61,7 +61,7 @@ Id: TypeAlias = tuple[str, int | GloballyUniqueId]
 """Kind and id, as an `IdMap` keeps them."""
 
 
-def translate(record: RpcRecord, ids: IdMap, live_workers: Collection[int] = ()) -> Message:
+def translate(record: RpcRecord, ids: IdMap, live_workers: Collection[int] = ()) -> RpcMessage:
     """The captured message with live ids; the very same object if none of its ids has changed.
 
     `live_workers`: ids of workers that make RRefs of their own, which are known once they have told of them.
@@ -223,25 +223,22 @@ class _Live:
 def _payload(record: RpcRecord, live: _Live) -> bytes:
     """The payload of the message with live ids, written in the way in which it was written."""
     message = record.rpc.message
-    peeled = peel_partial(message.type, message.payload, with_forms=True)
-    if peeled.error is not None:
-        raise peeled.error
-    if wrap(peeled.envelopes, peeled.payload, peeled.forms) != message.payload:
+    envelopes, inner, payload = peel(message.type, message.payload)
+    if wrap(envelopes, payload, message.payload) != message.payload:
         raise DecodeError("rpc", NOT_TORCHS)
-    payload = peeled.payload
     if any(live.of(kind, captured) != captured for kind, captured in _ids_of_command(record)):
-        payload = _payload_of_command(record, peeled.type, payload, live)
-    return wrap([live.envelope(envelope) for envelope in peeled.envelopes], payload, peeled.forms)
+        payload = _payload_of_command(record, inner, payload, live)
+    return wrap([live.envelope(envelope) for envelope in envelopes], payload, message.payload)
 
 
 def _payload_of_command(record: RpcRecord, kind: int, payload: bytes, live: _Live) -> bytes:
     """The payload inside the envelopes with live ids."""
-    command, forms = record.rpc.command, None
-    if type(command) in SCRIPT:  # only the bytes tell which of its values torch has memoised
-        command, forms = from_message_forms(kind, payload)
-    if to_payload(command, forms) != payload:
+    command = record.rpc.command
+    if type(command) in SCRIPT:  # its tree is changed in place, and the captured one must stay
+        command = from_message(kind, payload)
+    if to_payload(command, payload) != payload:
         raise DecodeError("rpc", NOT_TORCHS)
-    return to_payload(_command(record, command, live), forms)
+    return to_payload(_command(record, command, live), payload)
 
 
 def _command(record: RpcRecord, command: Any, live: _Live) -> Command:
@@ -297,7 +294,7 @@ def _python_pickle(record: RpcRecord, data: bytes, live: _Live) -> bytes:
 class _Changes:
     """Collects the new values of a pickle's integers."""
 
-    def __init__(self, numbered: Numbered) -> None:
+    def __init__(self, numbered: NumberedPickle) -> None:
         self._numbered = numbered
         self.made: dict[int, int] = {}
 
@@ -369,7 +366,7 @@ class LiveRecords:
     def __init__(self) -> None:
         self._decoder = RecordDecoder()
 
-    def decode(self, message: Message, tensors: Sequence[bytes]) -> LiveMessage:
+    def decode(self, message: RpcMessage, tensors: Sequence[bytes]) -> LiveMessage:
         """The record of a message; damage becomes its problems."""
         payloads = message.to_payloads()
         tp = TpMessage.live(cpu_descriptor(payloads, tensors), payloads)

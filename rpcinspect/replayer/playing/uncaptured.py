@@ -33,7 +33,7 @@ from rpcinspect.rpc.command import (
     ScriptRemoteCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of, to_message
-from rpcinspect.rpc.message import Message, MessageType, type_name
+from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
 from rpcinspect.rpc.questions import context_of, failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
@@ -41,13 +41,13 @@ from rpcinspect.rpc.types import GloballyUniqueId, unpack_id
 NOT_THERE = b"rpcinspect: nothing was captured that could answer this"
 
 
-def acknowledgement(request: RpcRecord) -> Message | None:
+def acknowledgement(request: RpcRecord) -> RpcMessage | None:
     """The answer of torch's agent to a request that is sent when Python drops something; None for others."""
     command = ACKNOWLEDGED.get(message_type_of(request.rpc.command))
     return None if command is None else to_message(command)
 
 
-def receipt(request: RpcRecord) -> Message | None:
+def receipt(request: RpcRecord) -> RpcMessage | None:
     """The answer to a gradient, which is the same for all; None for others."""
     if message_type_of(request.rpc.command) != MessageType.BACKWARD_AUTOGRAD_REQ:
         return None
@@ -59,7 +59,7 @@ def refused_here(answer: RpcRecord) -> bool:
     return failed(answer) and NOT_THERE in answer.rpc.message.payload
 
 
-def refusal() -> Message:
+def refusal() -> RpcMessage:
     """The answer to a request that nothing captured can answer: its sender goes on instead of waiting."""
     return to_message(ExceptionResponse(NOT_THERE))
 
@@ -89,7 +89,7 @@ ACKNOWLEDGED: Mapping[int, Command] = {
 }
 
 
-Release: TypeAlias = tuple[str, str, Message]
+Release: TypeAlias = tuple[str, str, RpcMessage]
 """Who sends it, to whom, what."""
 
 

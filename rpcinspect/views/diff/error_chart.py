@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from rpcinspect.equality.histogram import Histogram
+from rpcinspect.equality.difference import Histogram
 from rpcinspect.fields.phrases import counted
 
 WIDTH, HEIGHT = 340, 112

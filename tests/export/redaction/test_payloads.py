@@ -13,7 +13,7 @@ from rpcinspect.export.redaction.payloads import redact_payload, redact_table
 from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.decode import RpcDecoder
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.run.run import open_run
 
 WORDS = Pseudonyms(b"key")
@@ -32,8 +32,8 @@ def test_payloads_decode_as_before(name: str) -> None:
         made = redact_payload(kind, payload, WORDS)
         other = redact_table(table, WORDS)
         assert (len(made), len(other)) == (len(payload), len(table))
-        before = decoder.decode(Message(kind, 0, payload, table))
-        after = decoder.decode(Message(kind, 0, made, other))
+        before = decoder.decode(RpcMessage(kind, 0, payload, table))
+        after = decoder.decode(RpcMessage(kind, 0, made, other))
         assert type(after.command) is type(before.command)
         assert after.problems == before.problems
         if isinstance(before.command, ScriptCall) and before.command.schema is not None:

@@ -21,7 +21,7 @@ from rpcinspect.export.reproducer.python_names import (
     quoted,
     quoted_bytes,
 )
-from rpcinspect.pickles.places import Step
+from rpcinspect.pickles.places import PathStep
 from rpcinspect.pickles.tree import Global
 
 
@@ -110,7 +110,7 @@ def test_literals() -> None:
 
 
 def test_accessors() -> None:
-    assert accessor((Step(False, 0), Step(False, "it's"), Step(True, "x"))) == '[0]["it\'s"].x'
+    assert accessor((PathStep(False, 0), PathStep(False, "it's"), PathStep(True, "x"))) == '[0]["it\'s"].x'
 
 
 def test_comments_stay_comments() -> None:

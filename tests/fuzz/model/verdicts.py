@@ -10,7 +10,7 @@ from rpcinspect.pickles.tree import Global
 from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.rpc.decode import RpcDecoder
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.record import RpcRecord
 from tests.fuzz.model.script_values import TABLE
@@ -64,7 +64,7 @@ def refused(data: bytes, sort: str, decision: str) -> tuple[str, ...]:
 
 def _record(data: bytes, sort: str) -> RpcRecord:
     if sort.isdigit():
-        rpc = RpcDecoder().decode(Message(int(sort), 0, data, TABLE))
+        rpc = RpcDecoder().decode(RpcMessage(int(sort), 0, data, TABLE))
         return RpcRecord(0, None, rpc, FactsReader().read(rpc.command), ())  # type: ignore[arg-type]
     return request_of(data) if sort == "request" else answer_of(data)
 

@@ -12,7 +12,7 @@ from typing import Any
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.peer import Peer
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from tests.fuzz.model.jobs import Fault, Job, Seen
 from tests.fuzz.model.script_values import STORAGES, TABLE
 
@@ -32,7 +32,7 @@ class WireWorker:
         """What came of the message."""
         try:
             answer = self._peer.call(
-                "w0", Message(int(job.sort), 0, job.data, TABLE), STORAGES, timeout_s=SECONDS
+                "w0", RpcMessage(int(job.sort), 0, job.data, TABLE), STORAGES, timeout_s=SECONDS
             )
         except ReplayError as error:
             return Seen((Fault("answer", str(error)),))

@@ -19,7 +19,7 @@ from rpcinspect.replayer.agent.messages import (
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp, PythonCall, PythonResp
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from tests.replayer.captured import captured
 from tests.replayer.talks import Workers, udf
 from tests.truth import capture_of
@@ -49,7 +49,7 @@ def test_without_an_envelope() -> None:
 
 def test_what_can_not_be_read() -> None:
     with pytest.raises(ReplayError, match="FORWARD_AUTOGRAD_REQ"):
-        read_message(Message(int(MessageType.FORWARD_AUTOGRAD_REQ), 0, b"x", b""))
+        read_message(RpcMessage(int(MessageType.FORWARD_AUTOGRAD_REQ), 0, b"x", b""))
 
 
 def test_who_asks() -> None:

@@ -15,7 +15,7 @@ from rpcinspect.replayer.peers.control_calls import (
     membership_call,
     read_control_call,
 )
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.run.run import open_run
 from tests.places import recorded
 from tests.replayer.live_calls import device_infos_call
@@ -63,13 +63,13 @@ def test_calls_of_a_captured_dynamic_group() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Message(MessageType.PYTHON_CALL, 0, b"", NO_TENSORS),
-        Message(MessageType.PYTHON_CALL, 0, b"\0garbage", NO_TENSORS),
-        Message(MessageType.PYTHON_CALL, 0, b"\0" + pickle.dumps((1, 2)), NO_TENSORS),
-        Message(MessageType.PYTHON_RET, 0, device_infos_call().payload, NO_TENSORS),
-        Message(MessageType.PYTHON_CALL, 0, device_infos_call().payload + bytes(1 << 16), NO_TENSORS),
+        RpcMessage(MessageType.PYTHON_CALL, 0, b"", NO_TENSORS),
+        RpcMessage(MessageType.PYTHON_CALL, 0, b"\0garbage", NO_TENSORS),
+        RpcMessage(MessageType.PYTHON_CALL, 0, b"\0" + pickle.dumps((1, 2)), NO_TENSORS),
+        RpcMessage(MessageType.PYTHON_RET, 0, device_infos_call().payload, NO_TENSORS),
+        RpcMessage(MessageType.PYTHON_CALL, 0, device_infos_call().payload + bytes(1 << 16), NO_TENSORS),
     ],
     ids=["empty", "garbage", "no call", "an answer", "too long"],
 )
-def test_everything_else_is_no_control_call(message: Message) -> None:
+def test_everything_else_is_no_control_call(message: RpcMessage) -> None:
     assert read_control_call(message) is None

@@ -18,7 +18,7 @@ from rpcinspect.replayer.peers.membership import MEMBERS, PREFIX, TOKEN, Members
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from tests.replayer.captured import autograd_message_id, captured, remapped
 from tests.replayer.live_calls import SECONDS, device_infos_call, members, python_call, value_of
 
@@ -89,7 +89,7 @@ def test_a_live_worker_asks_a_played_one(group: LiveGroup, store: StoreClient, l
                 if isinstance(event, RequestArrived):
                     assert (event.peer, event.sender) == ("worker2", "worker1")
                     asked = event
-                    peers[1].answer(event, Message(RET, 0, pickle.dumps("from the capture"), NO_TENSORS))
+                    peers[1].answer(event, RpcMessage(RET, 0, pickle.dumps("from the capture"), NO_TENSORS))
                 else:
                     assert isinstance(event, ResponseArrived)
                     answer = event
@@ -99,7 +99,7 @@ def test_a_live_worker_asks_a_played_one(group: LiveGroup, store: StoreClient, l
         assert value_of(answer) == "from the capture"
 
 
-def ask(to: str, what: str) -> Message:
+def ask(to: str, what: str) -> RpcMessage:
     """Lets a live worker make `rpc_sync(to, len, (what,))`."""
     return python_call("torch.distributed.rpc.api", "rpc_sync", to, len, (what,))
 
@@ -227,7 +227,7 @@ def test_a_captured_backward_pass_gives_the_same_gradients(
                 for event in loop.wait(0.5):
                     if isinstance(event, RequestArrived):
                         came.append(event)
-                        peer.answer(event, Message(BACKWARD_RESP, 0, b"", NO_TENSORS))
+                        peer.answer(event, RpcMessage(BACKWARD_RESP, 0, b"", NO_TENSORS))
                     else:
                         assert isinstance(event, ResponseArrived)
                         assert event.message.type == BACKWARD_RESP
@@ -242,7 +242,7 @@ def test_a_captured_backward_pass_gives_the_same_gradients(
             (event,) = loop.wait(SECONDS)  # the worker tells everybody who took part, us too
             assert isinstance(event, RequestArrived)
             assert event.message.payload == cleanup.message.payload
-            peer.answer(event, Message(CLEANUP_RESP, 0, b"", NO_TENSORS))
+            peer.answer(event, RpcMessage(CLEANUP_RESP, 0, b"", NO_TENSORS))
             with pytest.raises(ReplayError, match="Could not find autograd context with id: 0"):
                 worker.gradients(0)
         assert worker.leave()

@@ -10,15 +10,15 @@ from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, Respo
 from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_message
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 
 
-def call(number: int) -> Message:
+def call(number: int) -> RpcMessage:
     """A request of this number."""
     return replace(to_message(PythonCall(b"N.", False)), id=number)
 
 
-def answer(number: int) -> Message:
+def answer(number: int) -> RpcMessage:
     """An answer to the request of this number."""
     return replace(to_message(PythonResp(b"N.")), id=number)
 

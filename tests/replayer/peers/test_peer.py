@@ -24,18 +24,18 @@ from rpcinspect.replayer.peers.loop import (
     Unanswered,
 )
 from rpcinspect.replayer.peers.peer import Peer
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 
 CALL, RET = int(MessageType.PYTHON_CALL), int(MessageType.PYTHON_RET)
 
 
-def call(payload: bytes = b"\0", table: bytes = NO_TENSORS) -> Message:
-    return Message(CALL, 99, payload, table)
+def call(payload: bytes = b"\0", table: bytes = NO_TENSORS) -> RpcMessage:
+    return RpcMessage(CALL, 99, payload, table)
 
 
-def ret(payload: bytes = b"", table: bytes = NO_TENSORS) -> Message:
-    return Message(RET, 77, payload, table)
+def ret(payload: bytes = b"", table: bytes = NO_TENSORS) -> RpcMessage:
+    return RpcMessage(RET, 77, payload, table)
 
 
 def table_of(*lengths: int) -> bytes:
@@ -87,12 +87,12 @@ def test_a_request_and_its_answer(loop: Loop, host: str) -> None:
     (request,) = events_of(loop, 1)
     assert isinstance(request, RequestArrived)
     assert (request.peer, request.sender, request.tensors) == ("two", "one", tensors)
-    assert request.message == Message(CALL, message_id, b"\0question", table_of(3, 0, 100_000))
+    assert request.message == RpcMessage(CALL, message_id, b"\0question", table_of(3, 0, 100_000))
     assert two.answer(request, ret(b"answer", table_of(2)), [b"ok"])
     (answer,) = events_of(loop, 1)
     assert isinstance(answer, ResponseArrived)
     assert (answer.peer, answer.to, answer.tensors, answer.late) == ("one", "two", (b"ok",), False)
-    assert answer.message == Message(RET, message_id, b"answer", table_of(2))
+    assert answer.message == RpcMessage(RET, message_id, b"answer", table_of(2))
     with pytest.raises(ReplayError, match="was answered before"):
         two.answer(request, ret())
 

@@ -35,7 +35,7 @@ from rpcinspect.replayer.playing.outcome import TrafficRecording
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.run.run import Run, open_run
 from rpcinspect.tcp.packetize import MAX_PAYLOAD, Endpoint
@@ -281,8 +281,8 @@ def test_a_connection_of_two_peers_is_recorded_once(host: str, tmp_path: Path) -
     with TrafficRecorder(path) as record, Loop(tap=record) as loop:
         one, two = Peer(loop, "one", 1, host=host), Peer(loop, "two", 2, host=host)
         one.addresses["two"] = two.address
-        ask = Message(int(MessageType.PYTHON_CALL), 0, b"\0\x80\x02N.", table)
-        give = Message(int(MessageType.PYTHON_RET), 0, b"\x80\x02N.", NO_TENSORS)
+        ask = RpcMessage(int(MessageType.PYTHON_CALL), 0, b"\0\x80\x02N.", table)
+        give = RpcMessage(int(MessageType.PYTHON_RET), 0, b"\x80\x02N.", NO_TENSORS)
         for _ in range(2):
             one.send("two", ask, tensors)
             request = loop.wait_until(lambda event: isinstance(event, RequestArrived), SECONDS)
@@ -321,7 +321,7 @@ class Sent(Struct, frozen=True, order=True):
     tensors: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, ends: tuple[str, str, bool], message: Message, tensors: tuple[bytes, ...]) -> Sent:
+    def of(cls, ends: tuple[str, str, bool], message: RpcMessage, tensors: tuple[bytes, ...]) -> Sent:
         return cls(*ends, message.id, message.type, message.payload, message.tensor_table, tensors)
 
 
@@ -339,7 +339,7 @@ class Played:
         self.talk: list[Sent] = []
         self.open: set[int] = set()
 
-    def send(self, message: Message, tensors: tuple[bytes, ...]) -> None:
+    def send(self, message: RpcMessage, tensors: tuple[bytes, ...]) -> None:
         number = self.peer.send("worker1", message, tensors, timeout_s=SECONDS)
         self.open.add(number)
         self.talk.append(Sent.of(("worker0", "worker1", True), replace(message, id=number), tensors))
@@ -356,7 +356,7 @@ class Played:
                     continue
                 assert isinstance(event, RequestArrived)
                 self.talk.append(Sent.of(("worker1", "worker0", True), event.message, event.tensors))
-                given = Message(self.ANSWERS[event.message.type], event.message.id, b"", NO_TENSORS)
+                given = RpcMessage(self.ANSWERS[event.message.type], event.message.id, b"", NO_TENSORS)
                 assert self.peer.answer(event, given)
                 self.talk.append(Sent.of(("worker1", "worker0", False), given, ()))
         assert not self.open

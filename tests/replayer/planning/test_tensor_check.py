@@ -15,7 +15,7 @@ from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.planning.tensor_check import TensorChecker
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import Workers
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, to_tensor_table
 from rpcinspect.run.run import open_run
 from tests.places import recorded
@@ -214,7 +214,7 @@ def test_torch_takes_the_good_ones(group: LiveGroup) -> None:
         peer = Peer(loop, "x", 1)
         peer.addresses["w"] = store.get("addrs/w").decode()
         for name, (table, storages) in GOOD.items():
-            message = Message(call.type, 0, call.payload, table)
+            message = RpcMessage(call.type, 0, call.payload, table)
             assert value_of(peer.call("w", message, storages, timeout_s=SECONDS)) == 5.0, name
     assert worker.child.wait() is None
 
@@ -234,7 +234,7 @@ def test_torch_would_not_survive_the_bad_ones(
             peer = Peer(loop, "x", 1)
             peer.addresses["w"] = store.get("addrs/w").decode()
             with pytest.raises(ReplayError):
-                peer.call("w", Message(call.type, 0, call.payload, table), storages, timeout_s=SECONDS)
+                peer.call("w", RpcMessage(call.type, 0, call.payload, table), storages, timeout_s=SECONDS)
         ended = worker.child.wait(SECONDS)
         assert ended is not None
         assert ended.signal == "SIGABRT"

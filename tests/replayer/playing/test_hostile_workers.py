@@ -18,7 +18,7 @@ from rpcinspect.replayer.peers.loop import DEFAULT_PEER_LIMITS, PeerLimits, Requ
 from rpcinspect.replayer.peers.loopback import parse_address
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from tests.fuzz.bounds import bounded
 from tests.replayer.hostile import descriptor, message
 from tests.replayer.scripted import Played, Scripted, captured_answer, message_of, play
@@ -167,7 +167,7 @@ def test_a_flood_of_requests() -> None:
 
     def floods(worker: Scripted, request: RequestArrived) -> None:
         for _ in range(2_000):
-            worker.peer.send("w0", Message(CALL, 0, payload, NO_TENSORS))
+            worker.peer.send("w0", RpcMessage(CALL, 0, payload, NO_TENSORS))
         worker.peer.answer(request, message_of(PythonResp(NONE)))
 
     workers = three_calls()

@@ -32,7 +32,7 @@ from rpcinspect.rpc.command import (
     RRefUserDelete,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from tests.replayer.scripted import STORAGE, Played, Scripted, captured_answer, message_of, planned_of, play
 from tests.replayer.talks import NONE, Workers, udf
@@ -278,7 +278,7 @@ def test_an_answer_that_is_damaged_is_different(payload: bytes, table: bytes) ->
 
     def does(worker: Scripted, request: RequestArrived) -> None:
         if function(request) == b"f":
-            answer = Message(int(MessageType.PYTHON_RET), request.message.id, payload, table)
+            answer = RpcMessage(int(MessageType.PYTHON_RET), request.message.id, payload, table)
             worker.peer._pipes[request.pipe].send(answer, [])
         else:
             as_captured(workers)(worker, request)
@@ -306,10 +306,10 @@ def test_whatever_comes_the_session_ends(
         if function(request) == b"f" and asks:
             worker.ask("w0", PythonCall(udf("app.x"), False))
             pipe = next(one for one in worker.peer._pipes.values() if not one.inbound)
-            pipe.send(Message(kind, 1000, payload, table), tensors)
+            pipe.send(RpcMessage(kind, 1000, payload, table), tensors)
             as_captured(workers)(worker, request)
         elif function(request) == b"f":
-            pipe.send(Message(kind, request.message.id, payload, table), tensors)
+            pipe.send(RpcMessage(kind, request.message.id, payload, table), tensors)
         else:
             as_captured(workers)(worker, request)
 

@@ -27,7 +27,7 @@ from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.rpc.command import PythonRRefFetchCall
 from rpcinspect.rpc.command_codec import to_payload
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.questions import FETCHES, rref_of
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.exchanges import Exchange
@@ -117,7 +117,7 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
             live = GloballyUniqueId(1, OWN_IDS + 7)
             assert inputs.ids.translate("rref", GloballyUniqueId(1, 7)) == live
             fetch = to_payload(PythonRRefFetchCall(1, live))
-            peer.send("worker1", Message(MessageType.PYTHON_RREF_FETCH_CALL, 0, fetch, NO_TENSORS))
+            peer.send("worker1", RpcMessage(MessageType.PYTHON_RREF_FETCH_CALL, 0, fetch, NO_TENSORS))
             heard = (event for _ in range(600) for event in loop.wait(0.05))
             answer = next(event for event in heard if isinstance(event, ResponseArrived))
         assert answer.tensors == tuple(storages(inputs.calls[stand_in.request], opened))

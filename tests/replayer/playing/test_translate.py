@@ -41,7 +41,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
+from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
@@ -86,7 +86,7 @@ def id_map(messages: list[RpcRecord], move: Move) -> IdMap:
     return ids
 
 
-def record_of(original: RpcRecord, message: Message) -> RpcRecord:
+def record_of(original: RpcRecord, message: RpcMessage) -> RpcRecord:
     """What the decoder says of another message in the place of a captured one."""
     tp = original.tp
     made = tp_message(tp.pipe, message.to_payloads(), from_client=tp.from_client, tensors=tp.tensors)
@@ -313,7 +313,7 @@ def test_an_rref_of_a_live_worker_that_has_another_id_than_captured(
     """Both ids exist in the live worker: the captured one would quietly be the wrong object."""
     peer, loop, membership = joined
 
-    def ask(message: Message) -> ResponseArrived:
+    def ask(message: RpcMessage) -> ResponseArrived:
         number = peer.send("worker1", message, timeout_s=SECONDS)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -322,7 +322,7 @@ def test_an_rref_of_a_live_worker_that_has_another_id_than_captured(
                     return event
                 if isinstance(event, RequestArrived) and not membership.handle(event):
                     assert event.message.type == MessageType.RREF_CHILD_ACCEPT
-                    peer.answer(event, Message(int(MessageType.RREF_ACK), 0, b"", NO_TENSORS))
+                    peer.answer(event, RpcMessage(int(MessageType.RREF_ACK), 0, b"", NO_TENSORS))
         raise AssertionError("no answer")
 
     make = python_call("torch.distributed.rpc", "RRef", [])
@@ -407,7 +407,7 @@ def test_parts_of_a_storage_can_be_read() -> None:
             for i, n in ((0, 3), (1, 5))
         ]
     )
-    message = Message(int(MessageType.PYTHON_CALL), 7, b"\0" + udf("app.f"), table)
+    message = RpcMessage(int(MessageType.PYTHON_CALL), 7, b"\0" + udf("app.f"), table)
     came = LiveRecords().decode(message, [b"abc", b"defgh"])
     assert isinstance(came.record.rpc.command, PythonCall)
     assert came.read(Extent(4, ((1, 1, 2), (0, 0, 2)))) == b"efab"
@@ -424,9 +424,9 @@ def test_parts_of_a_storage_can_be_read() -> None:
 def test_damage_becomes_problems(kind: int, payload: bytes, table: bytes, tensors: list[bytes]) -> None:
     """Whatever comes can be decoded, and compared with itself and with what it is not."""
     live = LiveRecords()
-    came = live.decode(Message(kind, 1, payload, table), tensors)
-    again = live.decode(Message(kind, 2, payload, table), tensors)
-    good = live.decode(Message(int(MessageType.PYTHON_CALL), 1, b"\0" + udf("app.f"), NO_TENSORS), [])
+    came = live.decode(RpcMessage(kind, 1, payload, table), tensors)
+    again = live.decode(RpcMessage(kind, 2, payload, table), tensors)
+    good = live.decode(RpcMessage(int(MessageType.PYTHON_CALL), 1, b"\0" + udf("app.f"), NO_TENSORS), [])
     for problem in came.record.problems:
         assert problem.reason
     compare_messages(came.record, again.record, came.read, again.read, STRICT)

@@ -25,7 +25,7 @@ from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.rpc.command import ScriptCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, wrap
-from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from tests.replayer.left_behind import descendants
 from tests.replayer.live_calls import SECONDS, members, run
@@ -278,7 +278,7 @@ def test_gradients_are_shown(group: LiveGroup) -> None:
         wrapped_message_type=int(MessageType.SCRIPT_CALL),
     )
     payload = wrap([envelope], to_payload(command))
-    request = Message(int(MessageType.FORWARD_AUTOGRAD_REQ), 0, payload, to_tensor_table(metas))
+    request = RpcMessage(int(MessageType.FORWARD_AUTOGRAD_REQ), 0, payload, to_tensor_table(metas))
     with StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store, Loop() as loop:
         peer = Peer(loop, "worker0", 0)
         with members(store, [peer]):

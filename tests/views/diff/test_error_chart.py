@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.equality.histogram import Histogram
+from rpcinspect.equality.difference import Histogram
 from rpcinspect.views.diff.error_chart import HEIGHT, MAX_BARS, MAX_TICKS, WIDTH, Chart, chart_of
 
 SIZES = st.dictionaries(st.integers(-1074, 1023), st.integers(1, 10**9), max_size=80)

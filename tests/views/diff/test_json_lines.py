@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from rpcinspect.equality.difference import CODES
 from rpcinspect.views.diff.json_lines import diff_lines
 from tests.contract import check, map_of
 from tests.diff.stories import Story, diff
+from tests.equality.codes import CODES
 
 INDEX = (int, None)
 PLACE = {"a": INDEX, "b": INDEX}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.equality.difference import CODES
 from rpcinspect.equality.rules import Rules
 from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
 from tests.diff.stories import Story, diff
+from tests.equality.codes import CODES
 
 
 def test_every_code_has_a_meaning() -> None:

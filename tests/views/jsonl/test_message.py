@@ -22,7 +22,7 @@ from rpcinspect.fields.message import Tensor
 from rpcinspect.rpc.command import Command, ExceptionResponse, PythonCall, PythonResp, UnknownCommand
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, wrap
-from rpcinspect.rpc.message import Message
+from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, to_tensor_table
 from rpcinspect.run.tensors import LastRead
@@ -51,7 +51,7 @@ def record(
     decoder: RecordDecoder | None = None,
 ) -> RpcRecord:
     kind = envelopes[0].message_type if envelopes else message_type_of(command)
-    message = Message(kind, 7, wrap(list(envelopes), to_payload(command)), to_tensor_table(metas))
+    message = RpcMessage(kind, 7, wrap(list(envelopes), to_payload(command)), to_tensor_table(metas))
     tp = tp_message(pipe(), message.to_payloads(), tensors=storages, offset=99)
     return (decoder or RecordDecoder()).decode(tp)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.pickles.patch import number_integers, rewrite
+from rpcinspect.pickles.opcodes import number_integers, rewrite
 
 INTEGERS = st.integers() | st.integers(-1 << 63, (1 << 63) - 1) | st.integers(-70_000, 70_000)
 ATOMS = st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False) | st.text() | st.binary()

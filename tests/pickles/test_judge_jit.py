@@ -7,15 +7,15 @@ import pytest
 from rpcinspect.pickles import jit_write
 from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.judge import Judge
+from rpcinspect.pickles.judge_jit import MAX_JIT_DEPTH, judge_jit
 from rpcinspect.pickles.semantic import MAX_TYPE_DEPTH, is_type_text
-from rpcinspect.pickles.shapes_jit import MAX_JIT_DEPTH
 from rpcinspect.pickles.tree import Call, Dict, Global, Value
 from tests.pickles.policies import Mine
 
 
 def jit_refused(value: Value) -> set[str]:
     judge = Judge(Mine())
-    judge.jit(value)
+    judge_jit(judge, value)
     return {one.name for one in judge.found.values() if not one.allowed}
 
 
