@@ -37,7 +37,7 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
-from rpcinspect.session.names import Roster, call_roll, unnamed
+from rpcinspect.session.workers import Roster, call_roll, unnamed
 from rpcinspect.sources.packets import PacketSource
 from rpcinspect.sources.source import MessageSource, Watch
 from rpcinspect.tcp.clocks import ClockOffset

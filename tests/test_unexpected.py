@@ -13,8 +13,8 @@ from rpcinspect import exit_codes
 from rpcinspect.capture import reader as reader_module
 from rpcinspect.capture.pcap import read_pcap
 from rpcinspect.checks import findings
+from rpcinspect.checks.check import Check
 from rpcinspect.checks.findings import Findings
-from rpcinspect.checks.stage import Stage
 from rpcinspect.errors import CaptureError, DecodeError, Location
 from rpcinspect.export import safetensors
 from rpcinspect.export.parquet import messages
@@ -104,7 +104,7 @@ def in_notes(patch: pytest.MonkeyPatch) -> None:
     def unlike(record: Any) -> bool:
         return bool(record.row == AT and not record.problems)
 
-    patch.setattr(findings, "note_of", failing(findings.note_of, unlike))
+    patch.setattr(findings, "digest_of", failing(findings.digest_of, unlike))
 
 
 def in_the_view(patch: pytest.MonkeyPatch) -> None:
@@ -222,8 +222,8 @@ def test_a_field_that_a_filter_asks_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 METHODS = [
     pytest.param(stage, method, id=f"{stage.__name__}-{method}")
-    for stage in sorted(Stage.__subclasses__(), key=lambda stage: stage.__name__)
-    for method in ("feed", "pair", "indifferent", "indifferent_pair", "finish")
+    for stage in sorted(Check.__subclasses__(), key=lambda stage: stage.__name__)
+    for method in ("feed", "exchange", "finish")
     if method in vars(stage)
 ]
 
@@ -236,7 +236,7 @@ def stale() -> Decoded:
 
 @pytest.mark.parametrize(("stage", "method"), METHODS)
 def test_a_family_of_findings(
-    stage: type[Stage], method: str, stale: Decoded, monkeypatch: pytest.MonkeyPatch
+    stage: type[Check], method: str, stale: Decoded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage, method, oops)
     found = read(STALE)

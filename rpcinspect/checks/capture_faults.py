@@ -10,13 +10,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.checks.failed_init import RETRIES, failed_inits
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, Session
-from rpcinspect.session.words import counted, unique
+from rpcinspect.session.words import amount, counted, several, unique
 from rpcinspect.tensorpipe.records import Visibility
 
 TO_SEE_EVERYTHING = (
@@ -28,28 +28,22 @@ MAX_WAYS = 4
 """Of dropped messages that one finding names."""
 
 
-class CaptureFaults(Stage):
-    """See the module's text."""
-
+class CaptureFaults(Check):
     def __init__(self) -> None:
         self._truncated = array("q")
         """Rows with payload bytes missing."""
         self._tensors_missing = array("q")
         """Rows with tensor bytes that the capture should have had."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         tp = record.tp
         if tp.payload_missing is not None:
             self._truncated.append(record.row)
         if tp.tensors and not tp.pipe.invisible_channels:
-            for tensor in tp.tensors:
-                extent = tensor.extent
-                if (extent is None or extent.missing) and tensor.missing_bytes:
-                    self._tensors_missing.append(record.row)
-                    return
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not record.tp.descriptor.tensors
+            holes = (one for one in tp.tensors if one.extent is None or one.extent.missing)
+            if any(tensor.missing_bytes for tensor in holes):
+                self._tensors_missing.append(record.row)
+        return bool(tp.descriptor.tensors)
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         session, wire = run.session, run.wire
@@ -184,3 +178,61 @@ def _conflicting_overlap(session: Session, wire: WireFacts) -> Iterable[Finding]
             remedy="Look at both packets: a middlebox, a broken card or an attack rewrites the stream.",
             workers=ends.get(flow, ()),
         )
+
+
+CAPTURE_RIGHT = (
+    "Capture on the interface that the workers talk over (lo on one machine, tcpdump -i any on several), "
+    "from before init_rpc on."
+)
+SAME_STORE = "See whether all workers have the same MASTER_ADDR and MASTER_PORT (init_method)."
+RECORD_AGAIN = "Record the job again, and see whether it calls init_rpc."
+
+
+class NoRpc(Check):
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        if run.session.totals.messages or any(invisible_transport(run.session)) or any(failed_inits(run)):
+            return
+        refused = _refused(run)
+        remedy = RECORD_AGAIN if run.session.logged else CAPTURE_RIGHT
+        if refused:
+            remedy = f"{SAME_STORE} If they do: {remedy}"
+        yield Finding(
+            code="no-rpc",
+            severity="error",
+            text=f"No RPC messages: {_instead(run)}{refused}.",
+            remedy=remedy,
+        )
+
+
+def _refused(run: CaptureEvidence) -> str:
+    """Which addresses processes tried again and again, if there is a store that they may have meant."""
+    tried = [one for one in run.wire.refusals if one.count >= RETRIES] if run.wire.stores else []
+    told = [f"{counted(one.count, 'connection')} to {one.server}" for one in tried]
+    if not told:
+        return ""
+    silent = {one.silent for one in tried}
+    verb = "failed" if len(silent) > 1 else "got no answer" if True in silent else "were refused"
+    return f"; the store is at {several(sorted(run.wire.stores))}, and {several(told)} {verb}"
+
+
+def _instead(run: CaptureEvidence) -> str:
+    """What there is."""
+    session, totals = run.session, run.session.totals
+    if session.logged:
+        return "the log holds none that is whole"
+    if not sum(capture.packets for capture in session.captures):
+        return "the capture holds no packets"
+    if session.pipes:
+        return "pipes between workers were opened, but no message was sent or captured on them"
+    if run.wire.visits:
+        return (
+            "the workers met at the TCPStore, but no pipe between them was captured. Either they never "
+            "opened one, since init_rpc failed, or it is on another interface"
+        )
+    if totals.store_bytes:
+        return "processes met at a TCPStore, but nothing that init_rpc says there was captured"
+    if totals.skipped_bytes:
+        return (
+            f"the capture's TCP payload ({amount(totals.skipped_bytes)}) is neither TensorPipe nor a TCPStore"
+        )
+    return "the capture holds no TCP payload"

@@ -16,11 +16,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.groups import Crowd, Group, Groups
-from rpcinspect.checks.notes import Note
 from rpcinspect.checks.optimizers import Optimizers
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.semantic import tensor_index
 from rpcinspect.pickles.tree import Dict, walk
@@ -53,9 +52,7 @@ Way: TypeAlias = tuple[int, int]
 """(pipe, whether it is the client that sends)."""
 
 
-class DetachedTensors(Stage):
-    """See the module's text."""
-
+class DetachedTensors(Check):
     KINDS = REQUESTS | ANSWERS
 
     def __init__(self, columns: MessageColumns) -> None:
@@ -71,40 +68,37 @@ class DetachedTensors(Stage):
         self._one_way = Groups(columns)
         """Requests with an edge whose answer has none."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        if not note.wrapped and record.like.tensors:
-            self._note_sizes(record, note)
-        if _bare(note) and note.kind in REQUESTS:
-            self._bare.add(record.row, note.what)
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        if not digest.wrapped and record.like.tensors:
+            self._note_sizes(record, digest)
+        if _bare(digest) and digest.kind in REQUESTS:
+            self._bare.add(record.row, digest.what)
         pickle = record.facts.pickle
-        if record.facts.parameters and note.kind in CALLS and pickle is not None:
+        if record.facts.parameters and digest.kind in CALLS and pickle is not None:
             trainable = parameter_indexes(pickle, trainable=True)
-            if not note.wrapped and trainable:
+            if not digest.wrapped and trainable:
                 trainable -= _of_modules(pickle)
             if trainable:
-                self._parameters[note.wrapped].add(record.row, note.what)
+                self._parameters[digest.wrapped].add(record.row, digest.what)
+        return _bare(digest)  # what repeats has no parameters
 
-    def _note_sizes(self, record: RpcRecord, note: Note) -> None:
+    def _note_sizes(self, record: RpcRecord, digest: MessageDigest) -> None:
         row, own = record.row, [meta for meta in record.like.tensors if meta.part_of is None]
-        if _bare(note):
+        if _bare(digest):
             self._bare_rows[row] = tuple({meta.sizes: None for meta in own if meta.requires_grad})
-        elif not note.grads:
+        elif not digest.grads:
             way = self._columns.pipe[row], self._columns.from_client[row]
             for meta in own:
                 if len(self._plain[way, meta.sizes]) < MAX_PLAIN:
                     self._plain[way, meta.sizes].append(row)
 
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
-        if request.kind in REQUESTS and _bare(answer):
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
+        bare, one_way = request.kind in REQUESTS and _bare(answer), _one_way(request, answer)
+        if bare:
             self._bare.add(answer_row, f"answer of {request.what}")
-        if _one_way(request, answer):
+        if one_way:
             self._one_way.add(row, request.what)
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not _bare(note)  # what repeats has no parameters
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return not (request.kind in REQUESTS and _bare(answer)) and not _one_way(request, answer)
+        return bare or one_way
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._bare.gathered(run, self._wanted_back(run)):
@@ -228,12 +222,12 @@ def _of_modules(pickle: PythonPickle) -> frozenset[int]:
     return frozenset(index for node in walk(owned) if (index := tensor_index(node)) is not None)
 
 
-def _bare(note: Note) -> bool:
+def _bare(digest: MessageDigest) -> bool:
     """Whether tensors that require grad travel outside of an autograd envelope."""
-    return note.grads and not note.wrapped and note.whole
+    return digest.grads and not digest.wrapped and digest.whole
 
 
-def _one_way(request: Note, answer: Note) -> bool:
+def _one_way(request: MessageDigest, answer: MessageDigest) -> bool:
     """Whether a request has an edge and its answer has none."""
     return (
         request.wrapped

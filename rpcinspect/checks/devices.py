@@ -14,10 +14,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.groups import Groups
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
@@ -53,26 +52,22 @@ class Refusal(Struct, frozen=True):
     """Of the tensor; None where the text does not say so."""
 
 
-class DeviceMaps(Stage):
-    """See the module's text."""
-
+class DeviceMaps(Check):
     def __init__(self, columns: MessageColumns) -> None:
         self._uncovered = Groups(columns)
         self._refused: dict[Refusal, list[int]] = defaultdict(list)
         """Rows of the answers that say so."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        if note.failed:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        if digest.failed:
             refusal = refusal_of(record)
             if refusal is not None:
                 self._refused[refusal].append(record.row)
-        if note.elsewhere:
+        if digest.elsewhere:
             devices = uncovered_devices(record)
             if devices:
                 self._uncovered.add(record.row, several(devices))
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not (note.failed or note.elsewhere)
+        return digest.failed or digest.elsewhere
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._uncovered.finish(run):

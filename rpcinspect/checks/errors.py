@@ -24,9 +24,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.checks.broken import OF_TENSORPIPE, Loss, Losses
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
@@ -82,9 +81,7 @@ class _Root(Struct, eq=False):
     """In which it was raised, in order."""
 
 
-class ErrorResponses(Stage):
-    """See the module's text."""
-
+class ErrorResponses(Check):
     KINDS = ANSWERS
 
     def __init__(self) -> None:
@@ -92,17 +89,12 @@ class ErrorResponses(Stage):
         self._texts: dict[str, str] = {}
         self._characters = 0
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        error = error_of(record) if note.failed else None
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        error = error_of(record) if digest.failed else None
         if error is not None:
             kind = None if error.type is None else shorten(error.type, MAX_SHOWN)
             self._failures[record.row] = _Failure(record.row, kind, self._keep(error.text[:MAX_TEXT]))
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not note.failed
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return not answer.failed
+        return digest.failed
 
     def _keep(self, text: str) -> str:
         known = self._texts.get(text)
@@ -113,9 +105,10 @@ class ErrorResponses(Stage):
         self._characters += len(text)
         return self._texts.setdefault(text, text)
 
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
         if answer.failed and answer_row in self._failures:
             self._failures[answer_row].function = request.what
+        return answer.failed
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         columns = run.session.messages

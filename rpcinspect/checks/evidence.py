@@ -34,8 +34,6 @@ def due_s(usual_s: float) -> float:
 
 
 class CaptureEvidence:
-    """See the module's text."""
-
     def __init__(self, session: Session, wire: WireFacts) -> None:
         self.session = session
         self.wire = wire

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from rpcinspect.checks.check import Check
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.stage import Stage
 from rpcinspect.session.model import Finding
 from rpcinspect.session.words import counted, duration, several, unique
 from rpcinspect.store.visits import Visit
@@ -41,9 +41,7 @@ LONG_NS = 10_000_000_000
 """A store that is not there for so long does not only come late."""
 
 
-class FailedInit(Stage):
-    """See the module's text."""
-
+class FailedInit(Check):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         return failed_inits(run)
 

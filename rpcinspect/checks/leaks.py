@@ -14,16 +14,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.session.contexts import first_ns, is_missing, passes
 from rpcinspect.session.model import NONE, AutogradContext, Finding, RRef, Session
 from rpcinspect.session.words import counted, packed, several, unique
 
 
-class LeakedContexts(Stage):
-    """See the module's text."""
-
+class LeakedContexts(Check):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         named = {(worker.job, worker.name) for worker in run.session.workers}
         open_contexts = [
@@ -123,9 +121,7 @@ def _by_relays(
     return {relays: tuple(workers) for relays, workers in found.items()}
 
 
-class LeakedRRefs(Stage):
-    """See the module's text."""
-
+class LeakedRRefs(Check):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}

@@ -56,8 +56,6 @@ class _Forward(Struct, frozen=True):
 
 
 class Optimizers:
-    """See the module's text."""
-
     def __init__(self, session: Session, steps: Iterable[tuple[int, int]]) -> None:
         self._session = session
         self._brought: dict[int, dict[Id, None]] = defaultdict(dict)

@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.pickles.tree import Dict, Global
 from rpcinspect.rpc.callee import PROXIES, Callee, Name, callee_of, name_of
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.classes import classes_of
+from rpcinspect.session.callees import classes_of
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
 from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, What, mark_of
 from rpcinspect.session.words import counted, numbers, packed, unique
@@ -59,23 +58,19 @@ class _Case(Struct, eq=False):
     messages: set[int] = field(default_factory=set)
 
 
-class PlainSteps(Stage):
-    """See the module's text."""
-
+class PlainSteps(Check):
     KINDS = CALLS
 
     def __init__(self) -> None:
         self._calls: list[tuple[int, Callee, bool]] = []
         """(row, who is called, whether it is given nothing)."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         if record.facts.forks:
             callee = callee_of(record)
             if callee is not None and callee.through and callee.what == STEP:
                 self._calls.append((record.row, callee, _given_nothing(record)))
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return True  # what repeats brings no RRef
+        return False  # what repeats brings no RRef
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         if not self._calls:

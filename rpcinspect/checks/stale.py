@@ -17,10 +17,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
 from rpcinspect.checks.optimizers import STEPS, Optimizers, Step
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
@@ -54,9 +53,7 @@ class _Victims(Struct, eq=False):
     messages: set[int] = field(default_factory=set)
 
 
-class StaleGradients(Stage):
-    """See the module's text."""
-
+class StaleGradients(Check):
     KINDS = CALLS | {MessageType.EXCEPTION}
 
     def __init__(self) -> None:
@@ -65,19 +62,19 @@ class StaleGradients(Stage):
         self._spoilt: dict[int, int] = {}
         """Row of an answer that says that something was changed → the version that was needed."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        if note.function in STEPS:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        if digest.function not in STEPS and digest.kind != MessageType.EXCEPTION:
+            return False
+        if digest.function in STEPS:
             context = context_of_step(record)
             if context is not None:
                 self._steps.append((record.row, context))
-        elif note.kind == MessageType.EXCEPTION:
+        else:
             error = error_of(record)
             if error is not None and MODIFIED in error.text:
                 version = EXPECTED.search(error.text)
                 self._spoilt[record.row] = UNKNOWN if version is None else int(version[1])
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return note.function not in STEPS and note.kind != MessageType.EXCEPTION
+        return True
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         if not self._steps:

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, Ends
 from rpcinspect.session.model import LogEvent, LogFile, Session, WorkerLogs
-from rpcinspect.session.names import names_by_id
 from rpcinspect.session.words import duration, several
+from rpcinspect.session.workers import names_by_id
 from rpcinspect.workerlog.prefix import DAY_NS, SECOND_NS, Stamp
 from rpcinspect.workerlog.read import LogLine, WorkerLog
 

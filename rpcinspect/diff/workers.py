@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from rpcinspect.session.model import Worker
-from rpcinspect.session.names import ID_LABEL
+from rpcinspect.session.workers import ID_LABEL
 
 
 class Label(Struct, frozen=True):

@@ -22,9 +22,9 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.questions import KEEPING
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.names import names_of
+from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, Heads, MessageColumns, Session
-from rpcinspect.session.names import Roster
+from rpcinspect.session.workers import Roster
 
 Column: TypeAlias = Sequence[Any]
 Ends: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]

@@ -19,7 +19,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import RemoteError, error_of
-from rpcinspect.run.names import names_of
+from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, CallFailure
 
 if TYPE_CHECKING:

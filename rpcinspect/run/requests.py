@@ -29,6 +29,8 @@ LOSSES = frozenset({"capture-gap", "truncated-packets"})
 
 Member = tuple[int, str]
 """(job, label) of a worker."""
+Sign = tuple[int, str | None]
+"""Type and function of a call."""
 
 
 class Case(Struct, eq=False):
@@ -98,6 +100,11 @@ class Requests:
     def kind(self, row: int) -> Kind:
         """What kind of request it is."""
         return self.provenance.kind_of(row)
+
+    def sign(self, row: int) -> Sign:
+        """What a call is, whatever it is given."""
+        kind = self.kind(row)
+        return kind.type, kind.function
 
     def of_types(self, types: Collection[int], rows: Iterable[int]) -> list[int]:
         """Those of some requests that have one of these types."""

@@ -37,10 +37,10 @@ from rpcinspect.session.model import (
     Session,
     Totals,
 )
-from rpcinspect.session.names import Roster
 from rpcinspect.session.provenance import Provenance
 from rpcinspect.session.rrefs import read_rrefs
 from rpcinspect.session.witness import Witness
+from rpcinspect.session.workers import Roster
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Pipe
 from rpcinspect.unexpected import unexpected

@@ -12,9 +12,8 @@ from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import Problem
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.rpclog.join import LogJoin
-from rpcinspect.session.log_names import call_log
-from rpcinspect.session.names import Roster
 from rpcinspect.session.witness import Witness
+from rpcinspect.session.workers import Roster, call_log
 from rpcinspect.sources.source import Watch, read_of
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe, TpMessage

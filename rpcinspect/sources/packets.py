@@ -16,8 +16,8 @@ from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import Location, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
-from rpcinspect.session.names import Roster, call_roll
 from rpcinspect.session.witness import Witness
+from rpcinspect.session.workers import Roster, call_roll
 from rpcinspect.sources.source import Watch, read_of
 from rpcinspect.tcp.clocks import ClockOffset, ClockSamples
 from rpcinspect.tcp.connections import Tcp

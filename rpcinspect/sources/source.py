@@ -15,8 +15,8 @@ from msgspec import Struct
 from rpcinspect.capture import CaptureReader
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import Problem
-from rpcinspect.session.names import Roster
 from rpcinspect.session.witness import Witness
+from rpcinspect.session.workers import Roster
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 

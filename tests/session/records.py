@@ -13,7 +13,7 @@ from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
-from rpcinspect.session.names import call_roll
+from rpcinspect.session.workers import call_roll
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow

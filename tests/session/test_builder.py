@@ -33,7 +33,7 @@ from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import MAX_SUM
 from rpcinspect.session.model import NONE, Fork, Session
-from rpcinspect.session.names import call_roll
+from rpcinspect.session.workers import call_roll
 from rpcinspect.tensorpipe.records import Placement
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rpcinspect.rpclog.header import Job, LoggedWorker
-from rpcinspect.session.log_names import call_log
-from rpcinspect.session.names import Roster
 from rpcinspect.session.witness import Witness
+from rpcinspect.session.workers import Roster, call_log
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.records import Pipe
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.session.model import Worker
-from rpcinspect.session.names import call_roll
 from rpcinspect.session.witness import Witness
+from rpcinspect.session.workers import call_roll
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.tensorpipe.records import Pipe
 from tests.session.records import entry, met, pipe

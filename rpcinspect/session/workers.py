@@ -17,15 +17,22 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from rpcinspect.session.ended import Ended, agreed
 from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, Listener, place
 from rpcinspect.session.store_jobs import split_jobs
 from rpcinspect.session.witness import End, Witness
 from rpcinspect.store.conversation import StoreEntry, worker_directory
 from rpcinspect.tensorpipe.records import Pipe
+
+if TYPE_CHECKING:
+    from rpcinspect.rpclog.header import Job as LoggedJob
+    from rpcinspect.rpclog.header import LoggedProcess, LoggedWorker
 
 
 class Roster(Struct, frozen=True):
@@ -201,3 +208,77 @@ def is_address(label: str) -> bool:
     """Whether a label is what stands for a worker of which only the address is known."""
     host, colon, port = label.rpartition(":")
     return bool(colon) and port.isdigit() and (host.startswith("[") or host.replace(".", "").isdigit())
+
+
+def call_log(
+    pipes: Sequence[Pipe],
+    jobs: Sequence[LoggedJob],
+    told: Iterable[LoggedWorker],
+    witness: Witness,
+    processes: Iterable[LoggedProcess] = (),
+) -> Roster:
+    """`jobs`: of each pipe, as the log calls it; here they are numbered, numbers before names. `processes`:
+    how those of workers ended.
+    """
+    told = tuple(told)
+    known: set[LoggedJob] = {*jobs, *(worker.job for worker in told)}
+    numbers = {job: number for number, job in enumerate(sorted(known, key=_job_order))}
+    job_of = [numbers[job] for job in jobs]
+    ids: list[dict[str, set[int]]] = [defaultdict(set) for _ in range(max(len(numbers), 1))]
+    for worker in told:
+        if worker.name is not None and worker.id is not None:
+            ids[numbers[worker.job]][worker.name].add(worker.id)
+    clients = tuple([pipe.client_name or "" for pipe in pipes])
+    servers = tuple([pipe.server_name or "" for pipe in pipes])
+    for pipe, job in zip(pipes, job_of, strict=True):
+        for label, client in ((clients[pipe.number], True), (servers[pipe.number], False)):
+            said = witness.ends.get((pipe.number, client))
+            if said is not None and len(said.ids) == 1 and is_name(label):
+                ids[job][label] |= said.ids
+    names = [names_by_id(its) for its in ids]
+    workers: dict[Worker, None] = {}
+    for worker in told:
+        workers[_worker(worker, numbers[worker.job])] = None
+    there = {(worker.job, worker.name) for worker in workers}
+    there |= {(worker.job, address) for worker in workers for address in worker.addresses}
+    there |= {(w.job, f"worker:{w.id}") for w in workers if w.name is None}
+    for labels in (clients, servers):
+        for label, job in zip(labels, job_of, strict=True):
+            if (job, label) not in there and not is_address(label):
+                there.add((job, label))
+                workers[_named(label, job, ids[job], names[job])] = None
+    far = 1 << 32
+    ends: dict[tuple[int | None, str], list[Ended]] = defaultdict(list)
+    for process in processes:
+        ends[numbers.get(process.job), process.name].append(Ended.of(process))
+    ordered = sorted(
+        [replace(w, ended=agreed(ends.get((w.job, w.name or ""), []))) for w in workers],
+        key=lambda w: (w.job, w.group, w.id if w.id is not None else far, w.name or "", w.addresses),
+    )
+    return Roster(clients, servers, tuple(ordered), tuple(job_of), tuple(names))
+
+
+def _job_order(job: LoggedJob) -> tuple[bool, int, str]:
+    return (False, job, "") if isinstance(job, int) else (True, 0, job)
+
+
+def _worker(told: LoggedWorker, job: int) -> Worker:
+    return Worker(
+        name=told.name,
+        id=told.id,
+        group=told.group,
+        addresses=told.addresses,
+        elsewhere=told.elsewhere,
+        job=job,
+    )
+
+
+def _named(label: str, job: int, ids: dict[str, set[int]], names: dict[int, str]) -> Worker:
+    """A worker that only messages name."""
+    unnamed = ID_LABEL.fullmatch(label)
+    if unnamed is not None:
+        return Worker(name=None, id=int(unnamed[1]), group=0, addresses=(), job=job)
+    its = ids.get(label, set())
+    worker_id = next(iter(its)) if len(its) == 1 else None
+    sure = worker_id is not None and names.get(worker_id) == label
+    return Worker(name=label, id=worker_id if sure else None, group=0, addresses=(), job=job)

@@ -1,26 +1,58 @@
-"""What the stages want to know of a message, and a message together with the one that it answers.
+"""What every check is, and what it is told of a message: a family of findings, and a digest.
 
-In: records as they become complete. Out: a `Note` of each, and an exchange as two notes once both are there.
-Only notes of messages without their partner are kept.
+In: records as they become complete. Out: a `MessageDigest` of each, and an exchange as two digests once both
+are there. Only digests of messages without their partner are kept.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+
 from msgspec import Struct
 
+from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import CALLS, function_of, is_builtin
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import ProfilingId
-from rpcinspect.session.model import NONE, MessageColumns
+from rpcinspect.session.model import NONE, Finding, MessageColumns
+
+MAX_INDEXES = 1000
+"""Message numbers that a finding carries."""
+
+
+class Check(ABC):
+    """One family of findings: sees each message once, and speaks when all is known. What a check does not
+    override is not called."""
+
+    KINDS: Collection[int] | None = None
+    """Types of the commands that `feed` wants to see; None: all. `exchange` sees all."""
+
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        """Takes one message, as it becomes complete; the record must not be kept. Returns whether others of
+        its pattern, pipe and direction matter too: else `feed` is not called for these.
+        """
+        return True
+
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
+        """Takes a request and its answer, once both were fed. Returns whether other exchanges of these two
+        patterns matter too.
+        """
+        return True
+
+    @abstractmethod
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        """Returns the findings."""
+
 
 MAX_NAME = 200
 """Of a function's name that is kept; captured names may be of any length."""
 
 
-class Note(Struct, eq=False, gc=False):
+class MessageDigest(Struct, eq=False, gc=False):
     """One message, or all of one pattern."""
 
     kind: int
@@ -51,8 +83,8 @@ class Note(Struct, eq=False, gc=False):
         return self.function or type_name(self.kind)
 
 
-def note_of(record: RpcRecord) -> Note:
-    """The note of a record."""
+def digest_of(record: RpcRecord) -> MessageDigest:
+    """The digest of a record."""
     rpc = record.like
     types: tuple[int, ...] = ()
     wrapped, profiling = False, None
@@ -72,7 +104,7 @@ def note_of(record: RpcRecord) -> Note:
     command = rpc.command
     kind = message_type_of(command)
     function = function_of(record) if kind in CALLS else None
-    return Note(
+    return MessageDigest(
         kind,
         function is not None and is_builtin(command),
         types,
@@ -93,17 +125,17 @@ class Pairs:
     def __init__(self, columns: MessageColumns) -> None:
         """`columns` of the session's builder, which has paired the rows."""
         self._columns = columns
-        self._waiting: dict[int, Note] = {}
+        self._waiting: dict[int, MessageDigest] = {}
         """By row."""
 
-    def join(self, row: int, partner: int, note: Note) -> Note | None:
-        """The note of the message in the partner's row, if this one completes the two."""
+    def join(self, row: int, partner: int, digest: MessageDigest) -> MessageDigest | None:
+        """The digest of the message in the partner's row, if this one completes the two."""
         other = None if partner == NONE else self._waiting.pop(partner, None)
         if other is None:
-            self._waiting[row] = note
+            self._waiting[row] = digest
         return other
 
-    def unanswered(self) -> list[tuple[int, Note]]:
+    def unanswered(self) -> list[tuple[int, MessageDigest]]:
         """Requests without an answer, and their rows."""
         forth = self._columns.from_client
-        return [(row, note) for row, note in self._waiting.items() if forth[row]]
+        return [(row, digest) for row, digest in self._waiting.items() if forth[row]]
