@@ -23,7 +23,7 @@ from rpcinspect.filter.selection import Selection
 from rpcinspect.pickles.jit import read_jit
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpclog import join
-from rpcinspect.session import builder, names
+from rpcinspect.session import builder, workers
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.segment import Segmenter
 from rpcinspect.tensorpipe.handshakes import PipeHandler
@@ -370,7 +370,7 @@ def test_a_part_of_the_session(where: object, part: str, lost: str, monkeypatch:
 def test_who_is_who(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(CHAIN, *options)
     monkeypatch.setattr(
-        names, "_call_job", failing(names._call_job, lambda number, job, pipes, *_: len(pipes) > 0)
+        workers, "_call_job", failing(workers._call_job, lambda number, job, pipes, *_: len(pipes) > 0)
     )
     found = read(CHAIN, *options)
     assert told(found.summary["problem_list"])["layer"] == "session"

@@ -15,7 +15,7 @@ import numpy as np
 from rpcinspect.checks.wire_facts import ConnectionEnd, Ends, WireFacts
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.ended import Ended
-from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.model import NONE, Edge, Session
 
 TIMES = 10.0
 """An answer may take so many times as long as most others did, or a replay as its run did."""
@@ -106,6 +106,10 @@ class CaptureEvidence:
         columns = self.session.messages
         pipes = {columns.pipe[row] for row in np.flatnonzero(np.asarray(columns.from_client)).tolist()}
         return frozenset((self.jobs[pipe], self.session.clients[pipe]) for pipe in pipes)
+
+    def gradient_may_be_lost(self, edge: Edge, job: int) -> bool:
+        """Whether the capture may lack the gradient of an edge, although one came."""
+        return self.damaged_between(edge.receiver, edge.sender) or self.unheard(edge.receiver, job)
 
     def pipes_to(self, worker: str, job: int) -> Sequence[int]:
         """The pipes on which others send requests to a worker."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -320,12 +320,17 @@ def _told(names: _Known, refused: Sequence[Refusal]) -> str:
         whose = names.whose(one.server)
         known = f" ({whose}{' of an earlier attempt' if names.left(one) else ''})" if whose else ""
         parts.append((one.count, f"to {one.server}{known}"))
-    total = sum(count for count, _ in parts)
-    silent = {one.silent for one in refused}
-    verb = "failed" if len(silent) > 1 else "got no answer" if True in silent else _were_refused(total)
+    total, verb = sum(count for count, _ in parts), outcome(refused)
     if len(parts) == 1:
         return f"{counted(total, 'connection')} {parts[0][1]} {verb}"
     return f"{counted(total, 'connection')} {verb}, {several([f'{count:,} {to}' for count, to in parts])}"
+
+
+def outcome(refused: Collection[Refusal]) -> str:
+    """What came of some connections: `were refused`, `got no answer`, or `failed` where some did either."""
+    silent = {one.silent for one in refused}
+    count = sum(one.count for one in refused)
+    return "failed" if len(silent) > 1 else "got no answer" if True in silent else _were_refused(count)
 
 
 def _were_refused(count: int) -> str:
@@ -362,7 +367,7 @@ def _refused(run: CaptureEvidence, names: _Known, left: Sequence[Refusal]) -> It
             when = f"from {when} to {_after(run, one.last_ns)}"
         yield _finding(
             f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} "
-            f"{'got no answer' if one.silent else _were_refused(one.count)}, {when} into the capture, and no "
+            f"{outcome([one])}, {when} into the capture, and no "
             "later one came about",
             f"See whether the process that is to listen at {one.server} runs, and what is on the way to it.",
             workers,

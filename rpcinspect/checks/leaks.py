@@ -29,11 +29,9 @@ class LeakedContexts(Check):
         ]
         begun = passes(run.session) if open_contexts else {}
         open_contexts = [
-            (one, left)
-            for one, left in open_contexts
-            if not _hangs(run.session, one, begun.get((one.job, one.context_id), ()))
+            (one, left) for one, left in open_contexts if not _hangs(run.session, one, begun.get(one.key, ()))
         ]
-        givers = _givers(run.session, {(one.job, one.context_id) for one, _ in open_contexts})
+        givers = _givers(run.session, {one.key for one, _ in open_contexts})
         groups: dict[tuple[int, str, tuple[str, ...], tuple[str, ...]], list[AutogradContext]]
         groups = defaultdict(list)
         for context, left in open_contexts:
@@ -111,7 +109,7 @@ def _by_relays(
     """Those of the workers that somebody was to clean up after, by the relays that left; none, where the
     creator was to do it, or a relay that is there."""
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    its = givers.get((context.job, context.context_id), {})
+    its = givers.get(context.key, {})
     for worker in left:
         senders = its.get(worker, ())
         relays = [one for one in senders if run.left_ns(one, context.job) is not None]

@@ -199,7 +199,7 @@ class _Unused:
         self._edges: dict[tuple[int, int, str], list[Edge]] = defaultdict(list)
         """(job, context, sender) → its edges without a gradient."""
         for context in run.session.contexts if wanted else ():
-            if (context.job, context.context_id) in wanted:
+            if context.key in wanted:
                 for edge in context.edges:
                     if not edge.backward and not run.damaged_between(edge.receiver, edge.sender):
                         self._edges[context.job, context.context_id, edge.sender].append(edge)

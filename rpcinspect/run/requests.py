@@ -225,7 +225,7 @@ class Requests:
 
     @cached_property
     def _creators(self) -> dict[tuple[int, int], str]:
-        return {(one.job, one.context_id): one.creator for one in self.session.contexts}
+        return {one.key: one.creator for one in self.session.contexts}
 
     def owner(self, row: int, event: Event) -> str | None:
         """The worker that has the value of the RRef which a message is about."""

@@ -141,11 +141,7 @@ def context_spans(session: Session, contexts: Sequence[AutogradContext]) -> tupl
         if context != NO_CONTEXT:
             rows[session.jobs[pipes[row]], context].append(row)
     begun = passes(session)
-    return tuple(
-        _span(session, one, rows.get(key, ()), begun.get(key, ()))
-        for one in contexts
-        for key in [(one.job, one.context_id)]
-    )
+    return tuple(_span(session, one, rows.get(one.key, ()), begun.get(one.key, ())) for one in contexts)
 
 
 def _span(

@@ -97,6 +97,11 @@ class AutogradContext(Struct, frozen=True, kw_only=True, gc=False):
     cleanup: tuple[int, ...]
     job: int = 0
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """(job, context id): ids are unique in a job only."""
+        return self.job, self.context_id
+
 
 class Fork(Struct, frozen=True, kw_only=True, gc=False):
     """One fork of an RRef, as far as it was seen."""
