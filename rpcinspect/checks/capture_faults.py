@@ -125,8 +125,9 @@ def _losses(
         yield Finding(
             code="capture-gap",
             severity="warning",
-            text=f"{counted(total, 'byte')} in {counted(holes, 'gap')} of {counted(len(wire.holes), 'stream')} "
-            f"{'was' if total == 1 else 'were'} not captured (most in {worst[0]}: {worst[2]:,}); {incomplete}.",
+            text=f"{counted(total, 'byte')} in {counted(holes, 'gap')} of "
+            f"{counted(len(wire.holes), 'stream')} {'was' if total == 1 else 'were'} not captured "
+            f"(most in {worst[0]}: {worst[2]:,}); {incomplete}.",
             remedy="Capture with a larger kernel buffer (tcpdump -B 262144), "
             "on the interface of the RPC traffic only.",
             messages=messages,

@@ -266,5 +266,5 @@ def _of_edges(
         text=text,
         remedy=remedy,
         messages=tuple(sorted([*(edge.forward for edge in edges), *more]))[:MAX_INDEXES],
-        workers=unique(ends if first is None else [first, *ends]),
+        workers=unique(ends if not first else [first, *ends]),
     )

@@ -165,7 +165,7 @@ def _graph_json(run: Run, request: Request) -> Iterable[Json]:
 def _exchanges(run: Run, request: Request) -> int:
     """The table leaves out housekeeping."""
     every = request.json or request.show_all
-    return sum(every or not timing.housekeeping for timing in run.latency.timings)
+    return sum(every or not timing.call.housekeeping for timing in run.latency.timings)
 
 
 def _start_ns(run: Run) -> int:

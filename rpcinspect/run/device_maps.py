@@ -17,7 +17,6 @@ from rpcinspect.checks.devices import META, refusal_of, uncovered_devices
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 
@@ -142,9 +141,7 @@ def _travelled(calls: Sequence[Exchange]) -> Iterator[tuple[Ends, Exchange, int,
 
 def _refused(call: Exchange) -> tuple[Ends, str, bool] | None:
     """(whose map, device, whether in a request) of a tensor that the callee says it could not send."""
-    if call.response is None or not failed(call.response):
-        return None
-    refusal = refusal_of(call.response)
+    refusal = refusal_of(call.response) if call.response is not None and call.failed else None
     if refusal is None or refusal.device is None or not refusal.own:
         return None
     ends = (call.job, call.caller, call.callee)

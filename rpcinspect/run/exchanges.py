@@ -16,7 +16,7 @@ from rpcinspect.rpc.callee import Name, passed_to
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of
+from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.session.callees import names_of
@@ -57,6 +57,8 @@ class Exchange(Struct, eq=False, kw_only=True):
     """Last byte of the answer."""
     request: RpcRecord
     response: RpcRecord | None
+    failed: bool = False
+    """The answer reports an error."""
     failure: CallFailure | None = None
     """Why its caller gave it up, where a log tells; an answer may have come after that."""
     name: Name | None = None
@@ -84,6 +86,16 @@ class Exchange(Struct, eq=False, kw_only=True):
     def gave_up_ns(self) -> int | None:
         """When its caller gave it up."""
         return None if self.failure is None else self.failure.time_ns
+
+    @property
+    def request_bytes(self) -> int:
+        """Descriptor, payloads and tensors of the request."""
+        return size_of(self.request)
+
+    @property
+    def answer_bytes(self) -> int:
+        """The same of the answer; 0 where there is none."""
+        return 0 if self.response is None else size_of(self.response)
 
     @property
     def type(self) -> str:
@@ -206,6 +218,7 @@ def read_exchanges(run: Run) -> Exchanges:
                 end_ns=None if response is None else response.tp.last_ns,
                 request=record,
                 response=response,
+                failed=response is not None and session.provenance.kind_of(partner).failed,
                 failure=session.failures.get(row),
                 name=names.get(row),
             )

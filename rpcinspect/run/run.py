@@ -230,12 +230,12 @@ class Run(Closing):
         """Where the time of exchanges went."""
         if self.is_part:
             return latency.part_of(self.whole.latency, self.requests)
-        return read_latency(self.exchanges.calls, self.causes, self.waiting, self.passes)
+        return read_latency(self)
 
     @cached_property
     def timings(self) -> dict[int, Timing]:
         """The times of exchanges by the index of the request."""
-        return {timing.request: timing for timing in self.latency.timings}
+        return {timing.call.index: timing for timing in self.latency.timings}
 
     @cached_property
     def profiles(self) -> tuple[CallProfile, ...]:

@@ -51,7 +51,7 @@ def test_every_exchange_and_group_has_a_line() -> None:
     latency = workload_trace("ps_race").latency
     told = [json.loads(line) for line in lines(latency_json(latency)).splitlines()]
     exchanges = [line for line in told if line["kind"] == "exchange"]
-    assert [line["request"] for line in exchanges] == [timing.request for timing in latency.timings]
+    assert [line["request"] for line in exchanges] == [timing.call.index for timing in latency.timings]
     groups = [line for line in told if line["kind"] == "latency"]
     assert [line["by"] for line in groups] == ["function"] * len(latency.functions) + ["pair"] * len(
         latency.pairs

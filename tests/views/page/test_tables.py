@@ -24,7 +24,9 @@ def test_latency() -> None:
     pairs = made.groups_table("from → to", latency.pairs, latency)
     assert "worker1 → worker0" in texts(pairs, 0)
     stragglers = made.stragglers_table(latency.stragglers)
-    assert [row.cells[0].links for row in stragglers.rows] == [(s.request,) for s in latency.stragglers]
+    assert [row.cells[0].links for row in stragglers.rows] == [
+        (s.timing.call.index,) for s in latency.stragglers
+    ]
 
 
 def test_references() -> None:
