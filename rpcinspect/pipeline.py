@@ -208,16 +208,12 @@ class Decoding(Closing):
         front, roster = self._front, self._call_roll()
         problems = [problem for reader in self.readers for problem in reader.problems]
         problems += [*front.problems, *self._unexpected]
-        rpc_bytes, tensor_bytes, skipped_bytes, store_bytes = front.sums
         session = self.builder.finish(
             captures=[_info(r, front.offset(r.index)) for r in self.readers],
             pipes=front.pipes,
             roster=roster,
             problems=problems,
-            rpc_bytes=rpc_bytes,
-            tensor_bytes=tensor_bytes,
-            skipped_bytes=skipped_bytes,
-            store_bytes=store_bytes,
+            sums=front.sums,
             by_completion=self._options.by_completion,
             failed=front.failed,
         )

@@ -20,7 +20,7 @@ from rpcinspect.checks.turns import Member, Turn, chains, program_requests, turn
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, Session
-from rpcinspect.session.provenance import What, mark_of
+from rpcinspect.session.provenance import mark_of
 from rpcinspect.session.words import counted, duration, numbers, several, unique
 from rpcinspect.tcp.ranges import CaptureBytes
 
@@ -205,7 +205,7 @@ class _Finder:
         self._marks = contents.marks(answers)
         self._tensors = session.provenance.tensors(rows | answers)
         self._opaque = set(session.provenance.opaque(answers))
-        self._brought = {event.row for event in session.provenance.events() if event.what == What.BROUGHT}
+        self._brought = session.provenance.brought()
         self._sent = _sent(session)
         self._ids = {(worker.job, worker.name): worker.id for worker in session.workers}
 

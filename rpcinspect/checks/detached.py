@@ -16,9 +16,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check, Crowd, Group, Groups, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Crowd, Group, Groups
 from rpcinspect.checks.optimizers import Optimizers
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.semantic import tensor_index

@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check, Groups, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Groups
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord

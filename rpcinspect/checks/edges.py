@@ -63,10 +63,8 @@ class LostGradients(Check):
 
 def _any_open_pass(session: Session) -> bool:
     """Whether any request that carries a pass to a worker has no answer."""
-    columns = session.messages
-    kinds = [number for number, kind in enumerate(session.provenance.kinds) if kind.type in PASSES]
-    of_passes = np.isin(np.asarray(session.provenance.kind), kinds)
-    return bool(np.any(of_passes & (np.asarray(columns.partner) == NONE)))
+    of_passes = session.provenance.of_kinds(lambda kind: kind.type in PASSES)
+    return bool(np.any(of_passes & (np.asarray(session.messages.partner) == NONE)))
 
 
 def _missing(

@@ -5,7 +5,7 @@ into *cascades*: an error was passed on if it arrived at a worker while that wor
 and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
 the same on the same worker, but for numbers, are one finding.
 
-An error of a connection is about the worker at its other end (`checks/broken.py`), not about the messenger.
+An error of a connection is about the worker at its other end (`lost_workers.py`), not about the messenger.
 What the function of an RRef raised is kept, and each fetch is answered by it: the error is that function's.
 
 `run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
@@ -23,9 +23,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.checks.broken import OF_TENSORPIPE, Loss, Losses
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.lost_workers import OF_TENSORPIPE, Loss, Losses
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord

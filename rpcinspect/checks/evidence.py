@@ -69,7 +69,7 @@ class CaptureEvidence:
 
     def job(self, row: int) -> int:
         """The job of a message."""
-        return self.jobs[self.session.messages.pipe[row]]
+        return self.session.job(row)
 
     def damaged(self, pipe: int, from_client: bool) -> bool:
         """Whether the capture lost bytes of this direction of a pipe's messages."""

@@ -93,7 +93,7 @@ def _givers(
     """(job, context) → worker → who sent it a message of the context that a clean-up follows."""
     found: dict[tuple[int, int], dict[str, tuple[str, ...]]] = defaultdict(dict)
     for row, context in enumerate(session.provenance.context) if contexts else ():
-        key = (session.jobs[session.messages.pipe[row]], context)
+        key = (session.job(row), context)
         if key in contexts and session.provenance.kind_of(row).wrapped:
             its, receiver = found[key], session.destination(row)
             its[receiver] = unique([*its.get(receiver, ()), session.source(row)])

@@ -68,7 +68,7 @@ class Optimizers:
         self._same: dict[tuple[int, Id, Id], bool] = {}
         columns = session.messages
         for event in session.provenance.events():
-            row, job = event.row, session.jobs[columns.pipe[event.row]]
+            row, job = event.row, session.job(event.row)
             if event.what == What.BROUGHT:
                 self._brought[row].setdefault(event.rref)
                 at_owner = event.rref[0] == event.owner and not columns.from_client[row]
@@ -91,7 +91,7 @@ class Optimizers:
                 continue
             answer = columns.partner[row]
             for optimizer in self._brought.get(answer, ()):
-                found[session.jobs[columns.pipe[row]], optimizer] = frozenset(brought)
+                found[session.job(row), optimizer] = frozenset(brought)
         return found
 
     def _carried_out(self, steps: Iterable[tuple[int, int]]) -> Iterator[Step]:
@@ -100,7 +100,7 @@ class Optimizers:
         for row, context in steps:
             answer, job, owner = (
                 columns.partner[row],
-                session.jobs[columns.pipe[row]],
+                session.job(row),
                 session.destination(row),
             )
             # a worker that steps on its own changes what is its own

@@ -23,7 +23,7 @@ from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.callees import classes_of
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
-from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, What, mark_of
+from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, mark_of
 from rpcinspect.session.words import counted, numbers, packed, unique
 
 STEP = "step"
@@ -79,7 +79,7 @@ class PlainSteps(Check):
         contexts: dict[tuple[int, str], list[AutogradContext]] = defaultdict(list)
         for context in session.contexts:
             contexts[context.job, context.creator].append(context)
-        brought = _brought(session)
+        brought = session.provenance.brought()
         told = _Told(run)
         found: dict[tuple[int, str, str, str], _Case] = {}
         for step in self._steps(session, brought):
@@ -98,7 +98,7 @@ class PlainSteps(Check):
         provenance, columns = session.provenance, session.messages
         classes = classes_of(session)
         for row, callee, alone in sorted(self._calls, key=lambda call: int(session.index[call[0]])):
-            answer, job = columns.partner[row], session.jobs[columns.pipe[row]]
+            answer, job = columns.partner[row], session.job(row)
             if answer == NONE or provenance.kind_of(answer).failed or row not in brought:
                 continue
             made = classes.get((job, brought[row][0]))
@@ -148,15 +148,6 @@ def _is_optimizer(name: Global | None) -> bool:
     return name is not None and name.module.startswith(OPTIMIZERS) and name.module not in SCHEDULES
 
 
-def _brought(session: Session) -> Mapping[int, Sequence[Id]]:
-    """Row → the RRefs that it brings."""
-    found: dict[int, list[Id]] = defaultdict(list)
-    for event in session.provenance.events():
-        if event.what == What.BROUGHT:
-            found[event.row].append(event.rref)
-    return found
-
-
 def _given(session: Session, brought: Mapping[int, Sequence[Id]], edge: Edge) -> Sequence[Id]:
     """The RRefs that the call was given whose result a forward message is."""
     answer = int(session.order[edge.forward])
@@ -186,10 +177,9 @@ class _Told:
         if any(run.damaged(pipe, True) for pipe in pipes):
             return None
         columns, provenance = session.messages, session.provenance
-        calls = [number for number, kind in enumerate(provenance.kinds) if kind.type in CALLS]
         ours = np.isin(np.asarray(columns.pipe), list(pipes))
         ours &= (np.asarray(columns.from_client) != 0) & (np.asarray(columns.control) == 0)
-        rows = np.flatnonzero(ours & np.isin(np.asarray(provenance.kind), calls)).tolist()
+        rows = np.flatnonzero(ours & provenance.of_kinds(lambda kind: kind.type in CALLS)).tolist()
         found: set[int] = set()
         for its in provenance.values(rows).values():
             if len(its) >= MAX_MARKS:

@@ -94,10 +94,7 @@ def program_requests(session: Session) -> NDArray[np.int64]:
     """Rows of requests that a program has sent, or a library for it."""
     columns = session.messages
     asks = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.control) == 0)
-    rows = np.flatnonzero(asks)
-    cleans = np.asarray([kind.type in CLEAN_UP for kind in session.provenance.kinds], dtype=bool)
-    found: NDArray[np.int64] = rows[~cleans[np.asarray(session.provenance.kind)[rows]]]
-    return found
+    return np.flatnonzero(asks & ~session.provenance.of_kinds(lambda kind: kind.type in CLEAN_UP))
 
 
 def _alone(

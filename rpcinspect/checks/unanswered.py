@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest, Pairs
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.processes import Departed, departed
+from rpcinspect.checks.lost_workers import Departed, departed
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import CLEAN_UP
@@ -319,7 +319,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 def circles(waits: Mapping[T, Collection[T]]) -> dict[T, int]:
-    """See the module's text."""
+    """Who waits in a circle: the strongly connected parts of a graph, by Tarjan's algorithm, in linear time.
+    Returns a number for each who waits or is waited for; those in one circle have the same.
+
+    Without recursion: a chain of waiting workers may be longer than Python's stack.
+    """
     order: dict[T, int] = {}
     low: dict[T, int] = {}
     part: dict[T, int] = {}

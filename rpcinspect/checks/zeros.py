@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check, Groups, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Groups
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.dtypes import DTYPES, DType
 from rpcinspect.rpc.message import MessageType

@@ -126,7 +126,7 @@ def explain(session: Session) -> Causes:
     for row, verdict in verdicts.doubtful.items():
         message, possible = index[row], tuple([index[one] for one in verdict.rows])
         doubts[message] = Doubt(
-            message, requests.caller(row), possible, verdict.own, verdict.own_likely, verdict.unseen
+            message, session.source(row), possible, verdict.own, verdict.own_likely, verdict.unseen
         )
     _cut_circles(parents)
     return Causes(parents, doubts)

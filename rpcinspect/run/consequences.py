@@ -141,7 +141,7 @@ class _Follower:
         request = row if requests.session.messages.from_client[row] else requests.answer(row)
         if request is None:
             return None
-        if requests.caller(request) == self.name:
+        if requests.session.source(request) == self.name:
             parent = self.verdicts.parent[request]
             return parent if parent >= 0 else None
         for event in requests.events.get(request, ()):

@@ -191,7 +191,7 @@ def read_exchanges(run: Run) -> Exchanges:
     orphans: list[Orphan] = []
     for index, record in enumerate(messages):
         row = record.row
-        job = session.jobs[columns.pipe[row]]
+        job = session.job(row)
         partner = columns.partner[row]
         if not columns.from_client[row]:
             if partner == NONE:

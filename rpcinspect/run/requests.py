@@ -85,18 +85,6 @@ class Requests:
             sent.append(row)
             received.append(row)
 
-    def job(self, row: int) -> int:
-        """The job of a message."""
-        return self.session.jobs[self._pipe[row]]
-
-    def caller(self, row: int) -> str:
-        """Who sent a request."""
-        return self.session.clients[self._pipe[row]]
-
-    def callee(self, row: int) -> str:
-        """Who served it."""
-        return self.session.servers[self._pipe[row]]
-
     def kind(self, row: int) -> Kind:
         """What kind of request it is."""
         return self.provenance.kind_of(row)
@@ -229,7 +217,7 @@ class Requests:
 
     def owner(self, row: int, event: Event) -> str | None:
         """The worker that has the value of the RRef which a message is about."""
-        return self._owners.get((self.job(row), event.rref))
+        return self._owners.get((self.session.job(row), event.rref))
 
     @cached_property
     def _owners(self) -> dict[tuple[int, Id], str | None]:

@@ -97,7 +97,7 @@ class Likelihood:
                 self._nested[self._kind(case)] += 1
 
     def _sender(self, case: Case) -> tuple[int, str]:
-        return self._requests.job(case.row), self._requests.caller(case.row)
+        return self._requests.session.job(case.row), self._requests.session.source(case.row)
 
     def _kind(self, case: Case) -> Sign:
         return self._requests.sign(case.row)

@@ -172,19 +172,18 @@ class SessionBuilder:
         pipes: Sequence[Pipe],
         roster: Roster,
         problems: Sequence[Problem],
-        rpc_bytes: int,
-        tensor_bytes: int,
-        skipped_bytes: int,
-        store_bytes: int,
+        sums: tuple[int, int, int, int],
         by_completion: bool = False,
         failed: Iterable[tuple[int, LoggedFailure]] = (),
     ) -> Session:
         """Everything; the arguments are what the stages below have counted and kept.
 
+        `sums`: bytes of RPC, of tensors, of other protocols and of the store;
         `by_completion`: indexes count messages as they became complete, not as they were sent; `failed`:
         (pipe, call that ended without an answer).
         """
         columns = self.columns
+        rpc_bytes, tensor_bytes, skipped_bytes, store_bytes = sums
         order = np.arange(len(columns)) if by_completion else columns.order()
         index = np.empty(len(order), dtype=np.int64)
         index[order] = np.arange(len(order))

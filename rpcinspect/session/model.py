@@ -382,6 +382,10 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
         pipe = self.messages.pipe[row]
         return self.servers[pipe] if self.messages.from_client[row] else self.clients[pipe]
 
+    def job(self, row: int) -> int:
+        """Job of a message."""
+        return self.jobs[self.messages.pipe[row]]
+
     def answers(self, row: int) -> int | None:
         """Index of the request that this row answers."""
         partner = self.messages.partner[row]

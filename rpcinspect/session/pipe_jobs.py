@@ -77,7 +77,7 @@ class Job(Struct, eq=False):
 
 
 class Placed(Struct, frozen=True):
-    """See the module's text."""
+    """The job and the listener of each pipe."""
 
     jobs: tuple[Job, ...]
     """In the order of their beginnings."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from rpcinspect.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
 from rpcinspect.pickles.tree import Call, Dict, Global, Value, children
@@ -214,6 +216,20 @@ class Provenance:
         """Every event in the order of rows."""
         for what, row, on, number, fork_on, fork, owner in zip(*self._events, strict=True):
             yield Event(What(what), row, (on, number), (fork_on, fork), owner)
+
+    def brought(self) -> dict[int, list[Id]]:
+        """Row → the RRefs whose forks the message brings, in order."""
+        found: dict[int, list[Id]] = defaultdict(list)
+        for event in self.events():
+            if event.what == What.BROUGHT:
+                found[event.row].append(event.rref)
+        return found
+
+    def of_kinds(self, test: Callable[[Kind], bool]) -> NDArray[np.bool_]:
+        """Of each row whether its kind passes a test, which is asked once of each kind."""
+        passes = np.asarray([test(kind) for kind in self.kinds], dtype=bool)
+        found: NDArray[np.bool_] = passes[np.asarray(self.kind)]
+        return found
 
     def kind_of(self, row: int) -> Kind:
         """What a message is."""

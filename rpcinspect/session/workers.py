@@ -183,8 +183,15 @@ def _workers(
                 arrival=arrivals.get((group, label)),
             )
         )
-    far = 1 << 32
-    return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
+    return tuple(sorted(workers, key=_place))
+
+
+FAR = 1 << 32
+
+
+def _place(worker: Worker) -> tuple[int, int, int, str]:
+    """Where a worker stands among all: by job, group, id and name."""
+    return worker.job, worker.group, FAR if worker.id is None else worker.id, worker.name or ""
 
 
 def names_by_id(ids: Mapping[str, Iterable[int]]) -> dict[int, str]:
@@ -247,14 +254,11 @@ def call_log(
             if (job, label) not in there and not is_address(label):
                 there.add((job, label))
                 workers[_named(label, job, ids[job], names[job])] = None
-    far = 1 << 32
     ends: dict[tuple[int | None, str], list[Ended]] = defaultdict(list)
     for process in processes:
         ends[numbers.get(process.job), process.name].append(Ended.of(process))
-    ordered = sorted(
-        [replace(w, ended=agreed(ends.get((w.job, w.name or ""), []))) for w in workers],
-        key=lambda w: (w.job, w.group, w.id if w.id is not None else far, w.name or "", w.addresses),
-    )
+    ended = [replace(w, ended=agreed(ends.get((w.job, w.name or ""), []))) for w in workers]
+    ordered = sorted(ended, key=lambda worker: (_place(worker), worker.addresses))
     return Roster(clients, servers, tuple(ordered), tuple(job_of), tuple(names))
 
 

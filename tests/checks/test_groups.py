@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rpcinspect.checks.check import Crowd, Group, Groups
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Crowd, Group, Groups
 from rpcinspect.checks.wire_facts import WireFacts
 from tests.replayer.talks import Workers
 

@@ -194,10 +194,7 @@ class Talk:
             pipes=self.pipes,
             roster=call_roll(self.pipes, entries, self.builder.witness),
             problems=[],
-            rpc_bytes=1,
-            tensor_bytes=2,
-            skipped_bytes=3,
-            store_bytes=4,
+            sums=(1, 2, 3, 4),
             by_completion=by_completion,
             failed=failed,
         )

@@ -151,10 +151,7 @@ def test_problems_of_messages_and_of_the_capture_count() -> None:
         pipes=talk.pipes,
         roster=call_roll(talk.pipes, [], talk.builder.witness),
         problems=[Problem("tcp", "x", place)],
-        rpc_bytes=1,
-        tensor_bytes=2,
-        skipped_bytes=3,
-        store_bytes=4,
+        sums=(1, 2, 3, 4),
     )
     assert session.totals.problems == 2
     assert len(session.problems) == 1

@@ -59,12 +59,8 @@ def handles_left(on: Told, line: Statement) -> None:
     """How many values a worker owns for others at that moment."""
     now, calls = line["time_ns"], on.trace.calls
     owned = [story for story in on.trace.rrefs if story.owner == line["worker"]]
-    begun = [
-        s for s in owned if any(f.begin is not None and calls[f.begin].begin_ns <= now for f in s.forks)
-    ]
-    ended = [
-        s for s in begun if all(f.deleted is None or calls[f.deleted].begin_ns <= now for f in s.forks)
-    ]
+    begun = [s for s in owned if any(f.begin is not None and calls[f.begin].begin_ns <= now for f in s.forks)]
+    ended = [s for s in begun if all(f.deleted is None or calls[f.deleted].begin_ns <= now for f in s.forks)]
     assert line["info"]["num_owner_rrefs"] == len(begun) - len(ended)
 
 
