@@ -1,8 +1,14 @@
 """What ties a request to one of those that its sender served then, and what rules the others out.
 
-In: the requests of a session. Out: for each request that code sends a `Verdict`: what it may have been sent
-for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code finds it
-ties nothing: an answer may hold what a thread of the worker fetched, a call may send what was brought before.
+In: the requests of a session. Out: for each request that code sends an `Explanation`: what it may have been
+sent for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code finds
+it ties nothing: an answer may hold what a thread of the worker fetched, a call may send what was brought
+before.
+
+Arguments that tell again and again which request a call was sent for are no coincidence any more (`matched`).
+That is a rule of a function that calls another, and holds in every single case of the run, or not at all: one
+exception, and nothing is told. It can't know of a program that acts in lock step with what it serves, with
+the same values, nor of functions that send each other's values around.
 """
 
 from __future__ import annotations
@@ -12,8 +18,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from rpcinspect.rpc.questions import FETCHES, GENERAL
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Case, Member, Requests, Serving, Sign, Worker
-from rpcinspect.run.verdicts import Likelihood, Verdict, Verdicts
+from rpcinspect.run.explanations import Explanation, Explanations, Likelihood
+from rpcinspect.run.requests import (
+    MAX_OPEN,
+    NEVER,
+    Case,
+    Explanation,
+    Member,
+    Requests,
+    Serving,
+    Sign,
+    Worker,
+)
 from rpcinspect.session.provenance import Id, What
 
 SCOPE_NS = 250_000_000
@@ -21,8 +37,8 @@ SCOPE_NS = 250_000_000
 that is given back later was kept by the worker."""
 
 
-def decide(requests: Requests) -> Verdicts:
-    """A verdict of each request that code sends."""
+def decide(requests: Requests) -> Explanations:
+    """What explains each request that code sends."""
     senders = [_Sender(requests, member, worker) for member, worker in sorted(requests.workers.items())]
     cases: dict[int, Case] = {}
     for sender in senders:
@@ -34,14 +50,14 @@ def decide(requests: Requests) -> Verdicts:
         for sender in senders:
             sender.weigh(values)
     likelihood = Likelihood(requests, cases.values(), values)
-    verdicts = Verdicts(len(requests.begin))
+    found = Explanations(len(requests.begin))
     for row, case in cases.items():
         if case.rows:
             unseen = case.unseen and not case.settled
-            verdicts[row] = Verdict(likelihood.order(case), case.own, likelihood.own(case), unseen)
+            found[row] = Explanation(likelihood.order(case), case.own, likelihood.own(case), unseen)
         else:
-            verdicts[row] = Verdict((), case.own, case.own, case.unseen)
-    return verdicts
+            found[row] = Explanation((), case.own, case.own, case.unseen)
+    return found
 
 
 class _Sender:

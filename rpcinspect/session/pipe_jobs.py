@@ -115,7 +115,7 @@ def _sweep(
     own, by_name = _Own(pipes), _Stores(jobs)
     for number in sorted(range(len(pipes)), key=lambda number: (pipes[number].first_ns, number)):
         pipe = pipes[number]
-        owner = at_address[str(pipe.listener)].at(pipe)
+        owner = _met(at_address.get(str(pipe.listener), ()), pipe)
         if owner is not None and _stays(owner, pipe, own):
             listeners[number] = owner.listener
             owner.job.add(number, pipe, owner.listener)
@@ -141,24 +141,13 @@ class _Owner(Struct, frozen=True):
     listener: Listener
 
 
-class _Address:
-    """Those that a store says to listen at one address, one after the other."""
-
-    def __init__(self) -> None:
-        self.owners: list[_Owner] = []
-        self._since: list[int] = []
-
-    def add(self, owner: _Owner) -> None:
-        self.owners.append(owner)
-        self._since.append(owner.since_ns)
-
-    def at(self, pipe: Pipe) -> _Owner | None:
-        """Whom a pipe met."""
-        at = bisect_right(self._since, pipe.first_ns)
-        return self.owners[at - 1] if at else None
+def _met(owners: Sequence[_Owner], pipe: Pipe) -> _Owner | None:
+    """Which of those that a store says to listen at an address, one after the other, a pipe met."""
+    at = bisect_right(owners, pipe.first_ns, key=lambda owner: owner.since_ns)
+    return owners[at - 1] if at else None
 
 
-def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
+def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, list[_Owner]]:
     """By address; who was read, and not seen to be set, has been there since the last pipe before ended."""
     told: dict[str, list[tuple[Published, int]]] = defaultdict(list)
     for number, job in enumerate(jobs):
@@ -174,7 +163,7 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
     for pipe in pipes:
         if pipe.ended_ns is not None and str(pipe.listener) in told:
             ends[str(pipe.listener)].append(pipe.ended_ns)
-    found: dict[str, _Address] = defaultdict(_Address)
+    found: dict[str, list[_Owner]] = defaultdict(list)
     for address, its in told.items():
         its.sort(key=lambda one: one[0].since_ns)
         ended = sorted(ends[address])
@@ -187,7 +176,7 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
             listener = (address, since)
             before = published.since_ns
             if listener not in job.published:
-                found[address].add(_Owner(since, published.told, job, listener))
+                found[address].append(_Owner(since, published.told, job, listener))
             job.published.setdefault(listener, {})[published.group, published.name] = None
     return found
 

@@ -1,6 +1,9 @@
-"""What requests may have been sent for, by row: a column, as most of them have one certain explanation.
+"""What requests may have been sent for, and which of several explanations is the likeliest.
 
-In: a `Verdict` of each request that was judged. Out: the same again; only of a doubtful one an object stays.
+In: cases with the candidates that evidence has left. Out: `Explanations` by row, the likeliest request first:
+for whoever must act on one, never as a fact. A call that was over before a request was answered was rather
+sent for that than one that went on; one whose arguments have values of a request rather for that; a call that
+other workers send of their own, and nobody while serving, rather of the sender's own.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from rpcinspect.run.requests import NEVER, Case, Requests, Sign
 OWN, UNJUDGED, DOUBTFUL = -1, -2, -3
 
 
-class Verdict(Struct, eq=False):
+class Explanation(Struct, eq=False):
     """What a request may have been sent for."""
 
     rows: tuple[int, ...]
     """Requests, the likeliest first."""
-    own: bool
+    own: bool = False
     """Its sender's own program."""
     own_likely: bool = False
     unseen: bool = False
@@ -34,41 +37,29 @@ class Verdict(Struct, eq=False):
         return len(self.rows) + self.own == 1 and not self.unseen
 
 
-class Verdicts:
-    """Verdicts of the requests among `count` rows."""
+class Explanations:
+    """Those of the requests among `count` rows: a column, as most have one that is certain; an object stays
+    only of a doubtful one. Each is set once."""
 
     def __init__(self, count: int) -> None:
         self.parent = array("q", [UNJUDGED]) * count
         """Of each row the one that it was certainly sent for, or one of the numbers above."""
-        self.doubtful: dict[int, Verdict] = {}
+        self.doubtful: dict[int, Explanation] = {}
 
-    def __setitem__(self, row: int, verdict: Verdict) -> None:
-        if verdict.certain:
-            self.settle(row, verdict.rows[0] if verdict.rows else OWN)
+    def __setitem__(self, row: int, one: Explanation) -> None:
+        if one.certain:
+            self.parent[row] = one.rows[0] if one.rows else OWN
         else:
-            self.parent[row], self.doubtful[row] = DOUBTFUL, verdict
+            self.parent[row], self.doubtful[row] = DOUBTFUL, one
 
-    def __getitem__(self, row: int) -> Verdict:
-        """Raises `KeyError` where nothing was judged."""
+    def of(self, row: int, other: Explanation) -> Explanation:
+        """That of a row; `other` where it was not judged."""
         parent = self.parent[row]
         if parent >= 0:
-            return Verdict((parent,), False)
-        return Verdict((), True, True) if parent == OWN else self.doubtful[row]
-
-    def settle(self, row: int, parent: int) -> None:
-        """Says that a request was certainly sent for another one."""
-        self.parent[row] = parent
-        self.doubtful.pop(row, None)
-
-    def copy(self, row: int, other: int) -> None:
-        """Gives a request the verdict of another one, which was judged."""
-        self.settle(row, self.parent[other])
-        if other in self.doubtful:
-            self.doubtful[row] = self.doubtful[other]
-
-    def get(self, row: int, other: Verdict) -> Verdict:
-        """The verdict of a row; `other` where it was not judged."""
-        return other if self.parent[row] == UNJUDGED else self[row]
+            return Explanation((parent,))
+        if parent == UNJUDGED:
+            return other
+        return self.doubtful[row] if parent == DOUBTFUL else Explanation((), True, True)
 
 
 class Likelihood:
