@@ -23,7 +23,6 @@ from rpcinspect.run.requests import (
     MAX_OPEN,
     NEVER,
     Case,
-    Explanation,
     Member,
     Requests,
     Serving,
