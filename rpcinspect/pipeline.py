@@ -1,17 +1,17 @@
 """The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
 
-    capture/   open_capture        bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
-    sources    PacketSource
-      wire/    Segmenter           either               → SegmentBlock
-      wire/    Tcp                 SegmentBlock         → streams that grew
-      wire/    Demux               streams              → TpMessage
+    capture/       open_capture    bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
+    sources        PacketSource
+      tcp/         Segmenter       either               → SegmentBlock
+      tcp/         Tcp             SegmentBlock         → streams that grew
+      tensorpipe/  Demux           streams              → TpMessage
     or, of a log, whose records are messages already:
-    capture/   open_capture        bytes of a file      → LogBlock
-    sources    LogSource
-      rpclog/  LogJoin             LogBlock             → TpMessage
-    rpc/       RecordDecoder       TpMessage            → RpcRecord
-    session/   SessionBuilder      RpcRecord            → Session
-    trace/     Findings            RpcRecord, Session   → Finding
+    capture/       open_capture    bytes of a file      → LogBlock
+    sources        LogSource
+      rpclog/      LogJoin         LogBlock             → TpMessage
+    rpc/           RecordDecoder   TpMessage            → RpcRecord
+    session/       SessionBuilder  RpcRecord            → Session
+    checks/        Findings        RpcRecord, Session   → Finding
 
 Every stage has `feed`, which takes a block of what the one before has made, and `finish`. A `Decoding` is one
 pass over the captures; it yields records as their messages become complete and builds the session on the way.
@@ -90,14 +90,7 @@ class Decoding(Closing):
                 self._stack.enter_context(open_capture(path, index, options.reading))
                 for index, path in enumerate(paths)
             ]
-            self._front = _front_of(
-                self.readers,
-                self.bytes,
-                options.limits,
-                options.reading,
-                Watch(self._is_stopped, self._tell),
-                patient=not options.by_completion,
-            )
+            self._source = self._source_of()
         except BaseException:
             self._stack.close()
             raise
@@ -112,6 +105,21 @@ class Decoding(Closing):
         """Of the calling of the roll, which is called again and again."""
         self._roster = call_roll((), (), self.builder.witness)
 
+    def _source_of(self) -> MessageSource:
+        """The one for these captures; raises `CaptureError` where they are of both kinds."""
+        readers, options = self.readers, self._options
+        watch = Watch(self._is_stopped, self._tell)
+        logs = [reader.reader == "log" for reader in readers]
+        if any(logs) and not all(logs):
+            log, packets = (readers[logs.index(kind)].path for kind in (True, False))
+            raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
+        if any(logs):
+            from rpcinspect.sources.log import LogSource  # a fifth of our own start, which packets need not
+
+            return LogSource(readers, watch)
+        patient = not options.by_completion
+        return PacketSource(readers, self.bytes, options.limits, options.reading, watch, patient=patient)
+
     def stop(self) -> None:
         """Ends the reading: of a file before its next block, of an input that is still being written once its
         writer falls silent. What was read is still decoded to its end. May be called by a signal handler.
@@ -124,8 +132,8 @@ class Decoding(Closing):
 
     def roster(self) -> Roster:
         """Who is who, as far as it is known by now, or was not many messages ago."""
-        pipes, front = len(self._front.pipes), self._front
-        state = (pipes, front.facts, self.builder.witness.facts)
+        pipes, source = len(self._source.pipes), self._source
+        state = (pipes, source.facts, self.builder.witness.facts)
         rows = len(self.builder.columns)
         # Calling the roll costs time for all that is known, so that it is not done for each of many facts.
         if state != self._roster_state and rows - self._roster_rows >= max(sum(state) - FEW_FACTS, 0) // 16:
@@ -135,10 +143,10 @@ class Decoding(Closing):
 
     def _call_roll(self) -> Roster:
         try:
-            return self._front.roster(self.builder.witness)
+            return self._source.roster(self.builder.witness)
         except Exception as error:
             self._unexpected[unexpected(error, "session", Location())] = None
-            return unnamed(self._front.pipes)
+            return unnamed(self._source.pipes)
 
     def records(self) -> Iterator[RpcRecord]:
         """Records in the order in which their messages become complete."""
@@ -148,7 +156,7 @@ class Decoding(Closing):
         """The same, some at a time: what is counted and paired by then holds all of these."""
         decode, build, look = self._decoder.feed, self.builder.feed, self._findings.feed
         cut = _one_by_one if self._options.by_completion else _some
-        for messages in self._front.messages():
+        for messages in self._source.messages():
             for some in cut(messages):
                 records = decode(some)
                 build(records)
@@ -164,14 +172,14 @@ class Decoding(Closing):
         """How far the reading is."""
         if self._options.progress is None:
             return
-        done, of = self._front.progress
+        done, of = self._source.progress
         self._options.progress(done if of is None else min(done, max(of - 1, 0)), of)
 
     @property
     def unread_link_types(self) -> list[str]:
         """The link types that no packet could be read for, if there are no others."""
         packets = sum(reader.packets for reader in self.readers)
-        unread = {what: n for what, n in self._front.unread.items() if what.startswith("link type ")}
+        unread = {what: n for what, n in self._source.unread.items() if what.startswith("link type ")}
         return sorted(unread) if packets and sum(unread.values()) == packets else []
 
     @property
@@ -205,19 +213,19 @@ class Decoding(Closing):
         return self._wire_facts
 
     def _finish(self) -> Session:
-        front, roster = self._front, self._call_roll()
+        source, roster = self._source, self._call_roll()
         problems = [problem for reader in self.readers for problem in reader.problems]
-        problems += [*front.problems, *self._unexpected]
+        problems += [*source.problems, *self._unexpected]
         session = self.builder.finish(
-            captures=[_info(r, front.offset(r.index)) for r in self.readers],
-            pipes=front.pipes,
+            captures=[_info(r, source.offset(r.index)) for r in self.readers],
+            pipes=source.pipes,
             roster=roster,
             problems=problems,
-            sums=front.sums,
+            sums=source.sums,
             by_completion=self._options.by_completion,
-            failed=front.failed,
+            failed=source.failed,
         )
-        self._wire_facts = front.wire_facts()
+        self._wire_facts = source.wire_facts()
         unread: list[Problem] = []
         if self._options.worker_logs:
             from rpcinspect.checks.worker_logs import join_logs
@@ -240,29 +248,6 @@ class Decoding(Closing):
     def close(self) -> None:
         """Closes every file."""
         self._stack.close()
-
-
-def _front_of(
-    readers: Sequence[CaptureReader],
-    source: CaptureBytes,
-    limits: Limits,
-    reading: Reading,
-    watch: Watch,
-    *,
-    patient: bool,
-) -> MessageSource:
-    """The one for these captures; raises `CaptureError` where they are of both kinds."""
-    logs = [reader.reader == "log" for reader in readers]
-    if any(logs) and not all(logs):
-        log, packets = (readers[logs.index(kind)].path for kind in (True, False))
-        raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
-    if any(logs):
-        from rpcinspect.sources.log import (
-            LogSource,  # a fifth of our own start, which packets need not wait for
-        )
-
-        return LogSource(readers, watch)
-    return PacketSource(readers, source, limits, reading, watch, patient=patient)
 
 
 def _one_by_one(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:

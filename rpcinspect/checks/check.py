@@ -221,3 +221,11 @@ class Groups:
                 continue
             workers = unique(worker for group in groups for worker in group.workers)
             yield Crowd(workers, what, tuple(sorted(i for group in groups for i in group.indexes)))
+
+
+def finding_of(group: Group | Crowd, code: str, severity: str, text: str, remedy: str) -> Finding:
+    """A finding of a group's messages."""
+    indexes = group.indexes[:MAX_INDEXES]
+    return Finding(
+        code=code, severity=severity, text=text, remedy=remedy, messages=indexes, workers=group.workers
+    )

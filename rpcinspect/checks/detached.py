@@ -16,7 +16,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, Crowd, Group, Groups, MessageDigest
+from msgspec.structs import replace
+
+from rpcinspect.checks.check import Check, Group, Groups, MessageDigest, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.optimizers import Optimizers
 from rpcinspect.pickles.python import PythonPickle
@@ -101,13 +103,13 @@ class DetachedTensors(Check):
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._bare.gathered(run, self._wanted_back(run)):
-            yield _warning(
-                "lost-edge",
+            yield finding_of(
                 group,
-                f"{counted(len(group.indexes), 'message')} {group.way} "
-                f"({group.what} {numbers(group.indexes)}) had tensors that require grad, but no autograd "
-                f"envelope: "
-                "they arrive as leaves, and no gradient comes back.",
+                "lost-edge",
+                "warning",
+                f"{counted(len(group.indexes), 'message')} {group.way} ({group.what} "
+                f"{numbers(group.indexes)}) had tensors that require grad, but no autograd envelope: they "
+                "arrive as leaves, and no gradient comes back.",
                 "Make the call inside dist_autograd.context(). Where no gradient is wanted, detach the "
                 "tensors before they are sent, or compute them under torch.no_grad().",
             )
@@ -116,13 +118,13 @@ class DetachedTensors(Check):
             where = "" if inside else ", outside of any autograd context"
             only = "" if inside else " inside dist_autograd.context()"
             for group in groups.gathered(run):
-                yield _warning(
-                    "detached-parameter",
+                yield finding_of(
                     group,
-                    f"{counted(len(group.indexes), 'request')} {group.way} "
-                    f"({group.what} {numbers(group.indexes)}) carried an nn.Parameter{where}: it is "
-                    f"pickled as a "
-                    "leaf of its own, so that no gradient returns.",
+                    "detached-parameter",
+                    "warning",
+                    f"{counted(len(group.indexes), 'request')} {group.way} ({group.what} "
+                    f"{numbers(group.indexes)}) carried an nn.Parameter{where}: it is pickled as a leaf of "
+                    "its own, so that no gradient returns.",
                     f"Send a plain tensor that depends on it (parameter * 1){only}, or an RRef to it. Where "
                     "only its values are wanted, send parameter.detach().",
                 )
@@ -197,15 +199,15 @@ class DetachedTensors(Check):
             ]
             if dead:
                 names = several(unique(packed(contexts[index]) for index in dead))
-                yield _warning(
+                yield finding_of(
+                    replace(group, indexes=tuple(dead)),
                     "lost-edge",
-                    Group(group.job, group.sender, group.receiver, group.what, tuple(dead)),
+                    "warning",
                     f"{group.receiver} got tensors that require grad from {group.sender} ({group.what} "
                     f"{numbers(dead)}) and sends none in context {names}: no backward pass can bring their "
                     "gradient.",
                     "Return what depends on the tensors, or detach them before they are sent: a backward "
-                    "pass in "
-                    "this context would wait forever.",
+                    "pass in this context would wait forever.",
                 )
 
 
@@ -235,15 +237,4 @@ def _one_way(request: MessageDigest, answer: MessageDigest) -> bool:
         and not answer.grads
         and not answer.failed
         and answer.whole
-    )
-
-
-def _warning(code: str, group: Group | Crowd, text: str, remedy: str) -> Finding:
-    return Finding(
-        code=code,
-        severity="warning",
-        text=text,
-        remedy=remedy,
-        messages=group.indexes[:MAX_INDEXES],
-        workers=group.workers,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, Groups, MessageDigest
+from rpcinspect.checks.check import Check, Groups, MessageDigest, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
@@ -61,16 +61,14 @@ class UnexpectedEnvelopes(Check):
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._groups.gathered(run):
-            yield Finding(
-                code="unexpected-envelope",
-                severity="warning",
-                text=f"{counted(len(group.indexes), 'message')} {group.way} "
-                f"({numbers(group.indexes)}): {group.what}.",
-                remedy="No release of PyTorch up to 2.14 does this: look at the bytes (decode --message "
-                "N), and who "
+            yield finding_of(
+                group,
+                "unexpected-envelope",
+                "warning",
+                f"{counted(len(group.indexes), 'message')} {group.way} ({numbers(group.indexes)}): "
+                f"{group.what}.",
+                "No release of PyTorch up to 2.14 does this: look at the bytes (decode --message N), and who "
                 "wrote them.",
-                messages=group.indexes[:MAX_INDEXES],
-                workers=group.workers,
             )
 
 

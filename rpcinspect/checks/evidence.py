@@ -111,12 +111,9 @@ class CaptureEvidence:
         """Whether the capture may lack the gradient of an edge, although one came."""
         return self.damaged_between(edge.receiver, edge.sender) or self.unheard(edge.receiver, job)
 
-    def pipes_to(self, worker: str, job: int) -> Sequence[int]:
-        """The pipes on which others send requests to a worker."""
-        return self._pipes_to.get((job, worker), ())
-
     @cached_property
-    def _pipes_to(self) -> dict[tuple[int, str], list[int]]:
+    def pipes_to(self) -> dict[tuple[int, str], list[int]]:
+        """(job, worker) → the pipes on which others send requests to it."""
         found: dict[tuple[int, str], list[int]] = defaultdict(list)
         for pipe, server in enumerate(self.session.servers):
             found[self.jobs[pipe], server].append(pipe)
@@ -130,12 +127,9 @@ class CaptureEvidence:
     def _ends(self) -> Ends:
         return Ends(self.wire.ends)
 
-    def left_ns(self, worker: str, job: int) -> int | None:
-        """When a worker was the first to close one of its pipes; None if it was not, as far as is known."""
-        return self._left.get((job, worker))
-
     @cached_property
-    def _left(self) -> dict[tuple[int, str], int]:
+    def left_ns(self) -> dict[tuple[int, str], int]:
+        """(job, worker) → when it was the first to close one of its pipes, as far as is known."""
         left: dict[tuple[int, str], int] = {}
         for pipe, (client, server) in enumerate(zip(self.session.clients, self.session.servers, strict=True)):
             end = self.end(pipe)
@@ -144,12 +138,9 @@ class CaptureEvidence:
                 left[key] = min(end.time_ns, left.get(key, end.time_ns))
         return left
 
-    def ended(self, worker: str, job: int) -> Ended | None:
-        """How the process of a worker ended, by its label; None where no recorder tells."""
-        return self._ended.get((job, worker))
-
     @cached_property
-    def _ended(self) -> dict[tuple[int, str], Ended]:
+    def ended(self) -> dict[tuple[int, str], Ended]:
+        """(job, worker) → how its process ended, where a recorder tells."""
         return {
             (worker.job, worker.name): worker.ended
             for worker in self.session.workers

@@ -366,9 +366,8 @@ def _refused(run: CaptureEvidence, names: _Known, left: Sequence[Refusal]) -> It
         if one.count > 1:
             when = f"from {when} to {_after(run, one.last_ns)}"
         yield _finding(
-            f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} "
-            f"{outcome([one])}, {when} into the capture, and no "
-            "later one came about",
+            f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} {outcome([one])}, "
+            f"{when} into the capture, and no later one came about",
             f"See whether the process that is to listen at {one.server} runs, and what is on the way to it.",
             workers,
         )

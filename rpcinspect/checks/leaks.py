@@ -45,8 +45,7 @@ class LeakedContexts(Check):
                 code="leaked-context",
                 severity="warning",
                 text=f"{counted(len(contexts), 'autograd context')} of {creator} ({names}) got no clean-up "
-                f"on "
-                f"{several(left)}: graph and gradients stay in memory there."
+                f"on {several(left)}: graph and gradients stay in memory there."
                 + (f" {gone} was to pass it on, and left before." if relays else ""),
                 remedy=f"Look why {gone} left: its log says it. Nobody else passes the clean-up on."
                 if relays
@@ -72,7 +71,7 @@ def _left_behind(
         return ()
     last_ns = max(run.end_ns(index) for index in messages)
     # a worker that left took the context with it
-    left = tuple(w for w in left if not run.cut_off(last_ns, until_ns=run.left_ns(w, context.job)))
+    left = tuple(w for w in left if not run.cut_off(last_ns, until_ns=run.left_ns.get((context.job, w))))
     if run.damaged_among(context.workers, left):
         return ()
     return left
@@ -112,7 +111,7 @@ def _by_relays(
     its = givers.get(context.key, {})
     for worker in left:
         senders = its.get(worker, ())
-        relays = [one for one in senders if run.left_ns(one, context.job) is not None]
+        relays = [one for one in senders if (context.job, one) in run.left_ns]
         died = relays if len(relays) == len(senders) and context.creator not in senders else []
         if senders:  # else the requests to it were not captured, and so the clean-up was not
             found[tuple(died)].append(worker)
@@ -139,12 +138,10 @@ class LeakedRRefs(Check):
             yield Finding(
                 code="leaked-rref",
                 severity="warning",
-                text=f"{counted(len(forks), 'fork')} of RRefs of {owner} ({names}) held by {holder} had "
-                f"not been "
-                f"deleted when the connections to {owner} were closed.",
+                text=f"{counted(len(forks), 'fork')} of RRefs of {owner} ({names}) held by {holder} had not "
+                f"been deleted when the connections to {owner} were closed.",
                 remedy=f"Drop the RRefs on {holder} before it leaves (del, no reference cycles), and leave "
-                f"with "
-                "rpc.shutdown(), which waits for the deletes.",
+                "with rpc.shutdown(), which waits for the deletes.",
                 messages=tuple(sorted(begin for _, begin in forks[:MAX_INDEXES])),
                 workers=unique([owner, holder]),
             )
@@ -153,7 +150,7 @@ class LeakedRRefs(Check):
 def _over(run: CaptureEvidence, owner: str, job: int) -> bool:
     """Whether every pipe to a worker was closed, after all that was due had come: the agents had agreed to
     shut down, or nothing was sent for some time."""
-    pipes = run.pipes_to(owner, job)
+    pipes = run.pipes_to.get((job, owner), ())
     ends = [end for pipe in pipes if (end := run.end(pipe)) is not None]
     if not pipes or len(ends) < len(pipes) or any(run.damaged(pipe, True) for pipe in pipes):
         return False

@@ -201,7 +201,7 @@ def departed(
     """The worker, if its process is known to have ended, and before its caller gave up, where it did.
     `by_its_end`: that was because a connection broke, which an end does.
     """
-    ended = run.ended(worker, job)
+    ended = run.ended.get((job, worker))
     if ended is None or not ended.over:
         return None
     if given_up_ns is not None:

@@ -173,7 +173,7 @@ class _Told:
     def _values(self, job: int, worker: str) -> frozenset[int] | None:
         """Marks of the values in all requests to a worker."""
         run, session = self._run, self._run.session
-        pipes = run.pipes_to(worker, job)
+        pipes = run.pipes_to.get((job, worker), ())
         if any(run.damaged(pipe, True) for pipe in pipes):
             return None
         columns, provenance = session.messages, session.provenance

@@ -215,8 +215,7 @@ def _finding(owner: str, victim: str, guilty: str, victims: _Victims) -> Finding
         severity="warning",
         text=f"{text}{others}.",
         remedy=f"Let only one trainer at a time be between forward and step on {owner} (a lock, or "
-        f"gradients that "
-        "are collected and applied together).",
+        "gradients that are collected and applied together).",
         messages=tuple(sorted(victims.messages))[:MAX_INDEXES],
         workers=unique([owner, victim, guilty]),
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, Groups, MessageDigest
+from rpcinspect.checks.check import Check, Groups, MessageDigest, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.dtypes import DTYPES, DType
@@ -45,15 +45,13 @@ class ZeroGradients(Check):
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._groups.gathered(run):
-            yield Finding(
-                code="zero-gradient",
-                severity="info",
-                text=f"{counted(len(group.indexes), 'gradient message')} {group.way} "
-                f"({numbers(group.indexes)}) carried gradients that are all zeros.",
-                remedy="Often these stand for results that nobody used: return, or send, only what is "
-                "needed.",
-                messages=group.indexes[:MAX_INDEXES],
-                workers=group.workers,
+            yield finding_of(
+                group,
+                "zero-gradient",
+                "info",
+                f"{counted(len(group.indexes), 'gradient message')} {group.way} ({numbers(group.indexes)}) "
+                "carried gradients that are all zeros.",
+                "Often these stand for results that nobody used: return, or send, only what is needed.",
             )
 
 

@@ -192,9 +192,9 @@ class _Follower:
             if context is None:
                 continue
             first = self._general.get(context)
-            if requests.creator(self.job, context) != self.name and context in arrived:
+            if requests.creators.get((self.job, context)) != self.name and context in arrived:
                 self.found[row] = Explanation((arrived[context],))
-            elif requests.creator(self.job, context) == self.name and first:
+            elif requests.creators.get((self.job, context)) == self.name and first:
                 self.found[row] = self.found.of(first[0], self.own)
             else:
                 self.found[row] = self.own

@@ -87,7 +87,7 @@ class _Sender:
         """
         requests, context = self.requests, self.requests.context(row)
         since = requests.wanted(row)
-        own = context is None or requests.creator(self.job, context) in (self.name, None)
+        own = context is None or requests.creators.get((self.job, context)) in (self.name, None)
         rows = [one for one in serving.latest(None if own else context, since) if one != row]
         if not own and self._asynchronous:
             others = [one for one in serving.latest(None, since) if requests.kind(one).asynchronous]
@@ -168,8 +168,9 @@ class _RRefs:
 
     def _used(self, row: int) -> Iterator[Id]:
         """RRefs of others that the sender of a request must have had."""
+        job, owners = self._requests.session.job(row), self._requests.owners
         for event in self._requests.events.get(row, ()):
-            if event.what in USES and self._requests.owner(row, event) != self._name:
+            if event.what in USES and owners.get((job, event.rref)) != self._name:
                 yield event.rref
 
     def _alone(self, rref: Id, case: Case) -> list[int]:

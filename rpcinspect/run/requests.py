@@ -207,20 +207,14 @@ class Requests:
             if since and not self.session.pipes[pipe].logged
         }
 
-    def creator(self, job: int, context: int) -> str | None:
-        """The worker that opened an autograd context."""
-        return self._creators.get((job, context))
-
     @cached_property
-    def _creators(self) -> dict[tuple[int, int], str]:
+    def creators(self) -> dict[tuple[int, int], str]:
+        """(job, autograd context) → the worker that opened it."""
         return {one.key: one.creator for one in self.session.contexts}
 
-    def owner(self, row: int, event: Event) -> str | None:
-        """The worker that has the value of the RRef which a message is about."""
-        return self._owners.get((self.session.job(row), event.rref))
-
     @cached_property
-    def _owners(self) -> dict[tuple[int, Id], str | None]:
+    def owners(self) -> dict[tuple[int, Id], str | None]:
+        """(job, RRef) → the worker that has its value."""
         return {(one.job, one.rref_id): one.owner for one in self.session.rrefs}
 
     @cached_property
