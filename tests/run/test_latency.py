@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rpcinspect.rpc.callee import Name
 from rpcinspect.run.latency import LatencyGroup, Timing, _summed, spread
 from tests.checks.runs import traced, workload_trace
 from tests.places import recorded
@@ -158,7 +159,11 @@ def test_there_is_one_latency(name: str) -> None:
 def test_classes_of_one_name_have_rows_of_their_own() -> None:
     whole = timings("basic_chain")
     one, *_ = whole.values()
-    both = [replace(one, what="Head.f", row=f"{module}.Head.f", control=False) for module in "ab"]
+    both = []
+    for module in "ab":
+        name = Name("Head.f", f"{module}.Head.f")
+        call = replace(one.call, name=name, control=False)
+        both.append(replace(one, call=call, row=name.full))
     assert [group.what for group in _summed(tuple(both), both).functions] == ["a.Head.f", "b.Head.f"]
     assert [group.what for group in _summed((both[0], both[0]), (both[0], both[0])).functions] == ["Head.f"]
 
