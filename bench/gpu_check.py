@@ -91,12 +91,12 @@ class Check:
                 self.replay(capture, device, "--main", str(HERE / "gpu_job.py"))
 
     def decoded(self, capture: Path, what: str, told: list[dict[str, str]], maps: dict[str, str]) -> None:
-        import rpcinspect
         from rpcinspect.rpc.envelope import RpcWithAutograd
         from rpcinspect.rpc.message import MessageType
+        from rpcinspect.run.run import open_run
 
         hashes, envelopes, ways, problems = set(), set(), set(), 0
-        with rpcinspect.open(str(capture)) as opened:
+        with open_run(str(capture)) as opened:
             for record in opened.messages:
                 problems += len(record.problems)
                 for tensor in record.tp.tensors:

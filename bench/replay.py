@@ -16,12 +16,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import rpcinspect
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome, SessionOutcome
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.workers import WorkerOptions
+from rpcinspect.run.run import open_run
 
 HERE = Path(__file__).resolve().parent
 CAPTURES = HERE.parent / "captures"
@@ -47,7 +47,7 @@ CASES = (
 def run(case: Case, record: Path | None) -> ReplayOutcome:
     """Replays the capture, some rounds against fresh workers that are forked from one parent."""
     workers = WorkerOptions(path=(str(CAPTURES), str(HERE)), main=str(case.script))
-    with rpcinspect.open(str(case.pcap)) as opened:
+    with open_run(str(case.pcap)) as opened:
         made = plan(opened.session, opened.messages, PlanOptions(trust=True))  # the capture is ours
         return replay(opened, made, ReplayOptions(workers=workers, repeat=case.rounds, record=record))
 

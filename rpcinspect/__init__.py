@@ -5,31 +5,92 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "Rules", "Run", "__version__", "compare", "open", "recording"]
 
 if TYPE_CHECKING:
-    from rpcinspect.diff.compare import compare
-    from rpcinspect.diff.model import Comparison
-    from rpcinspect.equality.rules import Rules
+    from rpcinspect.errors import (
+        CaptureError,
+        CommandError,
+        DecodeError,
+        DeviceError,
+        FilterError,
+        LimitExceeded,
+        NoRoomError,
+        OutputError,
+        RecordError,
+        ReplayError,
+        RpcInspectError,
+        UnknownFormatError,
+    )
+    from rpcinspect.library import (
+        Call,
+        Comparison,
+        Context,
+        Finding,
+        Message,
+        PlanOptions,
+        ReplayOptions,
+        Report,
+        RRef,
+        Rules,
+        Run,
+        Tensor,
+        Worker,
+        compare,
+        open,
+        replay,
+    )
     from rpcinspect.recorder.in_process import recording
-    from rpcinspect.run.run import Run
-    from rpcinspect.run.run import open_run as open
+
+__all__ = [
+    "Call",
+    "CaptureError",
+    "CommandError",
+    "Comparison",
+    "Context",
+    "DecodeError",
+    "DeviceError",
+    "FilterError",
+    "Finding",
+    "LimitExceeded",
+    "Message",
+    "NoRoomError",
+    "OutputError",
+    "PlanOptions",
+    "RRef",
+    "RecordError",
+    "ReplayError",
+    "ReplayOptions",
+    "Report",
+    "RpcInspectError",
+    "Rules",
+    "Run",
+    "Tensor",
+    "UnknownFormatError",
+    "Worker",
+    "__version__",
+    "compare",
+    "open",
+    "recording",
+    "replay",
+]
 
 
 def __getattr__(name: str) -> object:
-    """Loads what is asked for: the command line must not pay for the programmer's interface."""
+    """Loads what is asked for: a start of the command line must not pay for the library."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("open", "Run"):
-        from rpcinspect.run.run import Run, open_run
-
-        return open_run if name == "open" else Run
     if name == "recording":
         from rpcinspect.recorder.in_process import recording
 
         return recording
-    from rpcinspect.diff.compare import compare
-    from rpcinspect.diff.model import Comparison
-    from rpcinspect.equality.rules import Rules
+    from rpcinspect import errors
 
-    return {"compare": compare, "Comparison": Comparison, "Rules": Rules}[name]
+    if hasattr(errors, name):
+        return getattr(errors, name)
+    from rpcinspect import library
+
+    return getattr(library, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -186,10 +186,14 @@ def test_the_python_in_the_readme_shows_what_the_workers_sent() -> None:
     assert sent <= {sha256(bytes.fromhex(data)).hexdigest() for _, _, data in shown}
 
 
-def test_the_python_of_the_library_prints_what_the_page_shows() -> None:
+LIBRARY = re.findall(
+    r"^```python\n(.*?)^```\n\n```\n(.*?)^```", text(ROOT / "docs" / "library.md"), re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize(("block", "shown"), LIBRARY)
+def test_the_python_of_the_library_prints_what_the_page_shows(block: str, shown: str) -> None:
     pytest.importorskip("torch")
-    page = text(ROOT / "docs" / "library.md")
-    ((block, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", block], check=True, capture_output=True, encoding="utf-8", timeout=60, cwd=ROOT
     )

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rpcinspect.files.aside import is_at, new_file, sync_folder, take_place
 from rpcinspect.files.place import PRIVATE, PUBLIC, Place, find_place, writing
@@ -69,6 +69,20 @@ def _explained(place: Place) -> Iterator[None]:
             told = f"{error.strerror}: no other file can take its place; a shell's > writes into it"
             raise OSError(error.errno, told) from error
         raise
+
+
+@contextmanager
+def open_whole(path: Path, *, private: bool) -> Iterator[BinaryIO]:
+    """A file that appears at its place when all of it is written; until then, and after an error, what was
+    there stays. Raises `OutputError`."""
+    output = Output(path, private=private)
+    try:
+        with writing(path), io.BufferedWriter(output.file) as file:
+            yield file
+            file.flush()
+            output.put()
+    finally:
+        output.drop()
 
 
 class Growing(io.FileIO):

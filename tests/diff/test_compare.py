@@ -17,6 +17,7 @@ from rpcinspect.equality.difference import Difference
 from rpcinspect.errors import CaptureError
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
+from rpcinspect.run.run import open_run
 from rpcinspect.views.diff.json_lines import diff_lines
 from tests.diff.stories import Story, answer, codes, first
 from tests.logs import log_of, message
@@ -42,7 +43,7 @@ def opened() -> Iterator[Callable[[Path], Run]]:
     def give(path: Path) -> Run:
         found = kept.pop(path, None)
         if found is None:  # an empty one is false
-            found = rpcinspect.open(str(path))
+            found = open_run(str(path))
         kept[path] = found
         if len(kept) > 3:
             kept.pop(next(iter(kept))).close()
@@ -86,7 +87,7 @@ def plainly(comparison: Comparison) -> list[tuple[object, ...]]:
 
 @each_capture()
 def test_a_capture_is_itself(path: Path, opened: Opened) -> None:
-    with rpcinspect.open(str(path)) as other:
+    with open_run(str(path)) as other:
         comparison = compare_runs(opened(path), other, Rules(strict=True))
     assert comparison.found == ()
     assert comparison.same
@@ -192,7 +193,7 @@ def test_a_function_whose_name_is_no_text(tmp_path: Path) -> None:
     paths = [tmp_path / "a.rpclog", tmp_path / "b.rpclog"]
     for path, records in zip(paths, ([call, other], [other]), strict=True):
         path.write_bytes(log_of(*records))
-    with rpcinspect.open(str(paths[0])) as a, rpcinspect.open(str(paths[1])) as b:
+    with open_run(str(paths[0])) as a, open_run(str(paths[1])) as b:
         comparison = compare_runs(a, b, Rules())
     (found,) = comparison.found
     assert (found.difference.code, found.difference.a_value) == ("missing", "PYTHON_CALL m.f\\ud800")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import rpcinspect
 from rpcinspect.diff.side import DiffSide, Place
+from rpcinspect.run.run import open_run
 from tests.diff.stories import Story
 
 
@@ -38,7 +38,7 @@ def test_a_gradient_goes_back_along_the_edge_of_a_message() -> None:
 
 
 def test_one_context_is_its_calls_and_what_follows_from_them(repo: Path) -> None:
-    with rpcinspect.open(str(repo / "captures" / "ctx_crowd.pcap.gz")) as opened:
+    with open_run(str(repo / "captures" / "ctx_crowd.pcap.gz")) as opened:
         whole = DiffSide(opened)
         context = opened.session.contexts[1]
         part = DiffSide(opened, context)
@@ -51,7 +51,7 @@ def test_one_context_is_its_calls_and_what_follows_from_them(repo: Path) -> None
 
 def test_forks_are_known_by_what_carried_them(repo: Path) -> None:
     path = str(repo / "captures" / "rref_relay.pcap.gz")
-    with rpcinspect.open(path) as one, rpcinspect.open(path) as other:
+    with open_run(path) as one, open_run(path) as other:
         runs = [DiffSide(one), DiffSide(other)]
         for run in runs:
             run.recognise({})

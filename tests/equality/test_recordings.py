@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import rpcinspect
 from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
@@ -21,7 +20,7 @@ from rpcinspect.rpc.command import CleanupAutogradContextReq, PropagateGradients
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import Run, open_run
 from tests.equality.builders import STRICT, changed
 from tests.places import recorded
 from tests.session.records import tp_message
@@ -44,7 +43,7 @@ WHOLE = [
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_message_is_itself(name: str) -> None:
     path = str(CAPTURES / name)
-    with rpcinspect.open(path) as one, rpcinspect.open(path) as other:
+    with open_run(path) as one, open_run(path) as other:
         ids = IdMap()
         assert len(one) > 0
         for a, b in zip(one.messages, other.messages, strict=True):
@@ -68,7 +67,7 @@ def lanes(opened: Run) -> dict[tuple[str, str, str], list[RpcRecord]]:
 
 def recordings(one: Path, other: Path) -> Iterator[tuple[Difference, ...]]:
     """What two recordings of one job differ in, message by message."""
-    with rpcinspect.open(str(one)) as a, rpcinspect.open(str(other)) as b:
+    with open_run(str(one)) as a, open_run(str(other)) as b:
         ids = IdMap()
         lanes_a, lanes_b = lanes(a), lanes(b)
         assert {key: len(some) for key, some in lanes_a.items()} == {
@@ -122,7 +121,7 @@ def renumbered(rpc: DecodedRpc) -> DecodedRpc:
 
 @pytest.mark.parametrize("name", ["basic_chain.pcap", "ctx_crowd.pcap.gz"])
 def test_ids_alone_are_no_difference(name: str) -> None:
-    with rpcinspect.open(str(CAPTURES / name), options=Options(forms=True)) as opened:
+    with open_run(str(CAPTURES / name), options=Options(forms=True)) as opened:
         ids = IdMap()
         moved = 0
         for a in opened.messages:
@@ -148,7 +147,7 @@ EXPECTED = {
 
 @lru_cache(maxsize=1)
 def versions(path: Path) -> Run:
-    return rpcinspect.open(str(path), options=Options(forms=True))
+    return open_run(str(path), options=Options(forms=True))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -192,7 +191,7 @@ def damaged(original: RpcRecord, random: random.Random) -> RpcRecord:
 def test_damaged_messages(name: str) -> None:
     """Nothing is raised, the mirror holds, and everything found can be written as JSON."""
     dice = random.Random(name)
-    with rpcinspect.open(str(CAPTURES / name)) as opened:
+    with open_run(str(CAPTURES / name)) as opened:
         for a in opened.messages[:40]:
             for _ in range(4):
                 b = damaged(a, dice)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import rpcinspect
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel
 from rpcinspect.rpc.message import Message, MessageType
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.run import open_run
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Captured:
 @contextmanager
 def captured(path: str) -> Iterator[list[Captured]]:
     """All messages of a capture but the agents' own."""
-    with rpcinspect.open(path) as opened:
+    with open_run(path) as opened:
         found = []
         control = set()
         for record in opened.messages:

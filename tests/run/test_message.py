@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import rpcinspect
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.run.message import NUMPY
@@ -19,7 +18,7 @@ from tests.places import recorded
 
 def test_messages_say_what_decode_shows(repo: Path) -> None:
     path = repo / "captures" / "basic_chain.pcap"
-    with rpcinspect.open(str(path)) as run:
+    with open_run(str(path)) as run:
         for line in decode(path).messages:
             message = run.message(line["index"])
             assert (message.sender, message.receiver, message.type) == (

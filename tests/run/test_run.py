@@ -20,7 +20,7 @@ from tests.truth import capture_of
 def test_messages_come_in_the_order_of_time_with_their_bytes(repo: Path) -> None:
     path = repo / "captures" / "basic_chain.pcap"
     told = decode(path).messages
-    with rpcinspect.open(str(path)) as opened:
+    with open_run(str(path)) as opened:
         assert len(opened) == len(told)
         assert [r.rpc.message.id for r in opened.messages] == [m["id"] for m in told]
         for index, line in enumerate(told):
@@ -34,7 +34,7 @@ def test_messages_come_in_the_order_of_time_with_their_bytes(repo: Path) -> None
 
 def test_several_captures_are_one_session(repo: Path) -> None:
     paths = [str(repo / "captures" / name) for name in ("basic_chain.pcap", "param_detach.pcap")]
-    with rpcinspect.open(*paths) as opened:
+    with open_run(*paths) as opened:
         assert [c.path for c in opened.session.captures] == paths
 
 
@@ -42,7 +42,7 @@ def test_what_is_no_capture_is_told(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"no capture")
     with pytest.raises(CaptureError, match="not a pcap"):
-        rpcinspect.open(str(path))
+        open_run(str(path))
 
 
 def test_the_public_names_are_there() -> None:

@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 
-import rpcinspect
 from rpcinspect.replayer.peers.control_calls import (
     NO_TENSORS,
     ControlCall,
@@ -17,6 +16,7 @@ from rpcinspect.replayer.peers.control_calls import (
     read_control_call,
 )
 from rpcinspect.rpc.message import Message, MessageType
+from rpcinspect.run.run import open_run
 from tests.places import recorded
 from tests.replayer.live_calls import device_infos_call
 
@@ -49,7 +49,7 @@ def test_answers(call: ControlCall, value: object) -> None:
 
 
 def test_calls_of_a_captured_dynamic_group() -> None:
-    with rpcinspect.open(str(recorded("torch/dyn.pcap"))) as opened:
+    with open_run(str(recorded("torch/dyn.pcap"))) as opened:
         found = [read_control_call(record.rpc.message) for record in opened.messages]
     assert [call for call in found if call is not None] == [
         UpdateGroupMembership("worker0", 0, True),

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-import rpcinspect
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import OutputError
 from rpcinspect.replayer.peers import traffic_pcap as recorder
@@ -38,7 +37,7 @@ from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions
 from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import Run, open_run
 from rpcinspect.tcp.packetize import MAX_PAYLOAD, Endpoint
 from tests.replayer.captured import autograd_message_id, captured, remapped
 from tests.replayer.live_calls import SECONDS, members
@@ -295,7 +294,7 @@ def test_a_connection_of_two_peers_is_recorded_once(host: str, tmp_path: Path) -
     assert record._connections == {}  # nothing is kept of what has ended
     reading = read_streams([path])
     assert len(reading.connections) == 6
-    with rpcinspect.open(str(path)) as opened:
+    with open_run(str(path)) as opened:
         assert opened.session.problems == ()
         assert opened.session.findings == ()
         assert [pipe.client_name for pipe in opened.session.pipes] == ["one", "one"]
@@ -395,7 +394,7 @@ def test_a_replayed_backward_pass_is_decoded_from_its_recording(
             played.settle()
         group.workers["worker1"].leave()
     assert len(played.talk) == 16
-    with rpcinspect.open(str(path)) as opened:
+    with open_run(str(path)) as opened:
         session = opened.session
         assert session.problems == ()
         assert session.findings == ()
@@ -423,11 +422,11 @@ def test_a_recording_holds_every_session_of_a_replay(repo: Path, tmp_path: Path,
     options = ReplayOptions(
         workers=WorkerOptions(path=(str(repo / "captures"),), imports=("basic_chain",)), repeat=2, record=path
     )
-    with rpcinspect.open(str(repo / "captures" / "basic_chain.pcap")) as opened:
+    with open_run(str(repo / "captures" / "basic_chain.pcap")) as opened:
         made = plan(opened.session, opened.messages, PlanOptions(trust=True))
         outcome = replay(opened, made, options)
     assert outcome.recording == Recording(path=path, failure=None)
-    with rpcinspect.open(str(path)) as opened:
+    with open_run(str(path)) as opened:
         session = opened.session
         assert session.problems == ()
         assert {(w.job, w.name, w.id) for w in session.workers} == {

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import rpcinspect
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.membership import PREFIX
@@ -18,6 +17,7 @@ from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.rpc.message import Message
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, to_tensor_table
+from rpcinspect.run.run import open_run
 from tests.places import recorded
 from tests.replayer.live_calls import SECONDS, python_call, value_of
 
@@ -254,7 +254,7 @@ def test_everything_shared_passes(name: str) -> None:
 
 def every_message_passes(path: Path) -> None:
     checker = TensorChecker()
-    with rpcinspect.open(str(path)) as opened:
+    with open_run(str(path)) as opened:
         for record in opened.messages:
             storages = [opened.read(t.extent) if t.extent is not None else b"" for t in record.tp.tensors]
             checker.check(record.rpc.message.tensor_table, storages)

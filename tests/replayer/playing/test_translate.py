@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import rpcinspect
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
@@ -46,7 +45,7 @@ from rpcinspect.rpc.message import NO_TENSORS, Message, MessageType
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import Run, open_run
 from rpcinspect.tcp.ranges import Extent
 from tests.equality.builders import STRICT, from_parts, record
 from tests.equality.mirrors import mirrored_ids
@@ -97,7 +96,7 @@ def record_of(original: RpcRecord, message: Message) -> RpcRecord:
 @pytest.fixture(scope="module", params=ALL, ids=lambda path: path.name.partition(".")[0])
 def capture(request: pytest.FixtureRequest) -> Iterator[tuple[Run, list[RpcRecord]]]:
     """A capture and those of its messages that are whole."""
-    with rpcinspect.open(str(request.param)) as session:
+    with open_run(str(request.param)) as session:
         yield session, [m for m in session.messages if m.tp.payload_missing is None]
 
 
