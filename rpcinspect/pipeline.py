@@ -37,9 +37,9 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
-from rpcinspect.session.workers import Roster, call_roll, unnamed
+from rpcinspect.session.workers import WorkerIdentities, resolve_workers, unnamed
 from rpcinspect.sources.packets import PacketSource
-from rpcinspect.sources.source import MessageSource, Watch
+from rpcinspect.sources.source import MessageSource, ReadWatch
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import TpMessage
@@ -99,16 +99,16 @@ class Decoding(Closing):
         self._decoder = RecordDecoder(options.limits, forms=options.forms)
         self._session: Session | None = None
         self._wire_facts: WireFacts | None = None
-        self._roster_state = (-1, -1, -1)
-        self._roster_rows = 0
+        self._resolved_facts = (-1, -1, -1)
+        self._resolved_rows = 0
         self._unexpected: dict[Problem, None] = {}
-        """Of the calling of the roll, which is called again and again."""
-        self._roster = call_roll((), (), self.builder.witness)
+        """Why workers could not be told apart, which is tried again and again."""
+        self._identities = resolve_workers((), (), self.builder.evidence)
 
     def _source_of(self) -> MessageSource:
         """The one for these captures; raises `CaptureError` where they are of both kinds."""
         readers, options = self.readers, self._options
-        watch = Watch(self._is_stopped, self._tell)
+        watch = ReadWatch(self._is_stopped, self._tell)
         logs = [reader.reader == "log" for reader in readers]
         if any(logs) and not all(logs):
             log, packets = (readers[logs.index(kind)].path for kind in (True, False))
@@ -130,20 +130,23 @@ class Decoding(Closing):
     def _is_stopped(self, reader: CaptureReader) -> bool:
         return self._stopped and not self._ending[reader.index]
 
-    def roster(self) -> Roster:
+    def identities(self) -> WorkerIdentities:
         """Who is who, as far as it is known by now, or was not many messages ago."""
         pipes, source = len(self._source.pipes), self._source
-        state = (pipes, source.facts, self.builder.witness.facts)
+        state = (pipes, source.facts, self.builder.evidence.facts)
         rows = len(self.builder.columns)
-        # Calling the roll costs time for all that is known, so that it is not done for each of many facts.
-        if state != self._roster_state and rows - self._roster_rows >= max(sum(state) - FEW_FACTS, 0) // 16:
-            self._roster_state, self._roster_rows = state, rows
-            self._roster = self._call_roll()
-        return self._roster
+        # Looking through all that is known costs time, so that it is not done for each of many facts.
+        if (
+            state != self._resolved_facts
+            and rows - self._resolved_rows >= max(sum(state) - FEW_FACTS, 0) // 16
+        ):
+            self._resolved_facts, self._resolved_rows = state, rows
+            self._identities = self._resolve_workers()
+        return self._identities
 
-    def _call_roll(self) -> Roster:
+    def _resolve_workers(self) -> WorkerIdentities:
         try:
-            return self._source.roster(self.builder.witness)
+            return self._source.identities(self.builder.evidence)
         except Exception as error:
             self._unexpected[unexpected(error, "session", Location())] = None
             return unnamed(self._source.pipes)
@@ -213,13 +216,13 @@ class Decoding(Closing):
         return self._wire_facts
 
     def _finish(self) -> Session:
-        source, roster = self._source, self._call_roll()
+        source, identities = self._source, self._resolve_workers()
         problems = [problem for reader in self.readers for problem in reader.problems]
         problems += [*source.problems, *self._unexpected]
         session = self.builder.finish(
             captures=[_info(r, source.offset(r.index)) for r in self.readers],
             pipes=source.pipes,
-            roster=roster,
+            identities=identities,
             problems=problems,
             sums=source.sums,
             by_completion=self._options.by_completion,

@@ -1,8 +1,9 @@
 """What every check is, and what it is told of a message: a family of findings, and a digest.
 
 In: records as they become complete. Out: a `MessageDigest` of each, and an exchange as two digests once both
-are there. Only digests of messages without their partner are kept. Rows that do the same become `Groups`, by
-the names of both ends, for one sentence each; where many pairs of workers do the same, one for all of them.
+are there. Only digests of messages without their partner are kept. Rows that do the same become
+`MessageGroups`, by the names of both ends, for one sentence each; where many pairs of workers do the same,
+one for all of them.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ PAIRS = 3
 """So many pairs of workers that do the same are told of one by one."""
 
 
-class Group(Struct, frozen=True):
+class MessageGroup(Struct, frozen=True):
     """Messages of one sender to one receiver."""
 
     job: int
@@ -185,7 +186,7 @@ class Crowd(Struct, frozen=True):
         return f"between {several(self.workers)}"
 
 
-class Groups:
+class MessageGroups:
     """Rows by pipe, direction and what they do."""
 
     def __init__(self, columns: MessageColumns) -> None:
@@ -196,7 +197,7 @@ class Groups:
         """One message more."""
         self._rows[self._columns.pipe[row], self._columns.from_client[row], what].append(row)
 
-    def finish(self, run: CaptureEvidence) -> Iterator[Group]:
+    def finish(self, run: CaptureEvidence) -> Iterator[MessageGroup]:
         """Every group, in the order of their first messages."""
         session = run.session
         merged: dict[tuple[int, str, str, str], list[int]] = defaultdict(list)
@@ -204,12 +205,14 @@ class Groups:
             ends = session.clients[pipe], session.servers[pipe]
             sender, receiver = ends if forth else ends[::-1]
             merged[run.jobs[pipe], sender, receiver, what].extend(rows)
-        found = [Group(*key, run.session.indexes(rows)) for key, rows in merged.items()]
+        found = [MessageGroup(*key, run.session.indexes(rows)) for key, rows in merged.items()]
         yield from sorted(found, key=lambda group: group.indexes[0])
 
-    def gathered(self, run: CaptureEvidence, only: Collection[int] | None = None) -> Iterator[Group | Crowd]:
+    def gathered(
+        self, run: CaptureEvidence, only: Collection[int] | None = None
+    ) -> Iterator[MessageGroup | Crowd]:
         """The same, but for what many pairs of a job do; of `only` these indexes, if they are given."""
-        alike: dict[tuple[int, str], list[Group]] = defaultdict(list)
+        alike: dict[tuple[int, str], list[MessageGroup]] = defaultdict(list)
         for group in self.finish(run):
             if only is not None:
                 group = replace(group, indexes=tuple(index for index in group.indexes if index in only))
@@ -223,7 +226,7 @@ class Groups:
             yield Crowd(workers, what, tuple(sorted(i for group in groups for i in group.indexes)))
 
 
-def finding_of(group: Group | Crowd, code: str, severity: str, text: str, remedy: str) -> Finding:
+def finding_of(group: MessageGroup | Crowd, code: str, severity: str, text: str, remedy: str) -> Finding:
     """A finding of a group's messages."""
     indexes = group.indexes[:MAX_INDEXES]
     return Finding(

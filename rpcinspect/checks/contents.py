@@ -41,7 +41,7 @@ class Holds(IntEnum):
     """True or False, by which a caller may decide what comes next."""
 
 
-class Contents:
+class CallContents:
     """`feed` requests and answers; then ask."""
 
     def __init__(self, source: CaptureBytes) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
-from rpcinspect.checks.contents import Contents, Holds
+from rpcinspect.checks.contents import CallContents, Holds
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.turns import Member, Turn, chains, program_requests, turns, what_of
 from rpcinspect.rpc.message import MessageType
@@ -31,7 +31,7 @@ class Costs(Check):
     )
 
     def __init__(self, source: CaptureBytes) -> None:
-        self._contents = Contents(source)
+        self._contents = CallContents(source)
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         return self._contents.feed(record, digest)
@@ -90,7 +90,7 @@ case of 256."""
 def empty_results(
     run: CaptureEvidence,
     shares: Shares,
-    contents: Contents,
+    contents: CallContents,
     turns: Mapping[Member, Sequence[Turn]],
     told: Collection[int],
 ) -> Iterator[Finding]:
@@ -174,7 +174,7 @@ def _latency_ns(session: Session, row: int) -> int:
 
 
 def find_rounds(
-    run: CaptureEvidence, contents: Contents, turns: Mapping[Member, Sequence[Turn]]
+    run: CaptureEvidence, contents: CallContents, turns: Mapping[Member, Sequence[Turn]]
 ) -> list[Rounds]:
     """All rounds of calls that do not need each other."""
     in_chains = {member: list(chains(its)) for member, its in turns.items()}
@@ -197,7 +197,7 @@ def find_rounds(
 class _Finder:
     """What is asked of calls that follow each other."""
 
-    def __init__(self, session: Session, contents: Contents, turns: Sequence[Turn]) -> None:
+    def __init__(self, session: Session, contents: CallContents, turns: Sequence[Turn]) -> None:
         self._session = session
         self._holds = contents.holds()
         rows, answers = {turn.row for turn in turns}, {turn.answer for turn in turns}

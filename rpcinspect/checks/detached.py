@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rpcinspect.checks.check import Check, Group, Groups, MessageDigest, finding_of
+from rpcinspect.checks.check import Check, MessageDigest, MessageGroup, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.optimizers import Optimizers
 from rpcinspect.pickles.python import PythonPickle
@@ -58,15 +58,15 @@ class DetachedTensors(Check):
 
     def __init__(self, columns: MessageColumns) -> None:
         self._columns = columns
-        self._bare = Groups(columns)
+        self._bare = MessageGroups(columns)
         """Messages with grads and without an autograd envelope."""
         self._bare_rows: dict[int, tuple[Sizes, ...]] = {}
         """The same, each with the sizes of its tensors that require grad."""
         self._plain: dict[tuple[Way, Sizes], array[int]] = defaultdict(lambda: array("q"))
         """Messages without an envelope whose tensors need no gradient, by the sizes of each."""
-        self._parameters = {inside: Groups(columns) for inside in (True, False)}
+        self._parameters = {inside: MessageGroups(columns) for inside in (True, False)}
         """Requests with a trainable nn.Parameter, by whether they are in a context."""
-        self._one_way = Groups(columns)
+        self._one_way = MessageGroups(columns)
         """Requests with an edge whose answer has none."""
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
@@ -153,7 +153,7 @@ class DetachedTensors(Check):
     def _handed_back(
         self,
         run: CaptureEvidence,
-        group: Group,
+        group: MessageGroup,
         rows: Collection[int],
         plain: Mapping[tuple[int, str, str, Sizes], Sequence[int]],
     ) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rpcinspect.checks.check import Check, Groups, MessageDigest, finding_of
+from rpcinspect.checks.check import Check, MessageDigest, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
@@ -21,7 +21,7 @@ from rpcinspect.session.words import counted, numbers
 class UnexpectedEnvelopes(Check):
     def __init__(self, columns: MessageColumns) -> None:
         self._columns = columns
-        self._groups = Groups(columns)
+        self._groups = MessageGroups(columns)
         self._maps: dict[int, DeviceMap] = {}
         """Pipe → the map in the first envelope: a worker has one for each other, as long as it lives."""
 

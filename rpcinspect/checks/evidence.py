@@ -14,8 +14,8 @@ import numpy as np
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, Ends, WireFacts
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import NONE, Edge, Session
+from rpcinspect.session.process_end import ProcessEnd
 
 TIMES = 10.0
 """An answer may take so many times as long as most others did, or a replay as its run did."""
@@ -139,7 +139,7 @@ class CaptureEvidence:
         return left
 
     @cached_property
-    def ended(self) -> dict[tuple[int, str], Ended]:
+    def ended(self) -> dict[tuple[int, str], ProcessEnd]:
         """(job, worker) → how its process ended, where a recorder tells."""
         return {
             (worker.job, worker.name): worker.ended

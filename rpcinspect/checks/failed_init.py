@@ -73,7 +73,7 @@ def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
     wire = run.wire
     if not (wire.visits or wire.refusals):
         return
-    names, refused_of = _Known(wire.visits), _refusals_by_visit(run)
+    names, refused_of = _Addresses(wire.visits), _refusals_by_visit(run)
     attempts = _attempts(_failed(run, refused_of))
     told: set[Refusal] = set()
     for at_store in attempts.values():
@@ -208,7 +208,7 @@ def _attempts(visits: Sequence[Visit]) -> dict[tuple[str, str], list[_Attempt]]:
     return found
 
 
-class _Known:
+class _Addresses:
     """Who told a store that he listens at an address."""
 
     def __init__(self, visits: Iterable[Visit]) -> None:
@@ -264,7 +264,7 @@ class _Known:
         return bool(its) and all(v.ended_ns is not None and v.ended_ns < refusal.first_ns for v in its)
 
 
-def _attempt(run: CaptureEvidence, names: _Known, attempt: _Attempt) -> Finding:
+def _attempt(run: CaptureEvidence, names: _Addresses, attempt: _Attempt) -> Finding:
     who, store = attempt.who, attempt.visits[0].server
     when = f"{_after(run, attempt.begin_ns)} into the capture"
     text = f"{_people(who)} met at the store {store} {when}, and no pipe came of it: "
@@ -314,7 +314,7 @@ def _how_far(visits: Sequence[Visit]) -> str:
     return f"{'it' if len(visits) == 1 else 'all'} left before an RPC agent was there"
 
 
-def _told(names: _Known, refused: Sequence[Refusal]) -> str:
+def _told(names: _Addresses, refused: Sequence[Refusal]) -> str:
     parts = []
     for one in refused:
         whose = names.whose(one.server)
@@ -351,7 +351,7 @@ def _more_attempts(run: CaptureEvidence, attempts: Sequence[_Attempt]) -> Findin
 # --- refusals that are of no attempt ------------------------------------------------------------------------
 
 
-def _refused(run: CaptureEvidence, names: _Known, left: Sequence[Refusal]) -> Iterator[Finding]:
+def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -> Iterator[Finding]:
     wire = run.wire
     nothing = not (run.session.totals.messages or run.session.pipes or wire.visits or wire.stores)
     for one in left:

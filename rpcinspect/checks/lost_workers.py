@@ -19,8 +19,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import NONE
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import duration, lack_of_memory
 
 OF_TENSORPIPE = re.compile(r"this error originated at tensorpipe/|RPC ran for more than set timeout")
@@ -158,7 +158,7 @@ class Departed(Struct, frozen=True):
 
     job: int
     worker: str
-    ended: Ended
+    ended: ProcessEnd
 
     def clause(self, sent_ns: int, what: str) -> str:
         """`; worker1 was killed by SIGKILL 92 ms after it`; `what` was sent at that time."""

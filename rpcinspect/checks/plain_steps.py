@@ -33,7 +33,7 @@ SCHEDULES = ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
 """Modules below it whose classes have a step that needs no gradients."""
 
 
-class _Step(Struct, frozen=True):
+class _PlainStep(Struct, frozen=True):
     """A call of `step` through an RRef that was answered."""
 
     row: int
@@ -53,7 +53,7 @@ class _Case(Struct, eq=False):
 
     context: int
     edge: Edge
-    step: _Step
+    step: _PlainStep
     contexts: set[int] = field(default_factory=set)
     messages: set[int] = field(default_factory=set)
 
@@ -80,7 +80,7 @@ class PlainSteps(Check):
         for context in session.contexts:
             contexts[context.job, context.creator].append(context)
         brought = session.provenance.brought()
-        told = _Told(run)
+        told = _KnownContexts(run)
         found: dict[tuple[int, str, str, str], _Case] = {}
         for step in self._steps(session, brought):
             meant = _meant(run, brought, step, contexts.get((step.job, step.caller), ()))
@@ -93,7 +93,7 @@ class PlainSteps(Check):
         for case in found.values():
             yield _finding(session, case)
 
-    def _steps(self, session: Session, brought: Mapping[int, Sequence[Id]]) -> Iterator[_Step]:
+    def _steps(self, session: Session, brought: Mapping[int, Sequence[Id]]) -> Iterator[_PlainStep]:
         """Those that may have needed gradients, in the order of time."""
         provenance, columns = session.provenance, session.messages
         classes = classes_of(session)
@@ -106,7 +106,7 @@ class PlainSteps(Check):
             context = None if provenance.context[row] == NO_CONTEXT else provenance.context[row]
             if optimizer or (alone and context is not None):
                 ends = session.source(row), session.destination(row)
-                yield _Step(row, job, *ends, brought[row][0], context, name_of(callee, made), optimizer)
+                yield _PlainStep(row, job, *ends, brought[row][0], context, name_of(callee, made), optimizer)
 
 
 def _given_nothing(record: RpcRecord) -> bool:
@@ -123,7 +123,7 @@ def _given_nothing(record: RpcRecord) -> bool:
 def _meant(
     run: CaptureEvidence,
     brought: Mapping[int, Sequence[Id]],
-    step: _Step,
+    step: _PlainStep,
     contexts: Sequence[AutogradContext],
 ) -> tuple[int, Edge] | None:
     """The context, one of the caller's, whose gradients a step could be for, and an edge that they came by:
@@ -155,7 +155,7 @@ def _given(session: Session, brought: Mapping[int, Sequence[Id]], edge: Edge) ->
     return () if session.messages.from_client[answer] else brought.get(request, ())
 
 
-class _Told:
+class _KnownContexts:
     """Whether anything that a worker was asked could tell it the id of a context."""
 
     def __init__(self, run: CaptureEvidence) -> None:

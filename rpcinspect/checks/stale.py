@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.optimizers import STEPS, Optimizers, Step
+from rpcinspect.checks.optimizers import STEPS, Optimizers, OptimizerStep
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
@@ -45,7 +45,7 @@ MAX_STEPS = 64
 class _Victims(Struct, eq=False):
     """Contexts of one worker, spoilt on one owner by steps of another worker's contexts."""
 
-    first: tuple[int, Edge, Step, int]
+    first: tuple[int, Edge, OptimizerStep, int]
     """(context, edge, step, gradient)."""
     between: bool
     """Whether that step began after the forward message and was done before the gradient."""
@@ -80,7 +80,7 @@ class StaleGradients(Check):
         if not self._steps:
             return
         optimizers = Optimizers(run.session, self._steps)
-        steps: dict[tuple[int, str], list[Step]] = defaultdict(list)
+        steps: dict[tuple[int, str], list[OptimizerStep]] = defaultdict(list)
         for step in optimizers.steps:
             steps[step.job, step.owner].append(step)
         found: dict[tuple[int, str, str, str], _Victims] = {}
@@ -125,8 +125,8 @@ class StaleGradients(Check):
         optimizers: Optimizers,
         context: AutogradContext,
         edge: Edge,
-        steps: list[Step],
-    ) -> Iterable[Step]:
+        steps: list[OptimizerStep],
+    ) -> Iterable[OptimizerStep]:
         """The steps of other contexts that changed, between an edge's forward message and its gradient, what
         the forward call used."""
         before_ns = run.time_ns(edge.backward[0])
@@ -145,8 +145,8 @@ class StaleGradients(Check):
                 yield step
 
     def _blamed(
-        self, run: CaptureEvidence, context: AutogradContext, edge: Edge, steps: list[Step]
-    ) -> list[tuple[Step, bool]]:
+        self, run: CaptureEvidence, context: AutogradContext, edge: Edge, steps: list[OptimizerStep]
+    ) -> list[tuple[OptimizerStep, bool]]:
         """Where autograd says that something was changed: the steps of other contexts that may have done it,
         and whether they lie wholly between. Else the first of those that were carried out while the forward
         call or the gradient was being dealt with. Each step of an optimizer makes new versions of weights,
@@ -176,12 +176,12 @@ class StaleGradients(Check):
         return None if answer == NONE else self._spoilt.get(answer)
 
 
-def run_by(step: Step) -> tuple[int, frozenset[Id]]:
+def run_by(step: OptimizerStep) -> tuple[int, frozenset[Id]]:
     """Whose optimizer a step is of: the worker, and what it trains."""
     return unpack_id(step.context)[0], step.trained
 
 
-def _between(steps: list[Step], after_ns: int, before_ns: int) -> list[Step]:
+def _between(steps: list[OptimizerStep], after_ns: int, before_ns: int) -> list[OptimizerStep]:
     """The first of those between two times."""
     low = bisect_right(steps, after_ns, key=lambda step: step.arrived_ns)
     high = bisect_left(steps, before_ns, key=lambda step: step.arrived_ns)

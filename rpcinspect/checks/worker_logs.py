@@ -56,7 +56,7 @@ def join_logs(
     session: Session, logs: Sequence[WorkerLog], ends: Iterable[ConnectionEnd], zone_s: int | None = None
 ) -> WorkerLogs:
     """`zone_s`: of times without a zone, where the user says it."""
-    known = _Known(session, ends)
+    known = _CaptureTimes(session, ends)
     files = []
     keyed: list[tuple[tuple[int, int, int], LogEvent]] = []
     for number, log in enumerate(logs):
@@ -107,7 +107,7 @@ def _apart(time_ns: int, anchor_ns: int, loose: bool) -> int:
     return max(0, begin - anchor_ns, anchor_ns - begin - SECOND_NS)
 
 
-class _Known:
+class _CaptureTimes:
     """What the capture tells that lines can be compared with."""
 
     def __init__(self, session: Session, ends: Iterable[ConnectionEnd]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rpcinspect.checks.check import Check, Groups, MessageDigest, finding_of
+from rpcinspect.checks.check import Check, MessageDigest, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.dtypes import DTYPES, DType
@@ -33,7 +33,7 @@ class ZeroGradients(Check):
     KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
 
     def __init__(self, columns: MessageColumns, source: CaptureBytes) -> None:
-        self._groups = Groups(columns)
+        self._groups = MessageGroups(columns)
         self._source = source
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:

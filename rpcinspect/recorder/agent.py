@@ -24,7 +24,7 @@ from rpcinspect.recorder.record import Mechanism, Recorded
 from rpcinspect.recorder.summary import counted
 from rpcinspect.rpclog.header import MAX_NAME
 from rpcinspect.rpclog.write import FIRST_LINE, process_line, span_line
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 SHARED_MEMORY = Path("/dev/shm")
 ROOM = 16
@@ -80,7 +80,7 @@ class Agent(Mechanism):
             except OSError as error:
                 raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
 
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[Note], ends: Mapping[Process, ProcessEnd]) -> Recorded:
         """What is left in queues of processes that are gone goes into the log, and how they ended."""
         assert self._queues is not None
         queues: list[Queue] = []
@@ -118,7 +118,7 @@ class Agent(Mechanism):
             shutil.rmtree(self._queues, ignore_errors=True)
 
 
-def _processes(notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Iterator[bytes]:
+def _processes(notes: Sequence[Note], ends: Mapping[Process, ProcessEnd]) -> Iterator[bytes]:
     """How the process of each worker in the log ended."""
     for note in notes:
         ended = None if note.started is None else ends.get((note.pid, note.started))

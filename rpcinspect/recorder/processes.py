@@ -1,7 +1,7 @@
 """How the processes of a command that used RPC ended, whoever their parent is.
 
 In: a handle on itself that each of them gives us at its start (startup/rpcinspect_notes.py), statuses of our
-own children, and what a process has told of its own last lines. Out: an `Ended` for each note.
+own children, and what a process has told of its own last lines. Out: an `ProcessEnd` for each note.
 
 A handle is a pidfd. From Linux 6.15 on it keeps the status after the parent has taken it in; before, the
 status can be read as long as the parent has not. It comes through a socket whose queue keeps it, so that a
@@ -26,7 +26,7 @@ from pathlib import Path
 from rpcinspect.recorder.memory import oom_kills
 from rpcinspect.recorder.notes import Note
 from rpcinspect.recorder.reaper import EXIT_CODE, START, Process, is_zombie, process_stat
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 SOCKET = "processes"
 """In the folder of notes; startup/rpcinspect_notes.py has the name too."""
@@ -62,13 +62,13 @@ class Processes:
 
     def ends(
         self, notes: Iterable[Note], statuses: Mapping[Process, tuple[int, int]]
-    ) -> dict[Process, Ended]:
+    ) -> dict[Process, ProcessEnd]:
         """How each ended that has left a note, in the end; `statuses`: (wait status, time_ns) of our own."""
         self._halt()
         before, now = self._oom_kills, oom_kills()
         killed = 0 if before is None or now is None else max(0, now - before)
         handles = {process: handle for handle, process in self._handles.items()}
-        found: dict[Process, Ended] = {}
+        found: dict[Process, ProcessEnd] = {}
         for note in notes:
             if note.started is None:
                 continue
@@ -169,14 +169,14 @@ def is_there(process: Process) -> bool:
     return stat is not None and int(stat[START]) == process[1] and not is_zombie(stat)
 
 
-def _ended(note: Note, status: int | None, time_ns: int | None, killed: int) -> Ended:
+def _ended(note: Note, status: int | None, time_ns: int | None, killed: int) -> ProcessEnd:
     assert note.started is not None
     if status is not None:
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
             error = note.error if code else None
-            return Ended(how="exit", status=code, error=error, time_ns=time_ns, pid=note.pid)
-        return Ended(
+            return ProcessEnd(how="exit", status=code, error=error, time_ns=time_ns, pid=note.pid)
+        return ProcessEnd(
             how="signal",
             signal=_name(-code),
             error=note.error,
@@ -185,10 +185,10 @@ def _ended(note: Note, status: int | None, time_ns: int | None, killed: int) -> 
             oom_kills=killed if -code == signal.SIGKILL else 0,
         )
     if is_there((note.pid, note.started)):
-        return Ended(how="running", pid=note.pid)
+        return ProcessEnd(how="running", pid=note.pid)
     if note.ended is None:
-        return Ended(how="unknown", time_ns=time_ns, pid=note.pid)
-    return Ended(how="exit", status=note.status, error=note.error, time_ns=time_ns, pid=note.pid)
+        return ProcessEnd(how="unknown", time_ns=time_ns, pid=note.pid)
+    return ProcessEnd(how="exit", status=note.status, error=note.error, time_ns=time_ns, pid=note.pid)
 
 
 def _name(number: int) -> str:

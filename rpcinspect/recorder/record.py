@@ -23,7 +23,7 @@ from rpcinspect.recorder.launcher import Command
 from rpcinspect.recorder.notes import Note, is_running, read_notes
 from rpcinspect.recorder.processes import Processes
 from rpcinspect.recorder.reaper import Process
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 VARIABLE = "RPCINSPECT_RECORD"
 STARTUP = Path(__file__).resolve().parent / "startup"
@@ -70,7 +70,7 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[Note], ends: Mapping[Process, ProcessEnd]) -> Recorded:
         """The command has ended, and its processes as `ends` has it: completes the file."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Outcome(Struct, frozen=True):
     notes: Sequence[Note]
     left: frozenset[int]
     """Processes with a note that still run."""
-    ends: Mapping[Process, Ended] = field(default_factory=dict)
+    ends: Mapping[Process, ProcessEnd] = field(default_factory=dict)
     """How those with a note ended."""
 
 

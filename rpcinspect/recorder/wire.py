@@ -17,7 +17,7 @@ from rpcinspect.recorder.packet_socket import Ring, open_socket
 from rpcinspect.recorder.reaper import Process
 from rpcinspect.recorder.record import Mechanism, Recorded
 from rpcinspect.recorder.sniffer import Sniffer
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 
 class Wire(Mechanism):
@@ -47,7 +47,7 @@ class Wire(Mechanism):
             ring.close()
             raise
 
-    def finish(self, notes: Sequence[Note], ends: Mapping[Process, Ended]) -> Recorded:
+    def finish(self, notes: Sequence[Note], ends: Mapping[Process, ProcessEnd]) -> Recorded:
         """The sniffer writes what is left and ends; a pcap has no place for ends of processes."""
         assert self._sniffer is not None
         return self._sniffer.finish()

@@ -18,8 +18,8 @@ from functools import cached_property
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
-from rpcinspect.run.explanations import Explanation, Explanations
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
+from rpcinspect.run.possible_causes import CauseColumn, PossibleCauses
+from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Traffic
 from rpcinspect.session.model import NONE
 from rpcinspect.session.provenance import Id, What
 
@@ -27,7 +27,7 @@ CLEANUP = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
 BACKWARD = MessageType.BACKWARD_AUTOGRAD_REQ
 
 
-def follow(requests: Requests, found: Explanations) -> None:
+def follow(requests: Requests, found: CauseColumn) -> None:
     """Adds what explains gradients, clean-ups and housekeeping to what was found."""
     forward = array("q", [NONE]) * len(requests.begin)
     order = requests.session.order
@@ -48,16 +48,16 @@ class _Follower:
     def __init__(
         self,
         requests: Requests,
-        found: Explanations,
+        found: CauseColumn,
         member: Member,
-        worker: Worker,
+        worker: Traffic,
         forward: Sequence[int],
     ) -> None:
         self.requests = requests
         self.found = found
         self.job, self.name = member
         self.worker = worker
-        self.own = Explanation((), True, True, requests.unseen_until(member) == NEVER)
+        self.own = PossibleCauses((), True, True, requests.unseen_until(member) == NEVER)
         self.forward = forward
         """Of each row of a gradient that of the forward message along whose edge it goes back, or -1."""
 
@@ -82,7 +82,7 @@ class _Follower:
             came = arrived.get(context, [])
             if len(came) == 1 and end[came[0]] <= begin[rows[0]]:  # as nearly always
                 for row in rows:
-                    self.found[row] = Explanation((came[0],))
+                    self.found[row] = PossibleCauses((came[0],))
                 continue
             serving.at(begin[rows[0]])
             came.sort(key=end.__getitem__)
@@ -92,22 +92,22 @@ class _Follower:
                 before = came[: bisect_right(times, begin[row])]
                 self.found[row] = self._gradient(row, before, beginner)
 
-    def _gradient(self, row: int, before: Sequence[int], beginner: Explanation | None) -> Explanation:
+    def _gradient(self, row: int, before: Sequence[int], beginner: PossibleCauses | None) -> PossibleCauses:
         """A gradient follows from those before it, or from whoever began the pass on this worker."""
         if not before:
             return beginner or self.own
         if beginner is None and len(before) == 1:
-            return Explanation((before[0],))
+            return PossibleCauses((before[0],))
         known = self._fed(row, before)
         if known is not None and (beginner is None or known):
-            return Explanation(tuple(known or before[-MAX_OPEN:]))
+            return PossibleCauses(tuple(known or before[-MAX_OPEN:]))
         rows = tuple(reversed(before[-MAX_OPEN:]))
         if beginner is None:
-            return Explanation(rows)
+            return PossibleCauses(rows)
         passed_on = tuple(one for one in rows if self._passed_on(row, one))
         if passed_on:
-            return Explanation(passed_on)
-        return Explanation((*beginner.rows, *rows), beginner.own, beginner.own or bool(beginner.rows))
+            return PossibleCauses(passed_on)
+        return PossibleCauses((*beginner.rows, *rows), beginner.own, beginner.own or bool(beginner.rows))
 
     def _fed(self, row: int, before: Sequence[int]) -> list[int] | None:
         """Of the gradients that came, those for what left the worker on behalf of the request that had what a
@@ -160,14 +160,14 @@ class _Follower:
         events = (event for row in self.worker.received for event in self.requests.events.get(row, ()))
         return {event.rref: event.row for event in events if event.what == What.MADE}
 
-    def _holder(self, context: int, serving: Serving) -> Explanation:
+    def _holder(self, context: int, serving: Serving) -> PossibleCauses:
         """Whose code began a pass: that which sent the calls of the context."""
         for row in self._general.get(context, ()):
             known = self.found.of(row, self.own)
             if not known.rows or any(one in serving for one in known.rows):
                 return known
         first = serving.first_in(context)
-        return self.own if first is None else Explanation((first,))
+        return self.own if first is None else PossibleCauses((first,))
 
     @cached_property
     def _general(self) -> dict[int, list[int]]:
@@ -193,7 +193,7 @@ class _Follower:
                 continue
             first = self._general.get(context)
             if requests.creators.get((self.job, context)) != self.name and context in arrived:
-                self.found[row] = Explanation((arrived[context],))
+                self.found[row] = PossibleCauses((arrived[context],))
             elif requests.creators.get((self.job, context)) == self.name and first:
                 self.found[row] = self.found.of(first[0], self.own)
             else:
@@ -223,9 +223,9 @@ class _Follower:
         for row in housekeeping:
             fork = next((event.fork for event in events.get(row, ())), None)
             if fork in served:
-                self.found[row] = Explanation((served[fork],))
+                self.found[row] = PossibleCauses((served[fork],))
             elif fork in called:
                 self.found[row] = self.found.of(called[fork], self.own)
             else:  # it came in a form that nobody knows as an RRef's, or before the capture
                 before = calls[: bisect_right(times, requests.begin[row])][-MAX_OPEN:]
-                self.found[row] = Explanation(tuple(reversed(before)), True, not before)
+                self.found[row] = PossibleCauses(tuple(reversed(before)), True, not before)

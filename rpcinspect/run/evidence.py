@@ -1,7 +1,7 @@
 """What ties a request to one of those that its sender served then, and what rules the others out.
 
-In: the requests of a session. Out: for each request that code sends an `Explanation`: what it may have been
-sent for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code finds
+In: the requests of a session. Out: for each request that code sends its `PossibleCauses`: what it may have
+been sent for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code finds
 it ties nothing: an answer may hold what a thread of the worker fetched, a call may send what was brought
 before.
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from rpcinspect.rpc.questions import FETCHES, GENERAL
-from rpcinspect.run.explanations import Explanation, Explanations, Likelihood
+from rpcinspect.run.possible_causes import CauseColumn, Likelihood, PossibleCauses
 from rpcinspect.run.requests import (
     MAX_OPEN,
     NEVER,
@@ -27,7 +27,7 @@ from rpcinspect.run.requests import (
     Requests,
     Serving,
     Sign,
-    Worker,
+    Traffic,
 )
 from rpcinspect.session.provenance import Id, What
 
@@ -36,7 +36,7 @@ SCOPE_NS = 250_000_000
 that is given back later was kept by the worker."""
 
 
-def decide(requests: Requests) -> Explanations:
+def decide(requests: Requests) -> CauseColumn:
     """What explains each request that code sends."""
     senders = [_Sender(requests, member, worker) for member, worker in sorted(requests.workers.items())]
     cases: dict[int, Case] = {}
@@ -49,20 +49,20 @@ def decide(requests: Requests) -> Explanations:
         for sender in senders:
             sender.weigh(values)
     likelihood = Likelihood(requests, cases.values(), values)
-    found = Explanations(len(requests.begin))
+    found = CauseColumn(len(requests.begin))
     for row, case in cases.items():
         if case.rows:
             unseen = case.unseen and not case.settled
-            found[row] = Explanation(likelihood.order(case), case.own, likelihood.own(case), unseen)
+            found[row] = PossibleCauses(likelihood.order(case), case.own, likelihood.own(case), unseen)
         else:
-            found[row] = Explanation((), case.own, case.own, case.unseen)
+            found[row] = PossibleCauses((), case.own, case.own, case.unseen)
     return found
 
 
 class _Sender:
     """One worker: what it sent, and what each of that may have been sent for."""
 
-    def __init__(self, requests: Requests, member: Member, worker: Worker) -> None:
+    def __init__(self, requests: Requests, member: Member, worker: Traffic) -> None:
         self.requests = requests
         self.job, self.name = member
         self.worker = worker
@@ -264,7 +264,7 @@ LEAST_VALUES = 4
 
 
 def matched(
-    requests: Requests, worker: Worker, cases: Mapping[int, Case], values: Mapping[int, frozenset[int]]
+    requests: Requests, worker: Traffic, cases: Mapping[int, Case], values: Mapping[int, frozenset[int]]
 ) -> dict[int, int]:
     """Call → the one open request that has a value of its arguments, where all calls of the kind have a value
     of an open request, and many of one only.

@@ -161,7 +161,7 @@ class Exchange(Struct, eq=False, kw_only=True):
         return tuple(self.run.calls[index] for index in self.run.causes.children.get(self.index, ()))
 
 
-class Orphan(Struct, frozen=True):
+class UnmatchedAnswer(Struct, frozen=True):
     """An answer whose request was not captured."""
 
     index: int
@@ -176,7 +176,7 @@ class Exchanges(Struct, frozen=True):
 
     calls: tuple[Exchange, ...]
     """In the order in which they began."""
-    orphans: tuple[Orphan, ...]
+    orphans: tuple[UnmatchedAnswer, ...]
 
     def by_index(self) -> dict[int, Exchange]:
         """Calls by the index of the request."""
@@ -188,14 +188,16 @@ def read_exchanges(run: Run) -> Exchanges:
     session, messages = run.session, run.messages
     columns, names = session.messages, names_of(session)
     calls: list[Exchange] = []
-    orphans: list[Orphan] = []
+    orphans: list[UnmatchedAnswer] = []
     for index, record in enumerate(messages):
         row = record.row
         job = session.job(row)
         partner = columns.partner[row]
         if not columns.from_client[row]:
             if partner == NONE:
-                orphans.append(Orphan(index, job, session.source(row), session.destination(row), record))
+                orphans.append(
+                    UnmatchedAnswer(index, job, session.source(row), session.destination(row), record)
+                )
             continue
         answer = None if partner == NONE else int(session.index[partner])
         response = None if answer is None else messages[answer]

@@ -35,7 +35,7 @@ class GraphTensor(Struct, frozen=True, kw_only=True):
     """Its bytes were captured, and all its elements are 0. Told of gradients only."""
 
 
-class Gradient(Struct, frozen=True, kw_only=True):
+class GraphGradient(Struct, frozen=True, kw_only=True):
     """One BACKWARD_AUTOGRAD_REQ of an edge."""
 
     message: int
@@ -72,7 +72,7 @@ class GraphEdge(Struct, frozen=True, kw_only=True):
     end_ns: int
     tensors: tuple[GraphTensor, ...]
     nbytes: int
-    gradients: tuple[Gradient, ...]
+    gradients: tuple[GraphGradient, ...]
 
 
 class Passing(Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         """Whether a message is to be shown."""
         return self.shown is None or message in self.shown
 
-    def shows_gradient(self, gradient: Gradient) -> bool:
+    def shows_gradient(self, gradient: GraphGradient) -> bool:
         """Whether its message is to be shown or the answer to it, which nothing else may stand for."""
         return self.shows(gradient.message) or (gradient.answer is not None and self.shows(gradient.answer))
 
@@ -135,7 +135,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return self.shows(edge.forward) or any(map(self.shows_gradient, edge.gradients))
 
     @property
-    def gradients(self) -> tuple[Gradient, ...]:
+    def gradients(self) -> tuple[GraphGradient, ...]:
         """Of all edges, in the order of time."""
         return tuple(sorted((g for edge in self.edges for g in edge.gradients), key=lambda g: g.message))
 
@@ -161,12 +161,12 @@ def read_graphs(
 
     Without `source`, where their bytes are, no gradient is told to be zero.
     """
-    reader = _Reader(session, messages, names, source)
+    reader = _GraphReader(session, messages, names, source)
     spans = context_spans(session, session.contexts)
     return tuple(reader.graph(*both) for both in zip(session.contexts, spans, strict=True))
 
 
-class _Reader:
+class _GraphReader:
     def __init__(
         self,
         session: Session,
@@ -216,11 +216,11 @@ class _Reader:
             gradients=tuple(self._gradient(gradient) for gradient in gradients),
         )
 
-    def _gradient(self, index: int) -> Gradient:
+    def _gradient(self, index: int) -> GraphGradient:
         record = self._messages[index]
         command, answer = record.rpc.command, self._answer(index)
         known = command if isinstance(command, PropagateGradientsReq) else None  # else it was given up since
-        return Gradient(
+        return GraphGradient(
             message=index,
             answer=answer,
             begin_ns=record.tp.first_ns,

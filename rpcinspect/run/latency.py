@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.waits import Passes, Span
+from rpcinspect.run.waits import BackwardWaits, Span
 
 if TYPE_CHECKING:
     from rpcinspect.run.run import Run
@@ -211,7 +211,7 @@ def _timings(run: Run) -> Iterable[Timing]:
         )
 
 
-def _like(call: Exchange, row: str, passes: Passes) -> str:
+def _like(call: Exchange, row: str, passes: BackwardWaits) -> str:
     if call.kind not in PASSES:
         return row
     return f"{row} handing in" if call.index in passes.handed_in else f"{row} {call.callee}"

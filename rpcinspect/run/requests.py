@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, Kind, What
+from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, MessageKind, What
 from rpcinspect.tensorpipe.records import Pipe, Visibility
 
 NEVER = (1 << 63) - 1
@@ -54,7 +54,7 @@ class Case(Struct, eq=False):
         return len(self.rows) + self.own == 1 and (self.settled or not self.unseen)
 
 
-class Worker(Struct, eq=False):
+class Traffic(Struct, eq=False):
     """What one worker of a job sent and received, as rows in the order of time; the agents' own left out."""
 
     sent: list[int] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Requests:
         """Last byte."""
         self._partner = columns.partner
         self._pipe = columns.pipe
-        self.workers: dict[Member, Worker] = defaultdict(Worker)
+        self.workers: dict[Member, Traffic] = defaultdict(Traffic)
         forth, control = np.asarray(columns.from_client), np.asarray(columns.control)
         order = session.order
         rows = order[(forth[order] != 0) & (control[order] == 0)] if len(columns) else order
@@ -85,7 +85,7 @@ class Requests:
             sent.append(row)
             received.append(row)
 
-    def kind(self, row: int) -> Kind:
+    def kind(self, row: int) -> MessageKind:
         """What kind of request it is."""
         return self.provenance.kind_of(row)
 
@@ -102,7 +102,7 @@ class Requests:
         """Those for which a function runs that can send something."""
         return self.where(lambda kind: kind.type in CALLS and not kind.builtin, rows)
 
-    def where(self, test: Callable[[Kind], bool], rows: Iterable[int]) -> list[int]:
+    def where(self, test: Callable[[MessageKind], bool], rows: Iterable[int]) -> list[int]:
         """Those whose kind passes a test, which is asked once of each kind."""
         of, wanted = self.provenance.kind, {n for n, kind in enumerate(self.provenance.kinds) if test(kind)}
         return [row for row in rows if of[row] in wanted]

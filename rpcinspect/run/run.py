@@ -32,9 +32,9 @@ from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
 from rpcinspect.run.graph import ContextGraph, read_graphs
 from rpcinspect.run.latency import Latency, Timing, read_latency
 from rpcinspect.run.message import Message
+from rpcinspect.run.participation import Participation
 from rpcinspect.run.profile import CallProfile, read_profiles
-from rpcinspect.run.touched import Touched
-from rpcinspect.run.waits import Passes, read_passes, waiting_requests
+from rpcinspect.run.waits import BackwardWaits, read_passes, waiting_requests
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
@@ -70,7 +70,7 @@ class Run(Closing):
         """The run that this is a part of; a whole run itself."""
         self._rows = b""
         """Of each row of a part 1 where the message is picked."""
-        self._touched = Touched()
+        self._touched = Participation()
         """What these take part in."""
         self._close = close
 
@@ -99,7 +99,7 @@ class Run(Closing):
             close=close,
         )
 
-    def narrowed(self, rows: bytes, touched: Touched) -> Run:
+    def narrowed(self, rows: bytes, touched: Participation) -> Run:
         """The part that some messages take part in: `rows` has a 1 for each row that is picked, `touched` is
         what these take part in. Its messages, exchanges and causes are those of the whole run.
         """
@@ -212,7 +212,7 @@ class Run(Closing):
         return self.whole.waiting if self.is_part else waiting_requests(self.exchanges.calls, self.causes)
 
     @cached_property
-    def passes(self) -> Passes:
+    def passes(self) -> BackwardWaits:
         """What backward passes did with gradients."""
         return self.whole.passes if self.is_part else read_passes(self.exchanges.calls, self.causes)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
 from rpcinspect.rpc.questions import KEEPING
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.provenance import Id, Provenance
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe
@@ -70,7 +70,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     """Which job of the capture; names and ids are unique in a job only."""
     arrival: Arrival | None = None
     """None where that was not captured, and in groups without a fixed size, which wait for nobody."""
-    ended: Ended | None = None
+    ended: ProcessEnd | None = None
     """How its process ended; None where no recorder tells of that."""
 
 
@@ -252,7 +252,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     store_bytes: int
 
 
-class Heads(NamedTuple):
+class MessageHeads(NamedTuple):
     """Messages without what they say: columns of them."""
 
     number: list[int]
@@ -360,7 +360,7 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
         totals = replace(self.totals, problems=self.totals.problems + len(problems))
         return replace(self, problems=(*self.problems, *problems), totals=totals)
 
-    def heads(self, rows: Sequence[int]) -> Heads:
+    def heads(self, rows: Sequence[int]) -> MessageHeads:
         """What there is to tell of messages, without what they say."""
         m = self.messages
         at: NDArray[np.int64] = np.asarray(rows, dtype=np.int64)
@@ -370,7 +370,7 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
         latency = np.maximum(np.asarray(m.end_time_ns)[partner] - np.asarray(m.time_ns)[at], 0)
         columns = (self.index, m.time_ns, m.end_time_ns, m.pipe, m.type, m.id, m.control)
         lists = [np.asarray(column)[at].tolist() for column in columns]
-        return Heads(*lists, *(one.tolist() for one in (forth, answers, answered_by, latency)))
+        return MessageHeads(*lists, *(one.tolist() for one in (forth, answers, answered_by, latency)))
 
     def source(self, row: int) -> str:
         """Label of the sender of a message."""

@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from rpcinspect.session.identity import End, IdentityEvidence
 from rpcinspect.session.store_jobs import Published, StoreJob
-from rpcinspect.session.witness import End, Witness
 from rpcinspect.tensorpipe.records import Pipe
 
 Listener: TypeAlias = tuple[str, int]
@@ -86,15 +86,15 @@ class Placed(Struct, frozen=True):
     listener_of: tuple[Listener, ...]
 
 
-def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], witness: Witness) -> Placed:
+def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityEvidence) -> Placed:
     """Puts each pipe into its job."""
     jobs = [Job(store=store, names=frozenset(store.names())) for store in stores]
-    listeners, own = _sweep(pipes, jobs, witness)
+    listeners, own = _sweep(pipes, jobs, evidence)
     guests = [frozenset(name for name, _ in job.met) - job.names for job in jobs]
     if any(guests):  # a store that was not captured whole: these workers listen somewhere, too
         jobs = [Job(store=job.store, names=job.names | its) for job, its in zip(jobs, guests, strict=True)]
-        listeners, own = _sweep(pipes, jobs, witness)
-    parted = [part for job in own for part in _parted(job, pipes, listeners, witness)]
+        listeners, own = _sweep(pipes, jobs, evidence)
+    parted = [part for job in own for part in _parted(job, pipes, listeners, evidence)]
     found = sorted([*jobs, *parted], key=lambda job: job.begin_ns(pipes)) or [Job()]
     job_of = {number: at for at, job in enumerate(found) for number in job.pipes}
     every = range(len(pipes))
@@ -102,7 +102,7 @@ def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], witness: Witness) -
 
 
 def _sweep(
-    pipes: Sequence[Pipe], jobs: Sequence[Job], witness: Witness
+    pipes: Sequence[Pipe], jobs: Sequence[Job], evidence: IdentityEvidence
 ) -> tuple[dict[int, Listener], list[Job]]:
     """Goes through pipes in the order of time, and gives each to one of these jobs, or to others, which it
     returns with the listener of each pipe.
@@ -119,7 +119,7 @@ def _sweep(
         if owner is not None and _stays(owner, pipe, own):
             listeners[number] = owner.listener
             owner.job.add(number, pipe, owner.listener)
-        elif (only := by_name.only(pipe, witness)) is not None:
+        elif (only := by_name.only(pipe, evidence)) is not None:
             only.add(number, pipe, _unpublished(pipe))
         else:
             own.add(number)
@@ -211,18 +211,18 @@ class _Stores:
                 for name in job.names:
                     self._of[name].append(job)
 
-    def only(self, pipe: Pipe, witness: Witness) -> Job | None:
+    def only(self, pipe: Pipe, evidence: IdentityEvidence) -> Job | None:
         """The one job that this pipe can be of, though no store tells its listener."""
         jobs = self._jobs
         if pipe.client_name:
             jobs = [*self._of.get(pipe.client_name, ()), *self._growing]
         if len(jobs) > MANY_JOBS:
             return None
-        found = [job for job in jobs if _may_be(job, pipe, witness)]
+        found = [job for job in jobs if _may_be(job, pipe, evidence)]
         return found[0] if len(found) == 1 else None
 
 
-def _may_be(job: Job, pipe: Pipe, witness: Witness) -> bool:
+def _may_be(job: Job, pipe: Pipe, evidence: IdentityEvidence) -> bool:
     store = job.store
     assert store is not None
     if pipe.first_ns < store.begin_ns:
@@ -234,7 +234,7 @@ def _may_be(job: Job, pipe: Pipe, witness: Witness) -> bool:
         return False
     if job.all_seen and str(pipe.listener).rpartition(":")[2] not in job.ports:
         return False
-    names = witness.of(pipe, True).names | witness.of(pipe, False).names
+    names = evidence.of(pipe, True).names | evidence.of(pipe, False).names
     return store.dynamic or names <= job.names
 
 
@@ -284,16 +284,16 @@ def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, List
 
 
 def _parted(
-    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
 ) -> list[Job]:
     """The parts of a job that nothing joins, if an id or a name would be two workers' otherwise."""
-    parts = _parts(job, pipes, listeners, witness)
+    parts = _parts(job, pipes, listeners, evidence)
     if len(parts) < 2:
         return [job]
     names: dict[int, set[str]] = defaultdict(set)
     ids: dict[str, set[int]] = defaultdict(set)
     for part in parts:
-        for name, number in _tied(part, pipes, listeners, witness):
+        for name, number in _tied(part, pipes, listeners, evidence):
             names[number].add(name)
             ids[name].add(number)
     if all(len(its) == 1 for its in names.values()) and all(len(its) == 1 for its in ids.values()):
@@ -307,7 +307,7 @@ def _parted(
 
 
 def _parts(
-    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
 ) -> list[list[int]]:
     """Pipes that a listener or a worker's name at one host joins."""
     leader: dict[object, object] = {}
@@ -320,8 +320,8 @@ def _parts(
     for number in job.pipes:
         pipe = pipes[number]
         mine = top(listeners[number])
-        ends: list[object] = [(pipe.client.host, name) for name in witness.of(pipe, True).names]
-        ends += [(pipe.server.host, name) for name in witness.of(pipe, False).names]
+        ends: list[object] = [(pipe.client.host, name) for name in evidence.of(pipe, True).names]
+        ends += [(pipe.server.host, name) for name in evidence.of(pipe, False).names]
         for end in ends:
             leader[top(end)] = mine
             mine = top(mine)
@@ -332,15 +332,15 @@ def _parts(
 
 
 def _tied(
-    part: Iterable[int], pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+    part: Iterable[int], pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
 ) -> set[tuple[str, int]]:
     """Each name with its id, where both are said of one end."""
     servers: dict[Listener, End] = defaultdict(End)
     ends = []
     for number in part:
         pipe = pipes[number]
-        ends.append(witness.of(pipe, True))
-        servers[listeners[number]].add(witness.of(pipe, False))
+        ends.append(evidence.of(pipe, True))
+        servers[listeners[number]].add(evidence.of(pipe, False))
     found = set()
     for end in (*ends, *servers.values()):
         if len(end.names) == len(end.ids) == 1:

@@ -11,16 +11,16 @@ from rpcinspect.capture import CaptureReader, LogBlock
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import Problem
 from rpcinspect.rpclog.join import LogJoin
-from rpcinspect.session.witness import Witness
-from rpcinspect.session.workers import Roster, call_log
-from rpcinspect.sources.source import MessageSource, Watch, read_of
+from rpcinspect.session.identity import IdentityEvidence
+from rpcinspect.session.workers import WorkerIdentities, resolve_logged_workers
+from rpcinspect.sources.source import MessageSource, ReadWatch, read_of
 from rpcinspect.tensorpipe.records import TpMessage
 
 
 class LogSource(MessageSource):
     """Logs of the processes of one run."""
 
-    def __init__(self, readers: Sequence[CaptureReader], watch: Watch) -> None:
+    def __init__(self, readers: Sequence[CaptureReader], watch: ReadWatch) -> None:
         self._readers = readers
         self._watch = watch
         self._join = LogJoin()
@@ -38,9 +38,9 @@ class LogSource(MessageSource):
     def facts(self) -> int:
         return len(self._join.workers) + len(self._join.processes)
 
-    def roster(self, witness: Witness) -> Roster:
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         join = self._join
-        return call_log(join.pipes, join.jobs, join.workers, witness, join.processes)
+        return resolve_logged_workers(join.pipes, join.jobs, join.workers, evidence, join.processes)
 
     def wire_facts(self) -> WireFacts:
         return log_facts(self._join)

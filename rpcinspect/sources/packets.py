@@ -16,9 +16,9 @@ from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import Location, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
-from rpcinspect.session.witness import Witness
-from rpcinspect.session.workers import Roster, call_roll
-from rpcinspect.sources.source import MessageSource, Watch, read_of
+from rpcinspect.session.identity import IdentityEvidence
+from rpcinspect.session.workers import WorkerIdentities, resolve_workers
+from rpcinspect.sources.source import MessageSource, ReadWatch, read_of
 from rpcinspect.tcp.clocks import ClockOffset, ClockSamples
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.ranges import CaptureBytes
@@ -46,7 +46,7 @@ class PacketSource(MessageSource):
         source: CaptureBytes,
         limits: Limits,
         reading: Reading,
-        watch: Watch,
+        watch: ReadWatch,
         *,
         patient: bool,
     ) -> None:
@@ -122,9 +122,9 @@ class PacketSource(MessageSource):
     def facts(self) -> int:
         return len(self._demux.registry.store_entries)
 
-    def roster(self, witness: Witness) -> Roster:
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         self._demux.registry.note_ends()
-        return call_roll(self.pipes, self._demux.registry.store_entries, witness)
+        return resolve_workers(self.pipes, self._demux.registry.store_entries, evidence)
 
     def wire_facts(self) -> WireFacts:
         demux, registry = self._demux, self._demux.registry

@@ -16,8 +16,8 @@ from msgspec import Struct
 from rpcinspect.capture import CaptureReader
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import Problem
-from rpcinspect.session.witness import Witness
-from rpcinspect.session.workers import Roster
+from rpcinspect.session.identity import IdentityEvidence
+from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedFailure
 
 
-class Watch(Struct, frozen=True):
+class ReadWatch(Struct, frozen=True):
     """Who watches the reading."""
 
     stopped: Callable[[CaptureReader], bool]
@@ -60,7 +60,7 @@ class MessageSource(ABC):
         """Those that belong to no message."""
 
     @abstractmethod
-    def roster(self, witness: Witness) -> Roster:
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         """Who is who, as far as it is known by now."""
 
     @abstractmethod

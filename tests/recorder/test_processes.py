@@ -14,7 +14,7 @@ from rpcinspect.recorder.notes import Note, read_notes
 from rpcinspect.recorder.processes import Processes, is_there, zombie_status
 from rpcinspect.recorder.reaper import START, Process, process_stat
 from rpcinspect.recorder.record import STARTUP
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 PARENT = """
 import multiprocessing, os, signal, subprocess, sys, time
@@ -48,7 +48,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     made.close()
 
 
-def ended(processes: Processes, folder: Path, handles: str) -> dict[str, Ended]:
+def ended(processes: Processes, folder: Path, handles: str) -> dict[str, ProcessEnd]:
     """By what each process was to do."""
     processes.watch()
     run = [sys.executable, "-c", PARENT, str(STARTUP), str(folder), handles]
@@ -107,7 +107,7 @@ def note_of(process: Process) -> Note:
 def test_children_of_ours_by_their_status(processes: Processes) -> None:
     process = (1 << 22) + 1, 7
     ends = processes.ends([note_of(process)], {process: (9, 5)})
-    assert ends[process] == Ended(how="signal", signal="SIGKILL", time_ns=5, pid=process[0])
+    assert ends[process] == ProcessEnd(how="signal", signal="SIGKILL", time_ns=5, pid=process[0])
 
 
 def test_one_that_runs_and_one_that_nobody_has_waited_for(processes: Processes) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 import rpcinspect
 from rpcinspect.errors import CaptureError
+from rpcinspect.run.participation import participation_of
 from rpcinspect.run.run import Run, open_run
-from rpcinspect.run.touched import touched
 from tests.checks.runs import workload_trace
 from tests.decoded import decode
 from tests.places import recorded
@@ -88,7 +88,7 @@ def narrowed(run: Run, indexes: Iterable[int]) -> Run:
     rows = bytearray(len(run.messages))
     for index in indexes:
         rows[run.messages[index].row] = 1
-    return run.narrowed(bytes(rows), touched(run.session, bytes(rows)))
+    return run.narrowed(bytes(rows), participation_of(run.session, bytes(rows)))
 
 
 @pytest.mark.parametrize("name", NAMES)

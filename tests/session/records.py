@@ -13,7 +13,7 @@ from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
-from rpcinspect.session.workers import call_roll
+from rpcinspect.session.workers import resolve_workers
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow
@@ -192,7 +192,7 @@ class Talk:
         return self.builder.finish(
             captures=[],
             pipes=self.pipes,
-            roster=call_roll(self.pipes, entries, self.builder.witness),
+            identities=resolve_workers(self.pipes, entries, self.builder.evidence),
             problems=[],
             sums=(1, 2, 3, 4),
             by_completion=by_completion,

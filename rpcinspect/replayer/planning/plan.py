@@ -40,7 +40,7 @@ from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.wrapping import envelope_types, habit, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Exchange, Exchanges, Orphan
+from rpcinspect.run.exchanges import Exchange, Exchanges, UnmatchedAnswer
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 
@@ -160,7 +160,7 @@ class _Planner(Struct, eq=False):
         number: int,
         cast: Cast,
         calls: Sequence[Exchange],
-        orphans: Sequence[Orphan],
+        orphans: Sequence[UnmatchedAnswer],
         beyond: Beyond,
     ) -> PlannedSession:
         """All steps of one session."""
@@ -301,7 +301,7 @@ def _expected(call: Exchange, verdict: Verdict) -> tuple[str, ...]:
     return tuple(MessageType(kind).name for kind in wrapped)
 
 
-def _with_orphans(steps: list[Step], orphans: Sequence[Orphan]) -> tuple[Step, ...]:
+def _with_orphans(steps: list[Step], orphans: Sequence[UnmatchedAnswer]) -> tuple[Step, ...]:
     """Answers without a request stand at the end: nothing can be done about them."""
     lost = [
         Step(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from rpcinspect.run.closings import Closings
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Worker
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.views.jsonl.lines import lines
 from rpcinspect.views.jsonl.questions import (
     closings_json,
@@ -102,7 +102,7 @@ def test_closings_end_with_who_was_first() -> None:
 
 def test_closings_say_how_processes_ended() -> None:
     killed = Worker(
-        name="w\udcff", id=1, group=0, addresses=(), ended=Ended(how="signal", signal="SIGKILL", pid=7)
+        name="w\udcff", id=1, group=0, addresses=(), ended=ProcessEnd(how="signal", signal="SIGKILL", pid=7)
     )
     last = list(closings_json(Closings(departures=(), first=None, open_pipes=0, ended=(killed,))))[-1]
     assert [(one["worker"], one["how"], one["signal"], one["pid"]) for one in last["ended"]] == [

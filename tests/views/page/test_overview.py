@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.filter.shown import Shown
+from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import Run
-from rpcinspect.run.touched import Touched
 from rpcinspect.session.model import Finding, Worker
 from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, Part, page_of, part_of
 from tests.checks.runs import workload_trace
@@ -78,7 +78,7 @@ def both(name: str) -> tuple:  # type: ignore[type-arg]
 def test_a_filter_changes_the_sums_and_is_named() -> None:
     run = workload_trace("ps_race")
     rows = bytes(int(run.session.index[row] < 30) for row in range(len(run.messages)))
-    page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Touched())))
+    page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Participation())))
     assert page.filter == "index < 30\\x1b"
     assert page.facts[0].value == "30 of 118"
     assert sum(count.count for count in page.types) == 30
@@ -121,7 +121,9 @@ def test_what_the_picked_messages_take_part_in() -> None:
     rows = bytearray(len(run.messages))
     for index in wanted:
         rows[int(run.session.order[index])] = 1
-    touched = Touched(frozenset({(graph.job, graph.context_id)}), frozenset({(0, run.rrefs[2].rref_id)}))
+    touched = Participation(
+        frozenset({(graph.job, graph.context_id)}), frozenset({(0, run.rrefs[2].rref_id)})
+    )
     part = part_of(run, Shown("anything", bytes(rows), touched))
     assert part.filter == "anything"
     assert set(part.indexes) == wanted

@@ -1,6 +1,6 @@
 """What requests may have been sent for, and which of several explanations is the likeliest.
 
-In: cases with the candidates that evidence has left. Out: `Explanations` by row, the likeliest request first:
+In: cases with the candidates that evidence has left. Out: `CauseColumn` by row, the likeliest request first:
 for whoever must act on one, never as a fact. A call that was over before a request was answered was rather
 sent for that than one that went on; one whose arguments have values of a request rather for that; a call that
 other workers send of their own, and nobody while serving, rather of the sender's own.
@@ -20,7 +20,7 @@ from rpcinspect.run.requests import NEVER, Case, Requests, Sign
 OWN, UNJUDGED, DOUBTFUL = -1, -2, -3
 
 
-class Explanation(Struct, eq=False):
+class PossibleCauses(Struct, eq=False):
     """What a request may have been sent for."""
 
     rows: tuple[int, ...]
@@ -37,29 +37,29 @@ class Explanation(Struct, eq=False):
         return len(self.rows) + self.own == 1 and not self.unseen
 
 
-class Explanations:
+class CauseColumn:
     """Those of the requests among `count` rows: a column, as most have one that is certain; an object stays
     only of a doubtful one. Each is set once."""
 
     def __init__(self, count: int) -> None:
         self.parent = array("q", [UNJUDGED]) * count
         """Of each row the one that it was certainly sent for, or one of the numbers above."""
-        self.doubtful: dict[int, Explanation] = {}
+        self.doubtful: dict[int, PossibleCauses] = {}
 
-    def __setitem__(self, row: int, one: Explanation) -> None:
+    def __setitem__(self, row: int, one: PossibleCauses) -> None:
         if one.certain:
             self.parent[row] = one.rows[0] if one.rows else OWN
         else:
             self.parent[row], self.doubtful[row] = DOUBTFUL, one
 
-    def of(self, row: int, other: Explanation) -> Explanation:
+    def of(self, row: int, other: PossibleCauses) -> PossibleCauses:
         """That of a row; `other` where it was not judged."""
         parent = self.parent[row]
         if parent >= 0:
-            return Explanation((parent,))
+            return PossibleCauses((parent,))
         if parent == UNJUDGED:
             return other
-        return self.doubtful[row] if parent == DOUBTFUL else Explanation((), True, True)
+        return self.doubtful[row] if parent == DOUBTFUL else PossibleCauses((), True, True)
 
 
 class Likelihood:

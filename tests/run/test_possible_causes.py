@@ -1,4 +1,4 @@
-"""Explanations come back as they were given, whether they stay as objects or not."""
+"""CauseColumn come back as they were given, whether they stay as objects or not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from rpcinspect.run.explanations import Explanation, Explanations
+from rpcinspect.run.possible_causes import CauseColumn, PossibleCauses
 
 ROWS = 8
 GIVEN = st.builds(
-    Explanation,
+    PossibleCauses,
     st.lists(st.integers(0, ROWS - 1), max_size=3, unique=True).map(tuple),
     st.booleans(),
     unseen=st.booleans(),
@@ -18,9 +18,9 @@ GIVEN = st.builds(
 
 
 @given(st.dictionaries(st.integers(0, ROWS - 1), GIVEN))
-def test_what_is_given_comes_back(given_: dict[int, Explanation]) -> None:
-    explanations = Explanations(ROWS)
-    other = Explanation((), True)
+def test_what_is_given_comes_back(given_: dict[int, PossibleCauses]) -> None:
+    explanations = CauseColumn(ROWS)
+    other = PossibleCauses((), True)
     for row, one in given_.items():
         explanations[row] = one
     for row in range(ROWS):
@@ -36,8 +36,8 @@ def test_what_is_given_comes_back(given_: dict[int, Explanation]) -> None:
 
 
 def test_a_certain_one_is_a_number() -> None:
-    explanations = Explanations(3)
-    explanations[1], explanations[2] = Explanation((), True), Explanation((0,))
+    explanations = CauseColumn(3)
+    explanations[1], explanations[2] = PossibleCauses((), True), PossibleCauses((0,))
     assert not explanations.doubtful
     assert explanations.parent[2] == 0
     assert explanations.parent[1] < 0
