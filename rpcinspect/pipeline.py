@@ -172,7 +172,7 @@ class Decoding(Closing):
             self._options.progress(1, 1)
 
     def _tell(self) -> None:
-        """How far the reading is."""
+        """Tells who listens how far the reading is."""
         if self._options.progress is None:
             return
         done, of = self._source.progress

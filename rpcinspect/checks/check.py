@@ -90,7 +90,7 @@ class MessageDigest(Struct, eq=False, gc=False):
 
 
 def digest_of(record: RpcRecord) -> MessageDigest:
-    """The digest of a record."""
+    """Returns what checks are told of a record."""
     rpc = record.like
     types: tuple[int, ...] = ()
     wrapped, profiling = False, None
@@ -126,7 +126,7 @@ def digest_of(record: RpcRecord) -> MessageDigest:
 
 
 class Pairs:
-    """Requests and answers, brought together."""
+    """Brings the digests of requests and of their answers together."""
 
     def __init__(self, columns: MessageColumns) -> None:
         """`columns` of the session's builder, which has paired the rows."""
@@ -168,7 +168,7 @@ class MessageGroup(Struct, frozen=True):
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Both ends."""
+        """The workers at both ends."""
         return unique([self.sender, self.receiver])
 
 
@@ -194,7 +194,7 @@ class MessageGroups:
         self._rows: dict[tuple[int, int, str], array[int]] = defaultdict(lambda: array("q"))
 
     def add(self, row: int, what: str) -> None:
-        """One message more."""
+        """Adds a message to those that do the same."""
         self._rows[self._columns.pipe[row], self._columns.from_client[row], what].append(row)
 
     def finish(self, run: CaptureEvidence) -> Iterator[MessageGroup]:

@@ -72,7 +72,7 @@ class Shares:
             self._runs[job] = int(end[its].max() - begin[its].min())
 
     def worth_telling(self, job: int, time_ns: int) -> bool:
-        """Whether that is much."""
+        """Whether a time is so much of the run that a user feels it."""
         return time_ns >= LEAST_NS and time_ns >= LEAST_SHARE * self._runs.get(job, 0)
 
     def of(self, job: int, time_ns: int) -> str:
@@ -131,7 +131,7 @@ class Rounds(Struct, frozen=True):
 
     @property
     def rows(self) -> list[int]:
-        """Of the calls."""
+        """Rows of the calls, in the order of time."""
         return [turn.row for its in self.rounds for turn in its]
 
 
@@ -143,7 +143,7 @@ def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Round
         if not shares.worth_telling(job, saved):
             continue
         calls = rounds.rows
-        took = sum(_latency_ns(session, row) for row in calls)
+        took = sum(session.messages.latency_ns(row) or 0 for row in calls)
         callees = unique(session.destination(row) for row in calls)
         indexes = session.indexes(calls)
         yield Finding(
@@ -167,10 +167,6 @@ def _saved_ns(session: Session, its: Round) -> int:
     begin, end = session.messages.time_ns, session.messages.end_time_ns
     busy = [max(0, begin[turn.answer] - end[turn.row]) for turn in its]
     return sum(busy) - max(busy)
-
-
-def _latency_ns(session: Session, row: int) -> int:
-    return session.messages.latency_ns(row) or 0
 
 
 def find_rounds(

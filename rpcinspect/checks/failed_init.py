@@ -69,7 +69,7 @@ class _Attempt(Struct, eq=False):
 
 
 def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
-    """The findings."""
+    """Returns the findings: attempts at each store, then refusals that are of no attempt."""
     wire = run.wire
     if not (wire.visits or wire.refusals):
         return
@@ -125,11 +125,10 @@ class _Group:
     def __init__(self, run: CaptureEvidence, visits: Sequence[Visit]) -> None:
         self._talking = run.wire.talking
         self._of: dict[tuple[int | None, str], list[Visit]] = defaultdict(list)
-        for visit in visits:
-            self._of[visit.rank, _host(visit.client)].append(visit)
         self._places: dict[str, set[str]] = defaultdict(set)
         """Where agents listen, by host."""
         for visit in visits:
+            self._of[visit.rank, _host(visit.client)].append(visit)
             if visit.place is not None:
                 self._places[_host(visit.place)].add(visit.place)
 
@@ -160,11 +159,8 @@ def _has_failed(
 
 
 def _overlap(one: Visit, other: Visit) -> bool:
-    return _starts_within(one, other) or _starts_within(other, one)
-
-
-def _starts_within(one: Visit, other: Visit) -> bool:
-    return other.begin_ns <= one.begin_ns and (other.ended_ns is None or one.begin_ns <= other.ended_ns)
+    begin_ns = max(one.begin_ns, other.begin_ns)
+    return all(visit.ended_ns is None or begin_ns <= visit.ended_ns for visit in (one, other))
 
 
 def _host(address: str) -> str:
@@ -218,15 +214,14 @@ class _Addresses:
         for visit in visits:
             if visit.rank is not None:
                 self._ranks[visit.server, visit.root, visit.group].add(visit.rank)
-            for who in visit.read.values():
-                if who.startswith("rank "):
-                    self._ranks[visit.server, visit.root, visit.group].add(int(who.removeprefix("rank ")))
             if visit.meets_at is not None:
                 self._of[visit.meets_at].append(visit)
             if visit.place is not None:
                 self._of[visit.place].append(visit)
             for address, who in visit.read.items():
                 self._read.setdefault(address, who)
+                if who.startswith("rank "):
+                    self._ranks[visit.server, visit.root, visit.group].add(int(who.removeprefix("rank ")))
 
     def whose(self, address: str) -> str | None:
         """Who that is; None where no store tells it."""
@@ -388,7 +383,7 @@ def _finding(text: str, remedy: str, workers: Iterable[str]) -> Finding:
 
 
 def _label(visit: Visit) -> str:
-    """As other output names it."""
+    """The name of the process that other output uses."""
     return visit.name or (visit.client if visit.rank is None else f"worker:{visit.rank}")
 
 

@@ -135,7 +135,7 @@ class Findings:
             _remember(self._known_pairs, (request, answer), wanting)
 
     def finish(self, session: Session, wire: WireFacts) -> tuple[Finding, ...]:
-        """Every finding."""
+        """Returns every finding, errors first."""
         run = CaptureEvidence(session, wire)
         found: list[Finding] = []
         for check in self._checks:

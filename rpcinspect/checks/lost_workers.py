@@ -51,7 +51,7 @@ class Loss(Struct, frozen=True):
 
 
 class Losses:
-    """Asks a run about them."""
+    """Finds out whom errors of connections are about."""
 
     def __init__(self, run: CaptureEvidence) -> None:
         self._run = run
@@ -169,7 +169,7 @@ class Departed(Struct, frozen=True):
         return f"; {self.worker} {self.ended.sentence}{when}{lack_of_memory(self.ended)}"
 
     def remedy(self, run: CaptureEvidence) -> str:
-        """Where to look."""
+        """What to do about it: where to look for the cause."""
         worker, ended = self.worker, self.ended
         if ended.how == "signal" and ended.signal in CRASHES:
             return (

@@ -2,9 +2,9 @@
 
 In: a session, and its steps: rows with the context whose gradients each applies. Out: an `OptimizerStep` for
 each that was carried out, with the RRefs of what it changes: the parameters that its part of the optimizer
-was made with, and the objects that these are known to belong to, since a call on such an object, or given nothing
-else, made them or answered with them. Then which RRefs a context used in a forward call, and whether two are
-of one object.
+was made with, and the objects that these are known to belong to, since a call on such an object, or given
+nothing else, made them or answered with them. Then which RRefs a context used in a forward call, and whether
+two are of one object.
 """
 
 from __future__ import annotations

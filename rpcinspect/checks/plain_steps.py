@@ -49,7 +49,7 @@ class _PlainStep(Struct, frozen=True):
 
 
 class _Case(Struct, eq=False):
-    """Steps alike."""
+    """Steps that one caller made alike on one owner."""
 
     context: int
     edge: Edge

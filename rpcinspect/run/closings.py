@@ -53,7 +53,7 @@ class Departure(Struct, frozen=True, kw_only=True):
 
 
 class Closings(Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """How the pipes of a run ended, and who left first."""
 
     departures: tuple[Departure, ...]
     first: Departure | None

@@ -49,7 +49,7 @@ class Segment(Struct, frozen=True, kw_only=True):
 
     @property
     def took_ns(self) -> int:
-        """Its length."""
+        """How long it lasted."""
         return self.end_ns - self.begin_ns
 
 

@@ -1,9 +1,9 @@
 """What ties a request to one of those that its sender served then, and what rules the others out.
 
 In: the requests of a session. Out: for each request that code sends its `PossibleCauses`: what it may have
-been sent for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code finds
-it ties nothing: an answer may hold what a thread of the worker fetched, a call may send what was brought
-before.
+been sent for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code
+finds it ties nothing: an answer may hold what a thread of the worker fetched, a call may send what was
+brought before.
 
 Arguments that tell again and again which request a call was sent for are no coincidence any more (`matched`).
 That is a rule of a function that calls another, and holds in every single case of the run, or not at all: one

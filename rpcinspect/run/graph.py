@@ -52,7 +52,7 @@ class GraphGradient(Struct, frozen=True, kw_only=True):
 
     @property
     def zero(self) -> bool:
-        """All that came is zeros."""
+        """Whether all tensors that came are zeros."""
         return bool(self.tensors) and all(tensor.zero for tensor in self.tensors)
 
 

@@ -115,7 +115,7 @@ class Straggler(Struct, frozen=True):
 
     @property
     def total_ns(self) -> int:
-        """How long it took."""
+        """From the first byte of the request to the last of the answer."""
         return self.timing.total_ns or 0
 
     @property
@@ -125,7 +125,7 @@ class Straggler(Struct, frozen=True):
 
 
 class Latency(Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """Where the time of exchanges went, one by one and in sums."""
 
     timings: tuple[Timing, ...]
     """In the order of their requests, the agents' own among them."""

@@ -200,7 +200,7 @@ class Message:
 
     @property
     def end_time_ns(self) -> int:
-        """When its last byte was."""
+        """When its last byte was captured, in nanoseconds since 1970."""
         return self.record.tp.last_ns
 
     @property

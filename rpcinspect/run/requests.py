@@ -45,7 +45,7 @@ class Case(Struct, eq=False):
     """Evidence names one of them."""
 
     def settle(self, row: int) -> None:
-        """Leaves one."""
+        """Leaves one candidate, by evidence."""
         self.rows, self.own, self.settled = [row], False, True
 
     @property
@@ -62,7 +62,7 @@ class Traffic(Struct, eq=False):
 
 
 class Requests:
-    """Answers by row; see the module's text."""
+    """Answers questions to requests, which are given by row."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -282,7 +282,7 @@ class Serving:
         return row in self._open
 
     def __bool__(self) -> bool:
-        """Whether any is."""
+        """Whether any request is open."""
         return bool(self._open)
 
     def latest(self, context: int | None, since: int = NEVER) -> list[int]:

@@ -215,7 +215,7 @@ class LogEvent(Struct, frozen=True, kw_only=True):
 
 
 class LogFile(Struct, frozen=True, kw_only=True):
-    """One log."""
+    """One text log of a worker."""
 
     path: str
     workers: tuple[str, ...]
@@ -232,7 +232,7 @@ class LogFile(Struct, frozen=True, kw_only=True):
 
 
 class WorkerLogs(Struct, frozen=True, kw_only=True):
-    """All of them."""
+    """All text logs of workers, and their lines that speak of RPC."""
 
     files: tuple[LogFile, ...]
     events: tuple[LogEvent, ...]

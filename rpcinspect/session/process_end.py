@@ -38,7 +38,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, said: LoggedProcess) -> ProcessEnd:
-        """What a log says."""
+        """What a log says of the end of a process."""
         return cls(**{name: getattr(said, name) for name in cls.__struct_fields__})
 
     def logged(self, name: str, worker_id: int | None, job: Job) -> LoggedProcess:

@@ -38,7 +38,7 @@ than one file can still bring them, and those wait until the end."""
 
 
 class PacketSource(MessageSource):
-    """Captures of packets."""
+    """Messages out of captures of packets."""
 
     def __init__(
         self,

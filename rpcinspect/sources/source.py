@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ReadWatch(Struct, frozen=True):
-    """Who watches the reading."""
+    """Calls of whoever watches the reading."""
 
     stopped: Callable[[CaptureReader], bool]
     """Whether that of a capture is to end before its next block."""

@@ -19,7 +19,7 @@ MAX_TEXT = 2000
 
 
 class Statement(Struct, frozen=True, kw_only=True):
-    """What one line says."""
+    """What one line of a log says of RPC."""
 
     what: str
     """One of the names in `TEXTS`."""

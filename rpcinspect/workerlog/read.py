@@ -34,7 +34,7 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
 
 class WorkerLog(Struct, frozen=True, kw_only=True):
-    """One file."""
+    """What one text log says of RPC."""
 
     path: str
     lines: tuple[LogLine, ...]

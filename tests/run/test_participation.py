@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.run.participation import Pair, Participation
-from rpcinspect.run.participation import touched as touched_by
+from rpcinspect.run.participation import participation_of as touched_by
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE
 from tests.checks.runs import traced, workload_trace
