@@ -1,13 +1,14 @@
 """The distributed autograd graph of each context: what was sent with grads, and which gradients came back.
 
-In: a session and its records in the order of time. Out: a `ContextGraph` per context. Edges, messages and
-times are those of the session (`session.contexts`), which keeps no records; what only records tell is added
-here: tensors with their bytes, names, and which answers are errors.
+In: a run. Out: a `ContextGraph` per context. Edges, messages and times are those of the session
+(`session.contexts`), which keeps no records; what only records tell is added here: tensors with their bytes,
+names, and which answers are errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,8 +19,11 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.questions import element_bytes, failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.contexts import ContextSpan, context_spans
-from rpcinspect.session.model import NONE, AutogradContext, Session
+from rpcinspect.session.model import NONE, AutogradContext
 from rpcinspect.tcp.ranges import CaptureBytes
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import Run
 
 
 class GraphTensor(Struct, frozen=True, kw_only=True):
@@ -150,34 +154,20 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return sum(1 for edge in self.edges if edge.gradients)
 
 
-def read_graphs(
-    session: Session,
-    messages: Sequence[RpcRecord],
-    names: Mapping[int, str],
-    source: CaptureBytes | None = None,
-) -> tuple[ContextGraph, ...]:
-    """The graphs in the order of the session's contexts; `messages` in the order of time, `names` of who is
-    called by the index of the request.
-
-    Without `source`, where their bytes are, no gradient is told to be zero.
+def read_graphs(run: Run) -> tuple[ContextGraph, ...]:
+    """The graphs in the order of the session's contexts. Without `run.source`, where the bytes of gradients
+    are, none of these is told to be zero.
     """
-    reader = _GraphReader(session, messages, names, source)
-    spans = context_spans(session, session.contexts)
-    return tuple(reader.graph(*both) for both in zip(session.contexts, spans, strict=True))
+    reader, contexts = _GraphReader(run), run.session.contexts
+    spans = context_spans(run.session, contexts)
+    return tuple(reader.graph(*both) for both in zip(contexts, spans, strict=True))
 
 
 class _GraphReader:
-    def __init__(
-        self,
-        session: Session,
-        messages: Sequence[RpcRecord],
-        names: Mapping[int, str],
-        source: CaptureBytes | None,
-    ) -> None:
-        self._session = session
-        self._messages = messages
-        self._names = names
-        self._source = source
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._session = run.session
+        self._messages = run.messages
 
     def graph(self, context: AutogradContext, span: ContextSpan) -> ContextGraph:
         edges = tuple(
@@ -225,7 +215,7 @@ class _GraphReader:
             answer=answer,
             begin_ns=record.tp.first_ns,
             end_ns=record.tp.last_ns,
-            tensors=() if known is None else _tensors(record, known.grads, self._source),
+            tensors=() if known is None else _tensors(record, known.grads, self._run.source),
             nbytes=_travelled(record),
             retain_graph=known is not None and known.retain_graph,
             failed=answer is not None and failed(self._messages[answer]),
@@ -258,7 +248,8 @@ class _GraphReader:
         """Who is called by a message, or whose result it brings; else the kind of message."""
         record = self._messages[index]
         request = self._session.answers(record.row)
-        name = self._names.get(index if request is None else request)
+        call = self._run.calls.get(index if request is None else request)
+        name = None if call is None or call.name is None else call.name.short
         return name or type_name(message_type_of(record.rpc.command))
 
 

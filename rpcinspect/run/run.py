@@ -222,8 +222,7 @@ class Run(Closing):
         if self.is_part:
             contexts = self._touched.contexts
             return tuple(one for one in self.whole.graphs if (one.job, one.context_id) in contexts)
-        names = {call.index: call.name.short for call in self.exchanges.calls if call.name is not None}
-        return read_graphs(self.session, self.messages, names, self.source)
+        return read_graphs(self)
 
     @cached_property
     def latency(self) -> Latency:
