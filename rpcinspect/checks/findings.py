@@ -77,10 +77,13 @@ class Findings:
         try:
             return ask(*args)
         except Exception as error:
-            where = Location() if record is None else record.location
-            self.problems.append(unexpected(error, "finding", where))
-            self._use([other for other in self._checks if other is not check])
+            self._leave_out(check, error, record)
             return None
+
+    def _leave_out(self, check: Check, error: Exception, record: RpcRecord | None) -> None:
+        where = Location() if record is None else record.location
+        self.problems.append(unexpected(error, "finding", where))
+        self._use([other for other in self._checks if other is not check])
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes records whose rows follow each other. Of the messages of a pattern most checks want to see
@@ -104,7 +107,10 @@ class Findings:
             else:
                 digest, checks = known
                 for check in checks:
-                    self._ask(check, check.feed, record, record, digest)
+                    try:  # not `_ask`: nearly every message comes here
+                        check.feed(record, digest)
+                    except Exception as error:
+                        self._leave_out(check, error, record)
             other = join(row, partner, digest)
             if other is not None:
                 if way:
