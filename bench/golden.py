@@ -2,7 +2,7 @@
 
     python bench/golden.py                             everything: some minutes on two cores
     python bench/golden.py --write                     and keeps the hashes of now, in bench/golden.txt
-    python bench/golden.py --capture '*ps_race*' --view '*--contexts*'      only these
+    python bench/golden.py --capture '*ps_race*' --view 'contexts*'           only these
     python bench/golden.py --against HEAD~1            what differs from that commit, and how
     python bench/golden.py --against HEAD --diff-dir DIR   and leaves all texts there
     python bench/golden.py --show --capture '*/draws*' --view '*--check'    the texts that are hashed

@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Runs the command line; see `rpcinspect.cli`."""
-    gc.disable()  # until a command has loaded what it needs: see commands/collector.py
+    gc.disable()  # until a command has loaded what it needs: see cli/collector.py
     try:
         from rpcinspect.cli import main as command_line
     except KeyboardInterrupt:  # from here on the command line deals with it itself

@@ -46,7 +46,7 @@ from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.rpclog.header import LoggedFailure, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, failure_line, message_line
 from tests.builders import ACK, SYN, Captured, ethernet, ipv4_fragments, packet, pcap_file, tcp
-from tests.commands.runner import decode
+from tests.cli.runner import ask
 from tests.replayer.planning.pickled import name, request, rref
 from tests.replayer.talks import NONE
 from tests.session.records import gradient as table_of
@@ -73,8 +73,8 @@ class Growth(Struct, frozen=True):
     made: Callable[[int], bytes]
     size: int
     """For a test; the table is of ten times that."""
-    options: tuple[str, ...] = ("--format", "jsonl")
-    """Of `decode`."""
+    words: tuple[str, ...] = ("decode", "--format", "jsonl")
+    """What is asked."""
 
 
 # --- logs ---
@@ -482,7 +482,7 @@ def fragments(count: int) -> bytes:
     return pcap_file([*[Captured(ethernet(first)) for first in firsts], *some_messages()])
 
 
-LATENCY, RREFS, PROFILE = ("--latency",), ("--rrefs",), ("--profile",)
+LATENCY, RREFS, PROFILE = ("latency",), ("rrefs",), ("profile",)
 GROWTHS = (
     Growth("calls that nobody answers, one after the other", chain, 300),
     Growth("the same in a circle", circle, 200),
@@ -506,18 +506,23 @@ GROWTHS = (
     Growth("half-open connections", half_open, 400),
     Growth("connections on the same ports", ports_used_again, 250),
     Growth("pipes of which only the beginning is there", pipes, 150),
-    Growth("pipes, each with a message, as they come", pipes_in_use, 40, ("--stream", "--format", "jsonl")),
+    Growth(
+        "pipes, each with a message, as they come",
+        pipes_in_use,
+        40,
+        ("decode", "--stream", "--format", "jsonl"),
+    ),
     Growth("pipes whose beginning is not there", headless_pipes, 260),
     Growth("workers at one address in the store", store_keys, 300),
     Growth("fragments that wait for others", fragments, 300),
 )
 
 
-def cost(path: Path, options: Sequence[str]) -> float:
+def cost(path: Path, words: Sequence[str]) -> float:
     """Seconds of the processor."""
     gc.collect()
     begin = time.process_time()
-    done = decode(path, *options)
+    done = ask(words, path)
     took = time.process_time() - begin
     assert done.code in (0, 1), done.err
     return took
@@ -533,7 +538,7 @@ def costs(growth: Growth, size: int, rounds: int, enough: float = 0.0) -> tuple[
         for path, count in zip(paths, (size, 2 * size), strict=True):
             path.write_bytes(growth.made(count))
         for _ in range(rounds):
-            one, two = min(one, cost(paths[0], growth.options)), min(two, cost(paths[1], growth.options))
+            one, two = min(one, cost(paths[0], growth.words)), min(two, cost(paths[1], growth.words))
             if two <= enough * one:
                 break
     return one, two

@@ -9,7 +9,7 @@ from typing import Any
 
 from rpcinspect.capture import LogBlock, open_capture
 from rpcinspect.capture.block import LogRecord
-from rpcinspect.commands.redacting import save_log
+from rpcinspect.cli.redacting import save_log
 from rpcinspect.pipeline import Decoding
 from tests.decoded import Decoded, Json
 
@@ -26,7 +26,7 @@ OF_PACKETS = {
 
 
 def convert(*captures: Path) -> bytes:
-    """The log of captures, as `decode --format rpclog` writes it."""
+    """The log of captures, as `export rpclog` writes it."""
     paths = [str(path) for path in captures]
     with Decoding(paths) as first:
         for _ in first.records():

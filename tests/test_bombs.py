@@ -30,7 +30,7 @@ from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from tests.builders import Captured, pcap_file
-from tests.commands.runner import decode, rpcinspect
+from tests.cli.runner import decode, rpcinspect
 from tests.fuzz.bounds import bounded
 from tests.logs import log_of
 from tests.logs import message as log_message
@@ -149,7 +149,7 @@ def test_a_payload_is_not_copied_on_its_way(kind: str, tmp_path: Path) -> None:
     path.write_bytes(pcap_file(packets(network, segments(network, sizes=(60_000,)))))
     del network
     if kind == "rpclog":
-        assert decode(path, "--format", "rpclog", "-o", tmp_path / "x.rpclog").code == 0
+        assert rpcinspect("export", "rpclog", path, "-o", tmp_path / "x.rpclog").code == 0
         path = tmp_path / "x.rpclog"
     ran, peak = measured("decode", path, "--format", "jsonl")
     assert ran.returncode == 0
@@ -310,7 +310,7 @@ def test_a_tensor_that_is_listed_often_is_hashed_once(tmp_path: Path) -> None:
 
 def test_no_more_of_them_is_written_either(tmp_path: Path) -> None:
     path = expanded([1 << 20] * 50, tmp_path / "x.rpclog")
-    ran = decode(path, "--unpack-limit", "40MB", "--tensors", tmp_path / "out")
+    ran = rpcinspect("export", "safetensors", path, "--unpack-limit", "40MB", "-o", tmp_path / "out")
     assert ran.code == 0
     assert ran.out.startswith("9 tensors, 37,748,736 bytes, in ")
     assert "41 times the bytes of a tensor were left out" in ran.err

@@ -1,5 +1,5 @@
 """The program as a process: terminals, pipes, signals, closed streams, completion. What it says is tested in
-tests/commands, in this process.
+tests/cli, in this process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 from rich.cells import cell_len
 
 from rpcinspect import __version__
-from tests.commands.runner import CAPTURES, CHAIN, decode, rpcinspect
+from tests.cli.runner import CAPTURES, CHAIN, ask, decode, rpcinspect
 from tests.decoded import decode as messages_of
 
 PROGRAM = (sys.executable, "-m", "rpcinspect")
@@ -63,7 +63,7 @@ def test_version() -> None:
 
 def test_help_names_every_option() -> None:
     out = rpcinspect("decode", "--help").out
-    for option in ("--format", "--output", "--message", "--all", "--stream", "--no-hash", "--tensors"):
+    for option in ("--format", "--output", "--message", "--all", "--stream", "--no-hash", "--calls"):
         assert option in out
     for option in ("--roundtrip", "--check", "--strict", "-h"):
         assert option in out
@@ -143,7 +143,7 @@ def test_closed_streams_and_poor_encodings_cause_no_traceback() -> None:
     out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
     assert b"worker0 -> worker1" in out
-    process = start("decode", CHAIN, "--graph", "0:0", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    process = start("graph", CHAIN, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
     assert b"|----------->" in out
@@ -190,23 +190,26 @@ def test_lines_appear_as_messages_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    "words",
     [
-        (),
-        ("--format", "jsonl", "--stream"),
-        ("--format", "jsonl"),
-        ("--format", "json"),
-        ("--format", "perfetto"),
+        ("decode",),
+        ("decode", "--format", "jsonl", "--stream"),
+        ("decode", "--format", "jsonl"),
+        ("decode", "--format", "json"),
+        ("export", "perfetto"),
     ],
 )
-def test_control_c_shows_what_was_read(options: tuple[str, ...]) -> None:
-    process = start("decode", "-", *options)
+def test_control_c_shows_what_was_read(words: tuple[str, ...]) -> None:
+    process = start(*words, "-")
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(CHAIN.read_bytes()[:BEGUN])
     process.stdin.flush()
     seen = b""
-    if len(options) == 2:  # what is written at the end only
+    if words not in [
+        ("decode",),
+        ("decode", "--format", "jsonl", "--stream"),
+    ]:  # what is written at the end only
         wait_until_asleep(process)
     else:
         seen = read_until(process, b"FORWARD_AUTOGRAD_RESP")
@@ -216,10 +219,10 @@ def test_control_c_shows_what_was_read(options: tuple[str, ...]) -> None:
     assert process.returncode == 130
     assert err == b""
     assert b"basic_chain.scale" in out
-    if options[1:] in [("json",), ("perfetto",)]:
+    if words[-1] in ("json", "perfetto"):
         assert json.loads(out)
     else:
-        assert (b'"kind":"summary"' if options else b"8 messages in standard input") in out
+        assert (b'"kind":"summary"' if len(words) > 1 else b"8 messages in standard input") in out
 
 
 def test_control_c_of_a_whole_pipeline_loses_nothing() -> None:
@@ -261,21 +264,22 @@ def wait_until_asleep(process: subprocess.Popen[bytes]) -> None:
 
 
 QUESTIONS = (
-    ("--graph", "0:0"),
-    ("--contexts",),
-    ("--latency",),
-    ("--profile",),
-    ("--rrefs",),
-    ("--device-maps",),
-    ("--closings",),
+    ("graph", "--context", "0:0"),
+    ("contexts",),
+    ("latency",),
+    ("profile",),
+    ("rrefs",),
+    ("devices",),
+    ("disconnects",),
+    ("findings",),
 )
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question[0])
 def test_answers_fit_a_narrow_terminal(question: tuple[str, ...]) -> None:
-    name = "profiled_legacy.pcap" if question == ("--profile",) else "bwd_boom.pcap.gz"
+    name = "profiled_legacy.pcap" if question == ("profile",) else "bwd_boom.pcap.gz"
     for options in ((), ("-f", "error or type == FORWARD_AUTOGRAD_REQ")):
-        code, out = on_terminal(40, "decode", CAPTURES / name, *question, *options, NO_COLOR="1")
+        code, out = on_terminal(40, *question, CAPTURES / name, *options, NO_COLOR="1")
         assert code == 0
         assert not re.search(r"\x1b\[[\d;]*3[0-7]m", out)
         lines = STYLE.sub("", out).splitlines()
@@ -284,9 +288,11 @@ def test_answers_fit_a_narrow_terminal(question: tuple[str, ...]) -> None:
         assert bool(options) == ("shown: " in out)
 
 
-@pytest.mark.parametrize("arguments", [*QUESTIONS, ("--format=json",), ("--format=perfetto",)], ids=str)
-def test_head_ends_every_view_quietly(arguments: tuple[str, ...]) -> None:
-    process = start("decode", CAPTURES / "bwd_boom.pcap.gz", *arguments)
+@pytest.mark.parametrize(
+    "words", [*QUESTIONS, ("decode", "--format=json"), ("export", "perfetto")], ids=" ".join
+)
+def test_head_ends_every_view_quietly(words: tuple[str, ...]) -> None:
+    process = start(*words, CAPTURES / "bwd_boom.pcap.gz")
     assert process.stdout is not None
     process.stdout.close()
     _, err = process.communicate()
@@ -307,24 +313,26 @@ def test_files_without_an_answer(question: tuple[str, ...], tmp_path: Path) -> N
             (tmp_path / "missing.pcap", "No such file or directory"),
             (tmp_path, "is a directory"),
         ):
-            ran = decode(path, *question, *options)
+            ran = ask(question, path, *options)
             assert (ran.code, ran.out) == (3, "")
             assert told in ran.err
             assert ran.err.count("\n") == 1
-        ran = decode(none, *question, *options)
-        assert ran.code == (2 if question[0] == "--graph" else 0)
+        ran = ask(question, none, *options)
+        assert ran.code == (2 if question[0] == "graph" else 0)
         assert "No RPC messages: the capture holds no packets." in ran.err
 
 
-@pytest.mark.parametrize("view", ["--format=jsonl", "--latency", "--format=perfetto"])
+@pytest.mark.parametrize(
+    "words", [("decode", "--format=jsonl"), ("latency",), ("export", "perfetto")], ids=" ".join
+)
 @pytest.mark.parametrize("pressed", [False, True], ids=["to the end", "Ctrl-C"])
-def test_a_bar_for_what_takes_long_leaves_nothing(view: str, pressed: bool) -> None:
+def test_a_bar_for_what_takes_long_leaves_nothing(words: tuple[str, ...], pressed: bool) -> None:
     """A capture that comes slowly; standard error is a terminal, standard output a pipe."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
     data, at, drawn = CHAIN.read_bytes(), 0, b""
-    with start("decode", "-", view, stderr=theirs, env=environment) as process:
+    with start(*words, "-", stderr=theirs, env=environment) as process:
         os.close(theirs)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -348,12 +356,12 @@ def test_a_bar_for_what_takes_long_leaves_nothing(view: str, pressed: bool) -> N
     assert drawn.endswith(b"\x1b[2K")  # it was taken away, and nothing was said after it
     assert not re.search(rb"\x1b\[[\d;]*3\d[;m]", drawn)
     if not pressed:
-        assert out == decode("-", view, stdin=data).out.encode()
+        assert out == rpcinspect(*words, "-", stdin=data).out.encode()
 
 
 EAGER = """
 import sys
-from rpcinspect.commands import progress
+from rpcinspect.cli import progress
 progress.BEFORE_S = progress.BETWEEN_S = 0.0
 from rpcinspect.cli import main
 main()
@@ -365,11 +373,11 @@ main()
     ("arguments", "bars"),
     [
         (("decode", CHAIN), ["reading"]),
-        (("decode", CHAIN, "--contexts", "-f", "ctx"), ["reading"]),
+        (("contexts", CHAIN, "-f", "ctx"), ["reading"]),
         (("decode", CHAIN, "--message", "6"), ["reading"]),
         (("decode", CHAIN, "--roundtrip"), ["reading"]),
-        (("decode", CHAIN, "--format", "html"), ["reading", "writing"]),
-        (("decode", CHAIN, "--format", "perfetto"), ["reading", "writing"]),
+        (("export", "html", CHAIN), ["reading", "writing"]),
+        (("export", "perfetto", CHAIN), ["reading", "writing"]),
         (("diff", CHAIN, CHAIN), ["reading", "comparing"]),
         (("replay", "--plan", CHAIN), ["reading"]),
         (("decode", "--stream", CHAIN), []),
@@ -402,7 +410,7 @@ def test_every_command_has_its_bars_and_none_on_a_pipe(
 
 def test_no_bar_where_the_terminal_shows_what_is_written() -> None:
     code, out = on_terminal(
-        80, "decode", CHAIN, "--format", "perfetto", program=(sys.executable, "-c", EAGER), PYTHONPATH=ROOT
+        80, "export", "perfetto", CHAIN, program=(sys.executable, "-c", EAGER), PYTHONPATH=ROOT
     )
     assert code == 0
     assert "reading" in out

@@ -35,7 +35,7 @@ from rpcinspect.views.jsonl.lines import JsonLines
 from rpcinspect.views.text.detail import detail
 from rpcinspect.views.text.table import MessageTable
 from tests.builders import SYN, Captured, packet, pcap_file
-from tests.commands.runner import decode
+from tests.cli.runner import decode
 from tests.decoded import parse as parse_lines
 from tests.fuzz.bounds import bounded
 from tests.logs import log_of

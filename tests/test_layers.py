@@ -36,7 +36,6 @@ LAYERS = (
     {"views"},
     {"export"},
     {"library"},
-    {"commands"},
     {"cli"},
     {"__main__"},
 )
@@ -49,12 +48,12 @@ HOMES = {
     "msgspec": set(RANK),
     "numpy": {
         *("capture", "tcp", "tensorpipe", "pickles", "rpc", "session", "equality", "checks", "run"),
-        *("sources", "export", "commands"),
+        *("sources", "export", "cli"),
     },
     "orjson": {"views", "export"},
     "pyarrow": {"export", "library"},
     "re2": {"filter"},
-    "rich": {"views", "commands"},
+    "rich": {"views", "cli"},
     "sortedcontainers": {"tcp"},
     "typer": {"cli"},
     "zstandard": {"capture"},
@@ -86,8 +85,11 @@ CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize"}
 IN_PROCESS = ("rpcinspect.recorder.in_process", "rpcinspect.recorder.startup.rpcinspect_agent")
 """(module, what it may import): recording from within a program that uses torch."""
 
-MAY_LOOK_FOR_TORCH = ("rpcinspect.commands.installed", "importlib.util.find_spec")
+MAY_LOOK_FOR_TORCH = ("rpcinspect.cli.installed", "importlib.util.find_spec")
 """(module, what it may import): asking where a module is does not import it, if its name has no dot."""
+
+LOADS_COMMANDS = ("rpcinspect.cli.program", "importlib.import_module")
+"""(module, what it may import): the command that is named, if it is in the program's own table."""
 
 MAKES_TENSORS = ("rpcinspect.run.torch_tensors", "torch")
 """(module, what it may import), where a program asks a `Tensor` for torch's own: it makes tensors of checked
@@ -281,7 +283,7 @@ def test_nothing_captured_can_be_run(module: Module) -> Iterator[str]:
             yield f"{module.path}:{line} imports {name}"
         if module.name in CHILDREN and name.partition(".")[0] in CHILD_MAY_IMPORT:
             continue
-        if (module.name, name) == MAY_LOOK_FOR_TORCH:
+        if (module.name, name) in (MAY_LOOK_FOR_TORCH, LOADS_COMMANDS):
             continue
         if (module.name, name) == MAKES_TENSORS:
             continue
@@ -325,15 +327,32 @@ def test_a_module_says_what_it_is_for(module: Module) -> Iterator[str]:
         yield f"{module.path} does not say what it is for: {docstring!r}"
 
 
+TESTED_TOGETHER = {
+    "cli/test_questions.py": (
+        *("contexts", "devices", "disconnects", "findings"),
+        *("graph", "latency", "profile", "rrefs"),
+    ),
+    "cli/test_decode.py": ("messages",),
+    "cli/test_diff.py": ("comparing",),
+    "cli/test_record.py": ("recording",),
+    "cli/test_replay.py": ("replaying",),
+    "cli/export/test_html.py": ("perfetto",),
+}
+"""Tests of several commands, or of one that two modules make → names of modules at the same place."""
+
+
 def test_every_module_has_its_tests() -> None:
     """At the same place: a file of its name, or of what is built on it there."""
     untested = []
     for folder in sorted({module.path.parent for module in modules()}):
-        tests = ROOT / "tests" / ("commands" if folder.name == "cli" else folder.relative_to(PACKAGE))
+        tests = ROOT / "tests" / folder.relative_to(PACKAGE)
         texts = {path.name: path.read_text(encoding="utf-8") for path in tests.glob("test_*.py")}
         there = [module for module in modules() if module.path.parent == folder]
         tested = {m.name for m in there if f"test_{m.path.name}" in texts}
         tested |= {m.name for m in there if any(f"from {m.name} import" in t for t in texts.values())}
+        place = folder.relative_to(PACKAGE)
+        together = {place / f"{n}.py" for test in texts for n in TESTED_TOGETHER.get(f"{place}/{test}", ())}
+        tested |= {m.name for m in there if m.path.relative_to(PACKAGE) in together}
         before: set[str] = set()
         while tested != before:
             before = set(tested)
@@ -347,9 +366,11 @@ def test_every_layer_is_known() -> None:
 
 
 def test_no_modules_need_each_other() -> None:
-    """But for the model of a run, whose parts know the whole that they belong to."""
+    """But for the model of a run, whose parts know the whole that they belong to, and for commands with what
+    they load once they run, which takes their options."""
+    parts = ("rpcinspect.run.", "rpcinspect.cli.")
     assert [
-        circle for circle in circles() if not all(name.startswith("rpcinspect.run.") for name in circle)
+        one for one in circles() if not any(all(name.startswith(part) for name in one) for part in parts)
     ] == []
 
 

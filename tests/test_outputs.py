@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.runner import CAPTURES, CHAIN, decode, rpcinspect
+from tests.cli.runner import CAPTURES, CHAIN, decode, rpcinspect
 
 OTHER = CAPTURES / "profiled_legacy.pcap"
 
@@ -26,11 +26,11 @@ WAYS: dict[str, tuple[object, ...]] = {
     "table": ("decode", CHAIN, "-o"),
     "jsonl": ("decode", CHAIN, "--format", "jsonl", "-o"),
     "json": ("decode", CHAIN, "--format", "json", "-o"),
-    "html": ("decode", CHAIN, "--format", "html", "-o"),
-    "perfetto": ("decode", CHAIN, "--format", "perfetto", "-o"),
-    "latency": ("decode", CHAIN, "--latency", "-o"),
+    "html": ("export", "html", CHAIN, "-o"),
+    "perfetto": ("export", "perfetto", CHAIN, "-o"),
+    "latency": ("latency", CHAIN, "-o"),
     "fields": ("decode", "--fields", "-o"),
-    "rpclog": ("decode", CHAIN, "--format", "rpclog", "-o"),
+    "rpclog": ("export", "rpclog", CHAIN, "-o"),
     "pcap": ("decode", CHAIN, "-w"),
     "redacted": ("decode", CHAIN, "--redact", "-w"),
     "diff": ("diff", CHAIN, OTHER, "-o"),
@@ -39,9 +39,9 @@ WAYS: dict[str, tuple[object, ...]] = {
     "plan": ("replay", CHAIN, "--plan", "-o"),
 }
 FOLDERS: dict[str, tuple[object, ...]] = {
-    "tensors": ("decode", CHAIN, "--tensors"),
-    "parquet": ("decode", CHAIN, "--format", "parquet", "-o"),
-    "export": ("replay", CHAIN, "--trust-capture", "--export"),
+    "tensors": ("export", "safetensors", CHAIN, "-o"),
+    "parquet": ("export", "parquet", CHAIN, "-o"),
+    "export": ("reproduce", CHAIN, "--trust-capture", "-o"),
 }
 TRAFFIC = {"rpclog", "pcap", "redacted", "shrink", "tensors", "export"}
 """What holds payloads, pickles or tensors as they were captured, or could."""
@@ -227,13 +227,23 @@ def test_live_output_grows_and_can_be_read_after_a_kill(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
-@pytest.mark.parametrize("form", ["html", "jsonl", "json"])
-def test_what_decode_wrote_is_told_where_it_is_taken_for_a_capture(form: str, tmp_path: Path) -> None:
-    written = tmp_path / f"page.{form}"
-    assert decode(CHAIN, "--format", form, "-o", written).code == 0
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("export", "html"), "rpcinspect export html writes"),
+        (("decode", "--format", "jsonl"), "--format jsonl writes"),
+        (("decode", "--format", "json"), "decode --format json writes"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_what_decode_wrote_is_told_where_it_is_taken_for_a_capture(
+    words: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    written = tmp_path / "page"
+    assert rpcinspect(*words, CHAIN, "-o", written).code == 0
     for ran in (decode(written), rpcinspect("diff", written, CHAIN), rpcinspect("replay", written)):
         assert (ran.code, ran.out) == (3, "")
-        assert f"such as --format {form} writes" in ran.err
+        assert f"such as {told}" in ran.err
         assert ran.err.count("\n") == 1
 
 

@@ -15,7 +15,7 @@ from tests.places import ROOT, SHARED, WITHOUT_SHARED, content, foreign, recorde
 WAYS = f"""
 import glob, os, subprocess, sys, threading
 import pytest
-from tests.commands.runner import decode
+from tests.cli.runner import decode
 from tests.places import CAPTURES, all_foreign, foreign
 
 FOLDER = {str(SHARED / "captures" / "examples")!r}

@@ -15,7 +15,7 @@ import pytest
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.guard import guarded
-from rpcinspect.commands.interrupt import ends_as_exits, held_back
+from rpcinspect.cli.interrupt import ends_as_exits, held_back
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.signals import never_lost
 

@@ -37,9 +37,9 @@ DECODE = {
     "jsonl": ("decode", "--format", "jsonl", str(CAPTURE)),
     "message": ("decode", "--message", "6", str(CAPTURE)),
     "roundtrip": ("decode", "--roundtrip", str(CAPTURE)),
-    "tensors": ("decode", "--tensors", "DIR", str(CAPTURE)),
-    "latency": ("decode", "--latency", str(CAPTURE)),
-    "graph": ("decode", "--graph", "0:0", str(CAPTURE)),
+    "tensors": ("export", "safetensors", "-o", "DIR", str(CAPTURE)),
+    "latency": ("latency", str(CAPTURE)),
+    "graph": ("graph", str(CAPTURE)),
 }
 
 

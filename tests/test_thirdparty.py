@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect import exit_codes
-from tests.commands.runner import decode
+from tests.cli.runner import decode
 from tests.places import foreign, recorded
 from tests.tensorpipe.reading import OneWay, read_streams
 

@@ -33,7 +33,7 @@ from rpcinspect.views import message_facts
 from rpcinspect.views.jsonl import message as message_line
 from rpcinspect.views.page import columns
 from rpcinspect.views.text import detail
-from tests.commands.runner import CAPTURES, CHAIN, decode
+from tests.cli.runner import CAPTURES, CHAIN, decode, rpcinspect
 from tests.decoded import LATE, Decoded, Json, alone, parse
 from tests.export.parquet import lakes
 
@@ -180,7 +180,7 @@ def here(*arguments: Any) -> bool:
 
 def test_a_row_of_a_table_in_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages.MessageRows, "message", failing(messages.MessageRows.message, here))
-    assert decode(CHAIN, "--format", "parquet", "-o", tmp_path).code == exit_codes.OK
+    assert rpcinspect("export", "parquet", CHAIN, "-o", tmp_path).code == exit_codes.OK
     rows = lakes.rows(tmp_path, "messages")
     assert len(rows) == 24
     told([{"reason": reason} for row in rows for reason in row["problems"]])
@@ -191,7 +191,7 @@ def test_a_row_and_the_details_of_a_page(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(message_facts, "_first_values", oops)
     whole, page = tmp_path / "whole.html", tmp_path / "page.html"
     for path in (whole, page):
-        assert decode(CHAIN, "--format", "html", "-o", path).code == exit_codes.OK
+        assert rpcinspect("export", "html", CHAIN, "-o", path).code == exit_codes.OK
     assert b"itself failed" not in page.read_bytes()  # what is told of messages is packed
     assert page.stat().st_size == pytest.approx(whole.stat().st_size, rel=0.05)
 
@@ -199,7 +199,7 @@ def test_a_row_and_the_details_of_a_page(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_tensor_that_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = safetensors.TensorWriter
     monkeypatch.setattr(writer, "_data", failing(writer._data, here))
-    assert decode(CHAIN, "--tensors", tmp_path).code == exit_codes.OK
+    assert rpcinspect("export", "safetensors", CHAIN, "-o", tmp_path).code == exit_codes.OK
     lines = parse((tmp_path / safetensors.INDEX).read_bytes())
     left_out = [line for line in lines if line.get("left_out")]
     assert 0 < len(left_out) < len(lines)
@@ -332,8 +332,8 @@ def test_the_reading_of_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_record_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "a.rpclog"
-    log.write_bytes(decode(CHAIN, "--format", "rpclog").out.encode("utf-8", "surrogateescape"))
-    assert decode(CHAIN, "--format", "rpclog", "-o", log).code == exit_codes.OK
+    log.write_bytes(rpcinspect("export", "rpclog", CHAIN).out.encode("utf-8", "surrogateescape"))
+    assert rpcinspect("export", "rpclog", CHAIN, "-o", log).code == exit_codes.OK
     whole = read(log)
     one = whole.messages[AT]
 

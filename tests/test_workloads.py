@@ -24,7 +24,7 @@ RECORDED = sorted(str(path.relative_to(CAPTURES)).partition(".pcap")[0] for path
 COSTS = [name for name in RECORDED if name.startswith("costs/")]
 OF_THEIR_OWN = ["logs/killed", "redaction/vault", *COSTS]
 """Made for worker logs, for redaction and for findings of costs, and held to their truth there:
-tests/checks/test_worker_logs.py, tests/commands/test_worker_logs.py, tests/export/redaction, and
+tests/checks/test_worker_logs.py, tests/cli/test_worker_logs.py, tests/export/redaction, and
 test_startup.py, test_sequential.py and test_empty.py in tests/checks. They do not print all that they do."""
 ALL = [name for name in RECORDED if name not in OF_THEIR_OWN]
 PAIRS = [name for name in ALL if name.startswith("pairs/")]

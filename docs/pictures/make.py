@@ -79,15 +79,15 @@ PICTURES: dict[str, Screen | Terminal | TimeLine] = {
     "page-overview": Screen("captures/ps_race.pcap.gz", "#overview", width=1160, height=560),
     "page-graph": Screen("captures/bwd_boom.pcap.gz", "#c0", width=1160, height=520, dark=True),
     "time-line": TimeLine(
-        "decode captures/bwd_boom.pcap.gz -f 'not control' --format perfetto", "request bwd_boom.relay"
+        "export perfetto captures/bwd_boom.pcap.gz -f 'not control'", "request bwd_boom.relay"
     ),
-    "contexts": Terminal("decode captures/ps_race.pcap.gz --contexts", 110),
-    "graph": Terminal("decode captures/bwd_boom.pcap.gz --graph 0:0", 120),
-    "latency": Terminal("decode captures/ps_race.pcap.gz --latency", 165),
-    "profile": Terminal("decode captures/profiled_legacy.pcap --profile", 206),
-    "rrefs": Terminal("decode captures/rref_relay.pcap.gz --rrefs", 100),
-    "device-maps": Terminal("decode captures/devmap_cpu.pcap.gz --device-maps", 80),
-    "closings": Terminal("decode captures/faults/dies.pcap.gz --closings", 120),
+    "contexts": Terminal("contexts captures/ps_race.pcap.gz", 110),
+    "graph": Terminal("graph captures/bwd_boom.pcap.gz", 120),
+    "latency": Terminal("latency captures/ps_race.pcap.gz", 165),
+    "profile": Terminal("profile captures/profiled_legacy.pcap", 206),
+    "rrefs": Terminal("rrefs captures/rref_relay.pcap.gz", 100),
+    "device-maps": Terminal("devices captures/devmap_cpu.pcap.gz", 80),
+    "closings": Terminal("disconnects captures/faults/dies.pcap.gz", 120),
 }
 
 
@@ -143,8 +143,8 @@ def time_line(chromium: Browser, one: TimeLine, folder: Path) -> bytes:
 def screen(tab: Tab, one: Screen, folder: Path) -> bytes:
     """The page as the browser shows it."""
     page = folder / "page.html"
-    rpcinspect = [sys.executable, "-m", "rpcinspect", "decode"]
-    subprocess.run([*rpcinspect, one.capture, "--format", "html", "-o", str(page)], check=True, cwd=ROOT)
+    rpcinspect = [sys.executable, "-m", "rpcinspect"]
+    subprocess.run([*rpcinspect, "export", "html", one.capture, "-o", str(page)], check=True, cwd=ROOT)
     tab.size(one.width, one.height, dark=one.dark)
     tab.open(page, one.at)
     if one.script:

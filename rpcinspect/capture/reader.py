@@ -263,9 +263,9 @@ STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"BZh", "bzip2 data (unpack it first)"),
     (b"\xfd7zXZ\0", "xz data (unpack it first)"),
     (b"\x04\x22\x4d\x18", "LZ4 data (unpack it first)"),
-    (b"<!DOCTYPE html>", "an HTML page, such as --format html writes"),
-    (b'{"kind":', "JSON lines, such as --format jsonl writes"),
-    (b'{\n"schema":', "JSON, such as --format json writes"),
-    (b"PAR1", "Parquet, such as --format parquet writes"),
+    (b"<!DOCTYPE html>", "an HTML page, such as rpcinspect export html writes"),
+    (b'{"kind":', "JSON lines, such as decode --format jsonl writes"),
+    (b'{\n"schema":', "JSON, such as decode --format json writes"),
+    (b"PAR1", "Parquet, such as rpcinspect export parquet writes"),
 )
 """Formats that are told by how they begin and not read here: those of others, then what we write."""

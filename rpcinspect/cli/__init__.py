@@ -1,9 +1,9 @@
-"""The command line: the program, its commands and what it does to its streams.
+"""The command line: the program, and what it does to its streams.
 
-In: the arguments of the process. Out: an exit code. Each command's options are in a module of its name, those
-that several have in `options`; what a command does is in `commands`, whose modules are imported only once a
-command runs: `rpcinspect --help` and `decode` must start at once. That is also why annotations of this
-package are not postponed: typer would compile each of these texts, which takes 6 % of the whole start.
+In: the arguments of the process. Out: an exit code. A module per command, of its name, has the options and
+what the command does; it is imported once the command is named, and what decodes and shows only once it runs:
+`rpcinspect --help` and `decode` must start at once. That is also why annotations of modules with options are
+not postponed: typer would compile each of these texts.
 """
 
 import codecs
@@ -16,20 +16,16 @@ from typing import Annotated
 import typer
 
 from rpcinspect import __version__
-from rpcinspect.cli import decode, diff, record, replay
+from rpcinspect.cli.program import SETTINGS, Program
 
 app = typer.Typer(
     name="rpcinspect",
-    help="Decode, replay and diff captured torch.distributed.rpc traffic.",
+    cls=Program,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
-app.command()(decode.decode)
-app.command()(replay.replay)
-app.command()(diff.diff)
-app.command(context_settings={"allow_interspersed_args": False})(record.record)
 
 
 def _version(wanted: bool) -> None:
@@ -44,7 +40,7 @@ def program(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Decode, replay and diff captured torch.distributed.rpc traffic."""
+    """Decode, replay and compare captured torch.distributed.rpc traffic."""
 
 
 def main() -> None:
@@ -56,7 +52,7 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Standard streams that were closed become empty ones; characters that an encoding lacks are escaped."""
+    """Opens standard streams that were closed as empty ones; escapes characters that an encoding lacks."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 - as long as the process
     if sys.stdout is None:

@@ -1,200 +1,168 @@
-"""The options of `rpcinspect decode`, made into a `commands.decode.Request`."""
+"""`rpcinspect decode`: the options, and what is wrong with them; `messages` shows what they ask for."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
-
-from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.options import (
-    OutputOption,
-    ReaderOption,
+    ANSWERED,
+    STDIN,
+    AllOption,
+    CheckOption,
+    FilesArgument,
+    LogOptions,
+    NoHashOption,
+    RedactOption,
     RedactSeedOption,
-    TsharkOption,
-    UnpackLimitOption,
-    given,
+    option,
 )
 
-DecodeFormat = Literal["table", "jsonl", "json", "html", "dot", "mermaid", "perfetto", "parquet", "rpclog"]
-"""What `decode` writes; mermaid is no more: `mistake` says what to use."""
+if TYPE_CHECKING:
+    from rpcinspect.capture import Live, Reading
+    from rpcinspect.filter.selection import Filter
 
 
-def decode(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            show_default=False,
-            help="Captures: pcap, pcapng, rpclog, also as .gz or .zst, or what tshark reads; - is standard "
-            "input. Several are read as one session.",
-        ),
-    ] = None,
-    format: Annotated[
-        DecodeFormat,
-        typer.Option(
-            "--format",
-            metavar="FORM",
-            help="What to write: table, jsonl, json, html for a page to look at, dot for --graph, perfetto "
-            "for trace viewers, parquet for tables in the folder of -o, rpclog for a log of the messages.",
-        ),
-    ] = "table",
-    output: OutputOption = None,
-    filter: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            "-f",
-            metavar="EXPR",
-            help="Only the messages that match, such as 'body == PYTHON_CALL and latency > 50ms'.",
-        ),
-    ] = None,
-    write: Annotated[
-        Path | None,
-        typer.Option(
-            "--write",
-            "-w",
-            metavar="PCAP",
-            help="Save the messages, with their requests and answers, as a capture that decodes by itself.",
-        ),
-    ] = None,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact",
-            help="With -w or --format rpclog: replace tensor values and strings; keep structure and sizes.",
-        ),
-    ] = False,
-    redact_seed: RedactSeedOption = None,
-    fields: Annotated[bool, typer.Option("--fields", help="List what a filter can ask for.")] = False,
-    message: Annotated[
-        int | None,
-        typer.Option(
-            "--message", min=0, metavar="N", help="Show message N (as the table numbers them) in full."
-        ),
-    ] = None,
-    show_all: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            "-a",
-            help="Show housekeeping too: references, contexts, start-up; with --message, every byte.",
-        ),
-    ] = False,
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Write each message as soon as it is complete, as standard input's are."
-        ),
-    ] = False,
-    no_hash: Annotated[bool, typer.Option("--no-hash", help="jsonl and json: do not hash tensors.")] = False,
-    tensors: Annotated[
-        Path | None,
-        typer.Option(
-            "--tensors", metavar="DIR", help="Write every tensor there, as safetensors with an index."
-        ),
-    ] = None,
-    roundtrip: Annotated[
-        bool,
-        typer.Option(
-            "--roundtrip", help="Encode every message again; report how many come out byte for byte."
-        ),
-    ] = False,
+class DecodeCommand(LogOptions, frozen=True, kw_only=True):
+    """Show RPC messages, their envelopes unwrapped, or calls."""
+
+    EXAMPLES: ClassVar = (
+        "decode run.pcap",
+        "decode run.pcap --calls",
+        """decode run.pcap -f 'call ~ "forward" and latency > 50ms\'""",
+        "decode run.pcap --message 12",
+        "decode run.pcap --format jsonl > run.jsonl",
+        "decode run.pcap -w shared.pcap --redact",
+        "decode --live lo",
+    )
+    EXITS: ClassVar = {
+        0: "decoded, also where the capture was damaged",
+        1: "--check: a finding of severity error; --roundtrip: a message differs",
+        2: ANSWERED[2],
+        3: "not readable as a capture; with --strict: there is a problem",
+        130: "interrupted (not --live, which Ctrl-C ends)",
+    }
+
+    files: FilesArgument = []
     calls: Annotated[
-        bool,
-        typer.Option(
-            "--calls",
-            help="Show one row per call: who calls whom with what, the result or error, how long.",
-        ),
-    ] = False,
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            "--graph",
-            metavar="CONTEXT",
-            help="Draw the autograd graph of a context: its id, or CREATOR:COUNTER.",
-        ),
-    ] = None,
-    contexts: Annotated[
-        bool, typer.Option("--contexts", help="List the autograd contexts and what came of their gradients.")
-    ] = False,
-    latency: Annotated[
-        bool, typer.Option("--latency", help="Say where the time went, by function and by pair of workers.")
-    ] = False,
-    profile: Annotated[
-        bool,
-        typer.Option(
-            "--profile",
-            help="Show what the callers' profilers say of operators at the callees, as torch does.",
-        ),
-    ] = False,
-    rrefs: Annotated[
-        bool, typer.Option("--rrefs", help="List the remote references: who made, held and deleted them.")
-    ] = False,
-    device_maps: Annotated[
-        bool,
-        typer.Option(
-            "--device-maps", help="Say which devices tensors went between, and which maps that needs."
-        ),
-    ] = False,
-    closings: Annotated[
-        bool,
-        typer.Option("--closings", help="Say who disconnected first, and which requests were pending then."),
-    ] = False,
-    worker_logs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--worker-log",
-            metavar="[NAME=]FILE",
-            show_default=False,
-            help="A text log of torch's, of the worker NAME: what it says of RPC joins the messages and "
-            "--closings; may be repeated.",
-        ),
-    ] = None,
-    log_zone: Annotated[
-        str | None,
-        typer.Option(
-            "--log-zone",
-            metavar="ZONE",
-            help="Time zone of the times in worker logs, such as UTC or -08:00; default: the one that fits.",
-        ),
-    ] = None,
-    partition: Annotated[
-        str | None,
-        typer.Option(
-            "--partition",
-            metavar="NAME",
-            help="parquet: what to call the session there; default: as its first file.",
-        ),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if there is a finding of severity error.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if there is any problem.")] = False,
-    reader: ReaderOption = "auto",
-    tshark_options: TsharkOption = None,
-    unpack_limit: UnpackLimitOption = None,
+        bool, option("--calls", "Show a row per call: who calls whom, the result, how long.")
+    ] = False
+    message: Annotated[int | None, option("--message N", "Show message N of the table in full.", min=0)] = (
+        None
+    )
+    show_all: AllOption = False
+    stream: Annotated[bool, option("--stream", "Write each message as soon as it is complete.")] = False
+    no_hash: NoHashOption = False
+    roundtrip: Annotated[bool, option("--roundtrip", "Encode every message again; compare bytes.")] = False
+    fields: Annotated[bool, option("--fields", "List what a filter can ask for.")] = False
+    write: Annotated[
+        Path | None, option("-w --write PCAP", "Save the messages, with what they answer, as a capture.")
+    ] = None
+    redact: RedactOption = False
+    redact_seed: RedactSeedOption = None
+    check: CheckOption = False
+    strict: Annotated[bool, option("--strict", "Exit with 3 if there is any problem.")] = False
     interface: Annotated[
-        str | None,
-        typer.Option(
-            "--live",
-            metavar="INTERFACE",
-            help="Capture there and show messages as they come; Ctrl-C ends it.",
-        ),
-    ] = None,
+        str | None, option("--live INTERFACE", "Capture there, show messages as they come, until Ctrl-C.")
+    ] = None
     capture_filter: Annotated[
-        str | None,
-        typer.Option(
-            "--capture-filter", metavar="FILTER", help="With --live: only these packets, such as 'tcp'."
-        ),
-    ] = None,
-) -> None:
-    """Show every RPC message of captured traffic, its envelopes unwrapped."""
-    options = given(locals())
+        str | None, option("--capture-filter FILTER", "With --live: only these packets, such as 'tcp'.")
+    ] = None
 
-    def command() -> int:
-        from rpcinspect.commands.decode import run
-        from rpcinspect.commands.decode_request import Request
+    def run(self) -> int:
+        """Decodes and shows; returns the exit code."""
+        from rpcinspect.cli.messages import decode
 
-        return run(Request(**options))
+        return decode(self)
 
-    raise typer.Exit(guarded(command))
+    @property
+    def json(self) -> bool:
+        """Whether objects for scripts are written: one per line, or all in one document."""
+        return self.format != "table"
+
+    @property
+    def twice(self) -> bool:
+        """Whether a second pass takes the messages that the first has found."""
+        return self.message is not None or self.write is not None
+
+    @property
+    def live(self) -> bool:
+        return self.stream or super().live or self.interface is not None
+
+    @property
+    def streams(self) -> bool:
+        """Whether messages are shown before the end of the input is known."""
+        return self.stream or (self.live and not (self.json or self.calls or self.twice or self.roundtrip))
+
+    def sources(self) -> "list[str | Live]":
+        if self.interface is None:
+            return super().sources()
+        from rpcinspect.capture import Live
+
+        return [Live(self.interface)]
+
+    def reading(self) -> "Reading":
+        from msgspec.structs import replace
+
+        return replace(super().reading(), capture_filter=self.capture_filter)
+
+    def outputs(self) -> Mapping[str, Path | None]:
+        return {"--output": self.output, "-w": self.write}
+
+    def chosen(self) -> "Filter | None":
+        from rpcinspect.cli.guard import UsageMistake
+
+        found = super().chosen()
+        if found is not None and self.streams and found.late:
+            late = " and ".join(found.late)
+            raise UsageMistake(f"-f: {late} can be told only at the end, not as messages come")
+        return found
+
+    def mistakes(self) -> Iterator[str]:
+        if self.fields:
+            return
+        yield from super().mistakes()
+        if not self.files and self.interface is None:
+            yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        asked = {
+            "--stream": self.stream,
+            "--message": self.message is not None,
+            "--roundtrip": self.roundtrip,
+            "-w": self.write is not None,
+            "--calls": self.calls,
+        }
+        wanted = [option for option, given in asked.items() if given]
+        if len(wanted) > 1:
+            yield f"{' and '.join(wanted)} can't be used together"
+        if self.stream and self.format == "json":
+            yield "--stream can't write one document: --format jsonl has lines"
+        if self.roundtrip and self.json:
+            yield f"--roundtrip has no {self.format} form"
+        if self.roundtrip and self.filter is not None:
+            yield "--roundtrip looks at every message: no -f with it"
+        if self.worker_logs and wanted:
+            yield f"--worker-log is for the messages and for disconnects: no {wanted[0]} with it"
+        yield from self._live_mistakes(wanted)
+        yield from self._writing_mistakes()
+
+    def _live_mistakes(self, wanted: list[str]) -> Iterator[str]:
+        if self.interface is None:
+            if self.capture_filter is not None:
+                yield "--capture-filter is for --live"
+        elif self.files:
+            yield "--live captures by itself: no FILE with it"
+        elif wanted not in ([], ["--stream"]):
+            yield "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
+        elif self.reader == "tshark" or self.tshark_options:
+            yield "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
+
+    def _writing_mistakes(self) -> Iterator[str]:
+        if self.redact_seed is not None and not self.redact:
+            yield "--redact-seed is for --redact"
+        if self.redact and self.write is None:
+            yield "--redact is for a capture that is written: -w PCAP, or export rpclog"
+        if self.redact and self.json:
+            yield f"--redact: what --format {self.format} prints is not redacted; write the capture alone"
+        if self.write is not None and str(self.write) == STDIN:
+            yield "-w: a capture is written to a file, not to standard output"
+        if self.write is not None and self.write == self.output:
+            yield f"{self.write}: --output and -w can't both be written there"

@@ -1,97 +1,127 @@
-"""The options of `rpcinspect diff`, made into a `commands.diff.Request`."""
+"""`rpcinspect diff`: decodes two runs, compares them and says where they part."""
 
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import typer
-
-from rpcinspect.cli.guard import guarded
+from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import (
     AtolOption,
+    CaptureOptions,
     OutputOption,
-    ReaderOption,
     RtolOption,
     ToleranceOption,
-    TsharkOption,
-    UnpackLimitOption,
-    given,
+    argument,
+    option,
 )
 
+if TYPE_CHECKING:
+    from rpcinspect.equality.rules import Rules
 
-def diff(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="A [B]",
-            show_default=False,
-            help="Two runs, each a capture as for decode, or several of one run as A1,A2. With --context "
-            "twice, one is enough.",
-        ),
-    ] = None,
+
+class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
+    """Compare two runs and name the message at which they part."""
+
+    EXAMPLES: ClassVar = (
+        "diff good.pcap bad.pcap",
+        "diff run.pcap --context 0:3 --context 0:7",
+        "diff good.pcap bad.pcap --tolerance --ignore device,latency",
+        "diff good.pcap bad.pcap --format html -o diff.html",
+    )
+    EXITS: ClassVar[Mapping[int, str]] = {
+        0: "the same",
+        1: "different",
+        2: "wrong options, or the output can't be written",
+        3: "not readable as a capture, or neither run has a message of RPC",
+        130: "interrupted",
+    }
+
+    files: Annotated[list[str], argument("A [B]", "Two runs: captures; several of one run as A1,A2.")]
     contexts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--context",
-            metavar="N",
-            show_default=False,
-            help="Only this autograd context: its id, or CREATOR:COUNTER. Twice: a's and b's.",
-        ),
-    ] = None,
-    tolerance: ToleranceOption = False,
-    rtol: RtolOption = None,
-    atol: AtolOption = None,
+        list[str], option("--context ID", "Only this autograd context; twice: a's and b's, also of one run.")
+    ] = []
+    tolerance: ToleranceOption = False
+    rtol: RtolOption = None
+    atol: AtolOption = None
     ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--ignore",
-            metavar="WHAT,…",
-            show_default=False,
-            help="No differences: device, device-map, latency, form, requires-grad, zero-sign, nan-payload, "
-            "profile-events, error; missing, extra: calls that only A or only B has.",
+        list[str],
+        option(
+            "--ignore WHAT,…",
+            "Count none of these: device, device-map, latency, form, requires-grad, zero-sign, nan-payload, "
+            "profile-events, error, missing, extra.",
         ),
-    ] = None,
+    ] = []
     strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Count the form of tensors, the order of independent calls and the agents' own calls too.",
-        ),
-    ] = False,
-    renames: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rename",
-            metavar="OLD=NEW",
-            show_default=False,
-            help="Worker OLD of A is NEW of B; may be repeated.",
-        ),
-    ] = None,
+        bool, option("--strict", "Count form, order of independent calls and the agents' own calls too.")
+    ] = False
+    renames: Annotated[list[str], option("--rename OLD=NEW", "Worker OLD of A is NEW of B; repeatable.")] = []
     shrink: Annotated[
-        Path | None,
-        typer.Option(
-            "--shrink",
-            metavar="FILE",
-            help="Write the smallest part of B that shows the first difference as a pcap there.",
-        ),
-    ] = None,
-    show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="List every difference, before the summary.")
-    ] = False,
+        Path | None, option("--shrink PCAP", "Write the smallest part of B that shows the first difference.")
+    ] = None
+    show_all: Annotated[bool, option("-a --all", "List every difference.")] = False
     format: Annotated[
-        Literal["table", "jsonl", "html"],
-        typer.Option("--format", help="What to write; html is one page that needs nothing else."),
-    ] = "table",
-    output: OutputOption = None,
-    reader: ReaderOption = "auto",
-    tshark_options: TsharkOption = None,
-    unpack_limit: UnpackLimitOption = None,
-) -> None:
-    """Compare two runs and name the first message at which they part. Exits with 1 if they are different."""
-    options = given(locals())
+        Literal["table", "jsonl", "html"], option("--format", "Write a table, JSON lines, or a page.")
+    ] = "table"
+    output: OutputOption = None
 
-    def command() -> int:
-        from rpcinspect.commands.diff import Request, run
+    def run(self) -> int:
+        """Compares; returns the exit code."""
+        from rpcinspect.cli.comparing import compared
 
-        return run(Request(**options))
+        return compared(self)
 
-    raise typer.Exit(guarded(command))
+    def rules(self) -> "Rules":
+        """Returns what counts as a difference."""
+        from rpcinspect.cli.arguments import names, renames, rules
+        from rpcinspect.equality.rules import IGNORABLE
+
+        ignore = frozenset(names(self.ignore))
+        if ignore - IGNORABLE.keys():
+            (name, *_), known = sorted(ignore - IGNORABLE.keys()), ", ".join(sorted(IGNORABLE))
+            raise UsageMistake(f"--ignore {name}: these can be ignored: {known}")
+        return rules(
+            self.rtol,
+            self.atol,
+            by_dtype=self.tolerance,
+            ignore=ignore,
+            strict=self.strict,
+            renames=renames(self.renames),
+        )
+
+    def options(self) -> list[str]:
+        """Returns those that say how captures are read and what counts as a difference, as words."""
+        words = [f"--ignore={','.join(self.ignore)}"]
+        words += [f"--context={context}" for context in self.contexts]
+        words += [f"--rename={rename}" for rename in self.renames]
+        words += ["--tolerance"] if self.tolerance else []
+        words += [f"--rtol={self.rtol}"] if self.rtol is not None else []
+        words += [f"--atol={self.atol}"] if self.atol is not None else []
+        words += ["--strict"] if self.strict else []
+        words += [f"--reader={self.reader}"] if self.reader != "auto" else []
+        words += [f"--unpack-limit={self.unpack_limit}"] if self.unpack_limit is not None else []
+        return words + [f"--tshark-option={option}" for option in self.tshark_options]
+
+    def outputs(self) -> Mapping[str, Path | None]:
+        return {"--output": self.output, "--shrink": self.shrink}
+
+    def inputs(self) -> list[str]:
+        return [path for file in self.files for path in captures_of(file)]
+
+    def mistakes(self) -> Iterator[str]:
+        yield from super().mistakes()
+        if len(self.files) > 2:
+            yield "two runs can be compared: give A and B; several captures of one run as A1,A2"
+        if len(self.files) == 1 and len(self.contexts) != 2:
+            yield "one capture is compared with itself by two of its contexts: give --context twice, or B"
+        if len(self.contexts) > 2:
+            yield "--context can be given twice: the first is a's, the second b's"
+        if self.shrink is not None and self.shrink == self.output:
+            yield f"{self.shrink}: --output and --shrink can't both be written there"
+
+
+def captures_of(file: str) -> tuple[str, ...]:
+    """Returns the captures of one run, which commas separate; a file whose name has a comma is one."""
+    if "," not in file or os.path.exists(file):
+        return (file,)
+    return tuple(part for part in file.split(",") if part)

@@ -7,13 +7,17 @@ import os
 from collections.abc import Callable
 
 from rpcinspect import exit_codes
-from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
+from rpcinspect.errors import CaptureError, CommandError, FilterError, OutputError, RpcInspectError
 from rpcinspect.unexpected import DEBUG, fault
 
 
+class UsageMistake(RpcInspectError):
+    """What the options ask for can't be done; the text says it in one line."""
+
+
 def guarded(command: Callable[[], int]) -> int:
-    """The command's exit code; errors become one line on stderr and a code."""
-    from rpcinspect.commands.output import give_up_stdout, say
+    """Returns the command's exit code; errors become one line on stderr and a code."""
+    from rpcinspect.cli.output import give_up_stdout, say, say_block
     from rpcinspect.files.temporary import temporary_folder
     from rpcinspect.signals import never_lost
 
@@ -29,9 +33,12 @@ def guarded(command: Callable[[], int]) -> int:
     except CaptureError as error:
         say(str(error))
         return exit_codes.UNREADABLE
+    except FilterError as error:
+        say_block(pointed(error))
+        return exit_codes.USAGE
     except RpcInspectError as error:
         say(str(error))
-        return exit_codes.USAGE
+        return error.code if isinstance(error, CommandError) else exit_codes.USAGE
     except Exception as error:
         if isinstance(error, OSError):
             try:
@@ -43,3 +50,20 @@ def guarded(command: Callable[[], int]) -> int:
             raise
         say(fault(error))
         return exit_codes.FAULT
+
+
+AROUND = 60
+"""Characters of a filter that are shown on either side of a mistake."""
+
+
+def pointed(error: FilterError) -> str:
+    """Returns what is wrong, the filter, and marks below the place."""
+    from rich.cells import cell_len
+
+    low = max(0, error.start - AROUND)
+    high = min(len(error.text), error.start + AROUND)
+    text = "".join(c if c.isprintable() else " " for c in error.text)
+    before = ("…" if low else "") + text[low : error.start]
+    after = text[error.start : high] + ("…" if high < len(text) else "")
+    marked = text[error.start : min(error.end, high)]
+    return f"-f: {error.reason}\n{before}{after}\n{' ' * cell_len(before)}{'^' * max(1, cell_len(marked))}"

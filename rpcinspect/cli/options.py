@@ -1,23 +1,43 @@
-"""Options that several commands have, each written down once, and what becomes of their values."""
+"""Options that several commands have, each written down once, and what becomes of their values.
 
-from collections.abc import Mapping
+In: values from the command line. Out: classes of options, of which those of commands are made.
+"""
+
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from rpcinspect.capture import Live, Reading
+    from rpcinspect.cli.answer import Answer
+    from rpcinspect.filter.selection import Filter
+    from rpcinspect.pipeline import Options
+
+STDIN = "-"
+READING = {"rich_help_panel": "Reading captures"}
+"""Of options that stand below the others in the help."""
+ANSWERED = {
+    0: "answered",
+    2: "wrong options, or the output can't be written",
+    3: "not readable as a capture",
+    130: "interrupted; what was read is shown",
+}
+"""Exit codes of commands that only show something."""
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a command's `Request`, whose fields have the names of the options: the options
-    that were given, several values of one as a tuple."""
-    return {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in options.items()
-        if value is not None
-    }
+def option(spec: str, text: str, **how: Any) -> Any:
+    """Returns typer's option of `-w --write PCAP`, its names and what its value is called, with its help."""
+    words = spec.split()
+    names = [word for word in words if word.startswith("-")]
+    return typer.Option(*names, metavar=" ".join(words[len(names) :]) or None, help=text, **how)
 
 
-FormatOption = Annotated[Literal["table", "jsonl"], typer.Option("--format", help="What to write.")]
+def argument(spec: str, text: str) -> Any:
+    """Returns typer's argument, that has no option's name."""
+    return typer.Argument(metavar=spec, help=text, show_default=False)
 
 
 def _output(path: Path | None) -> Path | None:
@@ -25,54 +45,163 @@ def _output(path: Path | None) -> Path | None:
     return None if path == Path("-") else path
 
 
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", callback=_output, help="Write there instead of standard output."),
+FilesArgument = Annotated[
+    list[str],
+    argument("FILE...", "Captures, read as one session: pcap, pcapng, rpclog, .gz, .zst; - is stdin."),
 ]
-ReaderOption = Annotated[
-    Literal["auto", "native", "tshark"],
-    typer.Option(
-        "--reader",
-        help="Who reads the captures: native (pcap, pcapng), tshark (all that Wireshark opens), or auto: "
-        "tshark where native can't.",
-    ),
+OutputOption = Annotated[Path | None, option("-o --output", "Write there, not to stdout.", callback=_output)]
+FormatOption = Annotated[Literal["table", "jsonl"], option("--format", "Write a table, or JSON lines.")]
+AllOption = Annotated[bool, option("-a --all", "Show housekeeping too, and every row; JSON has them anyway.")]
+CheckOption = Annotated[bool, option("--check", "Exit with 1 if there is a finding of severity error.")]
+ContextOption = Annotated[
+    str | None, option("--context ID", "Name the autograd context: its id, or CREATOR:COUNTER.")
 ]
-TsharkOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tshark-option",
-        metavar="NAME:VALUE",
-        show_default=False,
-        help="A preference for tshark, such as the keys for decryption; may be repeated.",
-    ),
-]
-UnpackLimitOption = Annotated[
-    str | None,
-    typer.Option(
-        "--unpack-limit",
-        metavar="SIZE",
-        show_default=False,
-        help="Read so much of what a compressed capture holds, such as 500GB, or none: all. Default: 100GB, "
-        "and above 1GB at most 200 times the file.",
-    ),
+NoHashOption = Annotated[bool, option("--no-hash", "Leave tensors unhashed.")]
+RedactOption = Annotated[
+    bool, option("--redact", "Replace tensor values and strings; keep structure and sizes.")
 ]
 RedactSeedOption = Annotated[
-    str | None,
-    typer.Option(
-        "--redact-seed",
-        metavar="SECRET",
-        help="Redact captures alike that are to be compared; keep it to yourself. Default: random.",
-    ),
+    str | None, option("--redact-seed SECRET", "Redact captures alike that are to be compared.")
 ]
-ToleranceOption = Annotated[
-    bool,
-    typer.Option("--tolerance", help="Accept what torch.testing accepts; otherwise every bit counts."),
-]
-RtolOption = Annotated[
-    float | None,
-    typer.Option("--rtol", metavar="X", help="The same with this relative tolerance."),
-]
-AtolOption = Annotated[
-    float | None,
-    typer.Option("--atol", metavar="X", help="The same with this absolute tolerance."),
-]
+ToleranceOption = Annotated[bool, option("--tolerance", "Accept what torch.testing accepts.")]
+RtolOption = Annotated[float | None, option("--rtol X", "Accept this relative tolerance.")]
+AtolOption = Annotated[float | None, option("--atol X", "Accept this absolute tolerance.")]
+
+
+class CaptureOptions(Struct, frozen=True, kw_only=True):
+    """Which captures are read, and how."""
+
+    EXITS: ClassVar[Mapping[int, str]] = ANSWERED
+
+    files: FilesArgument
+    reader: Annotated[
+        Literal["auto", "native", "tshark"],
+        option("--reader", "Read by ourselves, by tshark, or by tshark only what we can't.", **READING),
+    ] = "auto"
+    tshark_options: Annotated[
+        list[str],
+        option("--tshark-option NAME:VALUE", "Set a preference of tshark's; repeatable.", **READING),
+    ] = []
+    unpack_limit: Annotated[
+        str | None,
+        option(
+            "--unpack-limit SIZE", "Unpack so much, such as 500GB, or none: all. Default: 100GB.", **READING
+        ),
+    ] = None
+
+    @property
+    def live(self) -> bool:
+        """Whether the input grows while it is read: Ctrl-C ends it, and what was read is shown."""
+        return STDIN in self.files
+
+    def sources(self) -> "list[str | Live]":
+        """Returns what is read."""
+        return list(self.files)
+
+    def reading(self) -> "Reading":
+        """Returns how it is read."""
+        from rpcinspect.capture import Reading
+        from rpcinspect.cli.arguments import unpacking
+
+        return Reading(
+            reader=self.reader,
+            preferences=tuple(self.tshark_options),
+            unpacking=unpacking(self.unpack_limit),
+        )
+
+    def decoding_options(self) -> "Options":
+        """Returns the same for the pipeline."""
+        from rpcinspect.pipeline import Options
+
+        return Options(reading=self.reading())
+
+    def outputs(self) -> Mapping[str, Path | None]:
+        """Returns the files that are written, by the options that name them."""
+        return {"--output": getattr(self, "output", None)}
+
+    def inputs(self) -> list[str]:
+        """Returns the files that must not be written over."""
+        return self.files
+
+    def mistakes(self) -> Iterator[str]:
+        """Yields what is wrong with the options, each in one line."""
+        from rpcinspect.cli.output import overwriting
+
+        if self.files.count(STDIN) > 1:
+            yield "standard input can be read only once"
+        if self.tshark_options and self.reader == "native":
+            yield "--tshark-option is for tshark, not for --reader native"
+        yield from overwriting(self.outputs(), self.inputs())
+
+
+class ShownOptions(CaptureOptions, frozen=True, kw_only=True):
+    """What of the captures is shown, and where."""
+
+    filter: Annotated[
+        str | None, option("-f --filter EXPR", "Only what matches, such as 'error or latency > 50ms'.")
+    ] = None
+    output: OutputOption = None
+
+    def chosen(self) -> "Filter | None":
+        """Returns the filter. Raises `FilterError` for what is none."""
+        if self.filter is None:
+            return None
+        from rpcinspect.filter.grammar import parse  # it takes its time to load
+        from rpcinspect.filter.selection import Filter
+
+        return Filter(parse(self.filter), self.filter)
+
+
+class QuestionOptions(ShownOptions, frozen=True, kw_only=True):
+    """A question about a whole run."""
+
+    format: Annotated[
+        Literal["table", "jsonl", "json"], option("--format", "Write a table, JSON lines, or one document.")
+    ] = "table"
+
+    def how(self) -> "Answer":
+        """Returns how the question is answered, which each command knows."""
+        raise NotImplementedError
+
+    def run(self) -> int:
+        """Answers; returns the exit code."""
+        from rpcinspect.cli.answer import answer
+
+        return answer(self)
+
+
+class LogOptions(QuestionOptions, frozen=True, kw_only=True):
+    """The same, with text logs of workers that tell of the run."""
+
+    worker_logs: Annotated[
+        list[str],
+        option("--worker-log [NAME=]FILE", "Join what this text log of a worker's says; repeatable."),
+    ] = []
+    log_zone: Annotated[
+        str | None, option("--log-zone ZONE", "Time zone of these logs, such as UTC or -08:00.")
+    ] = None
+
+    def decoding_options(self) -> "Options":
+        if not self.worker_logs:
+            return super().decoding_options()
+        from msgspec.structs import replace
+
+        from rpcinspect.cli.worker_logs import read_worker_logs, read_zone
+
+        zone_s = None if self.log_zone is None else read_zone(self.log_zone)
+        logs = read_worker_logs(self.worker_logs)
+        return replace(super().decoding_options(), worker_logs=logs, log_zone_s=zone_s)
+
+    def inputs(self) -> list[str]:
+        if not self.worker_logs:
+            return self.files
+        from rpcinspect.cli.worker_logs import read_named
+
+        return [*self.files, *(read_named(log)[1] for log in self.worker_logs)]
+
+    def mistakes(self) -> Iterator[str]:
+        yield from super().mistakes()
+        if self.log_zone is not None and not self.worker_logs:
+            yield "--log-zone is for --worker-log"
+        if self.worker_logs and self.live:
+            yield "--worker-log joins a capture that is read to its end: no -, --stream or --live with it"

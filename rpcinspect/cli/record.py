@@ -1,81 +1,102 @@
-"""The options of `rpcinspect record`, made into a `commands.record.Request`."""
+"""`rpcinspect record`: the options, and what is wrong with them; `recording` records."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-import typer
+from msgspec import Struct
 
-from rpcinspect import exit_codes
-from rpcinspect.cli.guard import guarded
-from rpcinspect.cli.options import RedactSeedOption, given
+from rpcinspect.cli.options import RedactOption, RedactSeedOption, argument, option
+
+ENDINGS = {"wire": ".pcap", "agent": ".rpclog"}
+COMPRESSED = (".gz", ".zst")
 
 
-def record(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND…", show_default=False, help="What to run, with its arguments."),
-    ] = None,
+class RecordCommand(Struct, frozen=True, kw_only=True):
+    """Run a command and record its RPC; its code stays as it is."""
+
+    SETTINGS: ClassVar = {"allow_interspersed_args": False}
+    EXAMPLES: ClassVar = (
+        "record -o run.rpclog -- python train.py",
+        "record -o run.pcap -- python train.py",
+        "record --private-net -- torchrun --nproc-per-node 2 train.py",
+    )
+    EXITS: ClassVar = {
+        0: "that of the command; 128 + n if signal n ended it",
+        2: "the recording can't begin",
+        126: "the command can't be run",
+        127: "there is no such command",
+    }
+
+    command: Annotated[list[str], argument("-- COMMAND…", "What to run, with its arguments.")] = []
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there; default: the script's name and the time."
-        ),
-    ] = None,
+        Path | None, option("-o --output FILE", "Write there. Default: the script's name and the time.")
+    ] = None
     via: Annotated[
         Literal["wire", "agent"] | None,
-        typer.Option(
-            "--via",
-            help="agent: a log of the messages, on any transport; wire: a pcap of packets, for which torch "
-            "is made to use plain TCP. Default: agent, if it can be built.",
-        ),
-    ] = None,
+        option("--via", "Record messages, on any transport (agent), or packets of plain TCP (wire)."),
+    ] = None
     tensors: Annotated[
         Literal["none", "small", "all"] | None,
-        typer.Option(
-            "--tensors", help="agent: which tensors' bytes are recorded; default all; small: up to 4,096."
-        ),
-    ] = None,
+        option("--tensors", "agent: record bytes of these tensors; small: up to 4,096. Default: all."),
+    ] = None
     when_full: Annotated[
         Literal["wait", "drop"] | None,
-        typer.Option(
-            "--when-full",
-            help="agent: what a process does while its queue is full: wait (default; 5 s at most) or drop.",
-        ),
-    ] = None,
+        option("--when-full", "agent: wait up to 5 s where a queue is full, or drop. Default: wait."),
+    ] = None
     interface: Annotated[
-        str | None,
-        typer.Option(
-            "--interface", "-i", metavar="NAME", help="wire: capture there; default lo; any: everywhere."
-        ),
-    ] = None,
+        str | None, option("-i --interface NAME", "wire: capture there; any: everywhere. Default: lo.")
+    ] = None
     private_net: Annotated[
-        bool,
-        typer.Option(
-            "--private-net",
-            help="wire: run the command in a network of its own, with nothing but a loopback.",
-        ),
-    ] = False,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact",
-            help="At the end replace tensor values and strings, keep structure and sizes (docs/redaction.md)",
-        ),
-    ] = False,
-    redact_seed: RedactSeedOption = None,
-) -> None:
-    """Run a command and record the RPC of all of its processes, without a change to their code."""
-    options = given(locals())
+        bool, option("--private-net", "wire: run the command in a network that has a loopback alone.")
+    ] = False
+    redact: RedactOption = False
+    redact_seed: RedactSeedOption = None
 
-    def execute() -> int:
+    def run(self) -> int:
+        """Runs and records; returns the exit code, which is the command's."""
+        from rpcinspect.cli.recording import recorded
+
+        return recorded(self)
+
+    @property
+    def mechanism(self) -> str | None:
+        """What was asked for, by name, by the name of the file, or by an option that only the wire has."""
+        if self.via is not None:
+            return self.via
+        if self.output is not None:
+            for via, ending in ENDINGS.items():
+                if self.output.suffix == ending:
+                    return via
+        return "wire" if self.private_net or self.interface is not None else None
+
+    def mistakes(self) -> Iterator[str]:
+        """Yields what is wrong before anything was tried."""
         if sys.platform != "linux":
-            from rpcinspect.commands.output import say
-
-            say("record: works on Linux only")
-            return exit_codes.USAGE
-        from rpcinspect.commands.record import Request, run
-
-        return run(Request(**options))
-
-    raise typer.Exit(guarded(execute))
+            yield "record: works on Linux only"
+        if not self.command:
+            yield "record: which command? rpcinspect record [OPTIONS] -- COMMAND …"
+        output, via = self.output, self.via
+        if output is not None:
+            if str(output) == "-":
+                yield "-o -: standard output is the command's; name a file"
+            if output.suffix in COMPRESSED:
+                yield f"-o {output}: recordings are not compressed; compress the file afterwards"
+            for name, ending in ENDINGS.items():
+                if output.suffix == ending and via not in (None, name):
+                    yield f"-o {output}: --via {via} writes a {ENDINGS[str(via)]}"
+            if via is None and output.suffix not in ENDINGS.values():
+                stem = output.stem
+                yield f"-o {output}: call it {stem}.rpclog for messages, {stem}.pcap for packets"
+        if self.redact_seed is not None and not self.redact:
+            yield "--redact-seed is for --redact"
+        if self.mechanism == "wire":
+            for option, value in (("tensors", self.tensors), ("when-full", self.when_full)):
+                if value is not None:
+                    yield f"--{option} is for --via agent"
+        if self.mechanism == "agent":
+            if self.interface is not None:
+                yield "--interface is for --via wire"
+            if self.private_net:
+                yield "--private-net is for --via wire"

@@ -1,260 +1,139 @@
-"""The options of `rpcinspect replay`, made into a `commands.replay_request.Request`."""
+"""`rpcinspect replay`: captured requests to live workers, which it starts."""
 
-from pathlib import Path
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import typer
-
-from rpcinspect.cli.guard import guarded
-from rpcinspect.cli.options import (
-    AtolOption,
-    FormatOption,
-    OutputOption,
-    ReaderOption,
-    RtolOption,
-    ToleranceOption,
-    TsharkOption,
-    UnpackLimitOption,
-    given,
+from rpcinspect.cli.guard import UsageMistake
+from rpcinspect.cli.options import option
+from rpcinspect.cli.replay_options import (
+    ImportOption,
+    PlayOptions,
+    SeedOption,
+    ThreadsOption,
+    read_workers,
 )
 
+if TYPE_CHECKING:
+    from rpcinspect.replayer.planning.model import Engine
+    from rpcinspect.replayer.planning.plan import PlanOptions
+    from rpcinspect.replayer.planning.sources import Sources
+    from rpcinspect.replayer.replayer import ReplayOptions
+    from rpcinspect.replayer.workers.workers import WorkerOptions
 
-def replay(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            show_default=False,
-            help="Captures, as for decode. Several are read as one session.",
-        ),
-    ] = None,
-    plan: Annotated[
-        bool,
-        typer.Option(
-            "--plan",
-            help="Say what would be sent, by whom, in what order, what can't be and why. Starts nothing.",
-        ),
-    ] = False,
-    roles: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--role",
-            metavar="NAME,…",
-            show_default=False,
-            help="Send these workers' captured messages, in one session; run all others for real.",
-        ),
-    ] = None,
-    live: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--live",
-            metavar="NAME,…",
-            show_default=False,
-            help="Keep these workers live, in one session; all others are played.",
-        ),
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(
-            "--context",
-            metavar="N",
-            help="Only this autograd context and what it depends on: its id, or CREATOR:COUNTER.",
-        ),
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow",
-            metavar="MODULE[:NAME]",
-            show_default=False,
-            help="Let live workers import and call this: a module with its submodules, one name of it, a "
-            "method (MODULE:CLASS.METHOD), or an operator (aten::NAME).",
-        ),
-    ] = None,
-    paths: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--path",
-            metavar="DIR",
-            show_default=False,
-            help="Your sources: live workers may call what they define. They are parsed, not imported.",
-        ),
-    ] = None,
-    main: Annotated[
-        Path | None,
-        typer.Option("--main", metavar="FILE", help="The job's script: what it defines is __main__'s."),
-    ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust-capture", help="Refuse nothing: the capture may run whatever it names."),
-    ] = False,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--import",
-            metavar="MODULE",
-            show_default=False,
-            help="Import this in live workers before anything is sent; may be repeated.",
-        ),
-    ] = None,
-    seeds: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--seed",
-            metavar="[NAME=]N",
-            show_default=False,
-            help="Seed the random numbers of all live workers, or of one; may be repeated.",
-        ),
-    ] = None,
+
+class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
+    """Send captured requests again and compare what comes back.
+
+    Live workers run what the capture names: it must come from senders whom you trust. What you did not allow
+    is refused before anything starts.
+    """
+
+    EXAMPLES: ClassVar = (
+        "replay run.pcap --plan",
+        "replay run.pcap --path ./src --main train.py",
+        "replay run.pcap --path . --context 0:3 --seed 1 --tolerance",
+        "replay run.pcap --path . --require-all --format jsonl",
+    )
+
+    imports: ImportOption = []
+    seeds: SeedOption = []
     search_seed: Annotated[
-        str | None,
-        typer.Option(
-            "--search-seed",
-            metavar="[FROM:]TO",
-            help="Try these seeds (from 0, where FROM is left out; TO is not tried) until what differs is as "
-            "captured.",
-        ),
-    ] = None,
+        str | None, option("--search-seed [FROM:]TO", "Try these seeds until what differs is as captured.")
+    ] = None
     stand_ins: Annotated[
-        bool,
-        typer.Option(
-            "--stand-ins",
-            help="Give live workers a value for RRefs older than the capture, from a captured answer.",
-        ),
-    ] = False,
-    threads: Annotated[
-        int,
-        typer.Option("--threads", metavar="N", help="Threads of each live worker; sums depend on it."),
-    ] = 1,
+        bool, option("--stand-ins", "Give RRefs older than the capture a value from a captured answer.")
+    ] = False
+    threads: ThreadsOption = 1
     memory: Annotated[
         str | None,
-        typer.Option(
-            "--memory",
-            metavar="SIZE",
-            help="What each live worker may take, such as 8GB, or none: no bound; otherwise as the captured "
-            "sizes suggest.",
-        ),
-    ] = None,
+        option("--memory SIZE", "Bound each live worker, such as 8GB, or none. Default: by sizes."),
+    ] = None
     engine: Annotated[
         Literal["wire", "agent"] | None,
-        typer.Option(
-            show_default=False,
-            help="Who plays: our own peers, which send captured bytes (wire), or torch's agent, which can do "
-            "less, but on CUDA too (agent).",
-        ),
-    ] = None,
-    device: Annotated[
-        Literal["cpu", "cuda"],
-        typer.Option(help="Where the tensors of the replay are; cuda needs torch's agent."),
-    ] = "cpu",
-    maps: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="CAPTURED=LIVE,…",
-            show_default=False,
-            help="Put tensors of a captured device on another one, such as cuda:0=cuda:1.",
-        ),
-    ] = None,
-    timeout_s: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            help="Wait so long for an answer; otherwise as the captured times suggest.",
-        ),
-    ] = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(
-            "--speed",
-            metavar="X",
-            help="Send at X times the captured pace; otherwise as fast as causality allows.",
-        ),
-    ] = None,
-    repeat: Annotated[
-        int, typer.Option("--repeat", metavar="N", help="Replay everything so many times.")
-    ] = 1,
-    tolerance: ToleranceOption = False,
-    rtol: RtolOption = None,
-    atol: AtolOption = None,
-    record: Annotated[
-        Path | None,
-        typer.Option("--record", metavar="FILE", help="Write the replay's own connections as a pcap there."),
-    ] = None,
+        option("--engine", "Play by our own peers (wire), or by torch's agent, also on CUDA."),
+    ] = None
+    device: Annotated[Literal["cpu", "cuda"], option("--device", "Keep tensors there; cuda: by agent.")] = (
+        "cpu"
+    )
+    maps: Annotated[list[str], option("--map CAPTURED=LIVE,…", "Move devices, such as cuda:0=cuda:1.")] = []
     show_gradients: Annotated[
-        bool, typer.Option("--show-gradients", help="Show what live workers hold at the end.")
-    ] = False,
-    connect: Annotated[
-        str | None,
-        typer.Option(
-            "--connect",
-            metavar="tcp://HOST:PORT",
-            help="Join the running dynamic group of this store, instead of starting live workers.",
-        ),
-    ] = None,
-    yes_join: Annotated[
-        bool,
-        typer.Option("--yes-join", help="Yes, that group may be joined: it runs what the capture sends."),
-    ] = False,
-    renames: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rename",
-            metavar="CAPTURED=MEMBER",
-            show_default=False,
-            help="With --connect: a worker of the capture is called otherwise in the group.",
-        ),
-    ] = None,
-    leave: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--leave",
-            metavar="NAME,…",
-            show_default=False,
-            help="Repair the group of --connect: take workers out of it that died as members.",
-        ),
-    ] = None,
-    require_all: Annotated[
-        bool, typer.Option("--require-all", help="Exit with 1 if a request was skipped.")
-    ] = False,
-    show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Show every step; with --plan the agents' own calls too.")
-    ] = False,
-    quiet_workers: Annotated[
-        bool,
-        typer.Option("--quiet-workers", help="Do not show what live workers print, on standard error."),
-    ] = False,
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            "--export",
-            metavar="DIR",
-            help="Replay nothing, but write a script there that makes the calls again with PyTorch alone.",
-        ),
-    ] = None,
-    message: Annotated[
-        int | None,
-        typer.Option(
-            "--message", metavar="N", min=0, help="With --export: this message and what it depends on."
-        ),
-    ] = None,
-    pytest: Annotated[
-        bool, typer.Option("--pytest", help="With --export: a test file beside the script.")
-    ] = False,
-    format: FormatOption = "table",
-    output: OutputOption = None,
-    reader: ReaderOption = "auto",
-    tshark_options: TsharkOption = None,
-    unpack_limit: UnpackLimitOption = None,
-) -> None:
-    """Send captured requests to live workers again, and say whether the same answers and gradients come."""
-    options = given(locals())
+        bool, option("--show-gradients", "Show the gradients that live workers hold at the end.")
+    ] = False
+    quiet_workers: Annotated[bool, option("--quiet-workers", "Hide what live workers print.")] = False
 
-    def command() -> int:
-        from rpcinspect.commands.replay import run
-        from rpcinspect.commands.replay_request import Request
+    def run(self) -> int:
+        """Replays; returns the exit code."""
+        from rpcinspect.cli.replaying import replayed
 
-        return run(Request(**options))
+        return replayed(self)
 
-    raise typer.Exit(guarded(command))
+    @property
+    def player(self) -> "Engine":
+        """Only torch's own agent can use a GPU, or place tensors."""
+        return self.engine or ("agent" if self.device == "cuda" or self.maps else "wire")
+
+    def plan_options(self) -> "PlanOptions":
+        from msgspec.structs import replace
+
+        return replace(super().plan_options(), stand_ins=self.stand_ins)
+
+    def replay_options(self, files: "Sources") -> "ReplayOptions":
+        from msgspec.structs import replace
+
+        from rpcinspect.cli.arguments import read_size
+        from rpcinspect.cli.output import show_line
+        from rpcinspect.replayer.planning.devices import Devices
+        from rpcinspect.replayer.workers.seeds import MAX_TRIES, read_range
+
+        memory = None if self.memory is None else 0 if self.memory == "none" else read_size(self.memory)
+        if self.memory is not None and memory is None:
+            raise UsageMistake(f"--memory {self.memory}: not a size, such as 4GB, or none")
+        tried = None if self.search_seed is None else read_range(self.search_seed)
+        if self.search_seed is not None and tried is None:
+            form = f"not FROM:TO, such as 0:100, of at most {MAX_TRIES:,}"
+            raise UsageMistake(f"--search-seed {self.search_seed}: {form}")
+        return replace(
+            super().replay_options(files),
+            memory=memory,
+            show_gradients=self.show_gradients,
+            devices=Devices(self.device, self._device_map()),
+            seeds=read_workers(self.imports, self.seeds, self.threads),
+            search_seeds=tried,
+            show=None if self.quiet_workers else show_line,
+        )
+
+    def _device_map(self) -> dict[str, str]:
+        """Captured device → device of the replay."""
+        from rpcinspect.cli.arguments import names
+        from rpcinspect.replayer.planning.devices import DEVICE, plain
+
+        found = {}
+        for pair in names(self.maps):
+            own, equals, other = pair.partition("=")
+            if not equals or not all(DEVICE.fullmatch(plain(one)) for one in (own, other)):
+                raise UsageMistake(f"--map {pair}: not CAPTURED=LIVE, such as cuda:0=cuda:1")
+            if self.device == "cpu" and plain(other) != "cpu":
+                raise UsageMistake(f"--map {pair}: {other} needs --device cuda")
+            found[plain(own)] = plain(other)
+        return found
+
+    def worker_options(self, files: "Sources") -> "WorkerOptions":
+        from msgspec.structs import replace
+
+        return replace(
+            super().worker_options(files),
+            imports=tuple(self.imports),
+            threads=self.threads,
+            cuda=self.device == "cuda",
+        )
+
+    def mistakes(self) -> Iterator[str]:
+        yield from super().mistakes()
+        if self.record is not None and self.player == "agent":
+            yield "--record writes the connections of the wire engine; torch's agent has its own"
+        if self.stand_ins and self.player == "agent":
+            yield "--stand-ins needs the wire engine: torch's agent can't make an RRef under a captured id"
+        if self.engine == "wire" and self.device == "cuda":
+            yield "--device cuda needs --engine agent: our own peers have no GPU"
+        if self.engine == "wire" and self.maps:
+            yield "--map needs --engine agent: with the wire engine everything is on the CPU"

@@ -165,7 +165,7 @@ def _field(token: Token) -> Field:
     if field is None:
         near = [name for name in BY_NAME if name.endswith(f".{token}")]
         near += [name for name in get_close_matches(token, BY_NAME, 3, 0.6) if name not in near]
-        hint = f"; near: {', '.join(near)}" if near else "; --fields lists them"
+        hint = f"; near: {', '.join(near)}" if near else "; decode --fields lists them"
         raise _Mistake(f"there is no field {token}{hint}", token)
     return field
 

@@ -14,13 +14,16 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from rpcinspect.equality.elements import codes_of
+from rpcinspect.equality.floats import FLOATS
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values, logical_bytes
-from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of
+from rpcinspect.run.tensors import LastRead, affordable, bytes_of, hash_of, place_of
 from rpcinspect.run.torch_tensors import torch_tensor
+from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Placement
 
 if TYPE_CHECKING:
@@ -84,6 +87,13 @@ class Tensor:
         return all(bytes_of(self._record, meta, self._read) is not None for meta in metas)
 
     @property
+    def affordable(self) -> bool:
+        """Whether all its bytes are there, and its elements are no more than a small capture may ask for: see
+        `CaptureBytes.affords`.
+        """
+        return affordable(self._record, self.meta, self._read)
+
+    @property
     def sha256(self) -> str | None:
         """Hash over the elements in row-major order, as `decode --format jsonl` has it; None where bytes are
         missing or uncertain, and of sparse tensors.
@@ -137,8 +147,11 @@ class Tensor:
 
     def statistics(self) -> Statistics:
         """What the elements come to. Raises as `tobytes`."""
+        layout = FLOATS.get(self.dtype)
         if self.dtype in NUMPY:
             array = self.numpy()
+        elif layout is not None:
+            array = layout.values(codes_of(self.meta, self.tobytes()))
         else:
             array = np.array([v for v in self.values() if isinstance(v, (int, float, complex))])
         numbers = (np.abs(array) if np.iscomplexobj(array) else array).astype(np.float64).ravel()
@@ -220,8 +233,13 @@ class Message:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Its tensors in the order of its table; those that a sparse one is made of are among them."""
-        read = LastRead(self._run.bytes)
-        return tuple(Tensor(self.record, meta, read) for meta in self.record.rpc.tensors)
+        return tensors_of(self.record, self._run.bytes)
+
+
+def tensors_of(record: RpcRecord, source: CaptureBytes) -> tuple[Tensor, ...]:
+    """The tensors of a record."""
+    read = LastRead(source)
+    return tuple(Tensor(record, meta, read) for meta in record.rpc.tensors)
 
 
 _SAME = "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"

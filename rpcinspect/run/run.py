@@ -161,8 +161,12 @@ class Run(Closing):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is worth knowing of the run or its captures."""
-        return self.session.findings
+        """What is worth knowing of the run or its captures; of a part what names a message that is picked, or
+        none."""
+        found = self.session.findings
+        if not self.is_part:
+            return found
+        return tuple(one for one in found if not one.messages or not self.picked.isdisjoint(one.messages))
 
     @property
     def bytes(self) -> CaptureBytes:

@@ -19,7 +19,7 @@ from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import CaptureError
 from tests import decoded
 from tests.builders import Captured, pcapng_file
-from tests.commands.runner import decode
+from tests.cli.runner import decode
 from tests.decoded import Json
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -130,7 +130,6 @@ def test_an_interface_that_is_not_there() -> None:
     [
         pytest.param(("--live", "lo", CHAIN), "no FILE", id="a file too"),
         pytest.param(("--live", "lo", "--message", "1"), "twice", id="message"),
-        pytest.param(("--live", "lo", "--tensors", "x"), "twice", id="tensors"),
         pytest.param(("--live", "lo", "--roundtrip"), "twice", id="roundtrip"),
         pytest.param(("--live", "lo", "--reader", "tshark"), "natively", id="reader"),
         pytest.param(("--capture-filter", "tcp", CHAIN), "--live", id="filter without it"),

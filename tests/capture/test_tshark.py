@@ -24,7 +24,7 @@ from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.tcp.segment import Flow, Segmenter
 from rpcinspect.views.jsonl.lines import JsonLines
 from tests.builders import Captured, ethernet, ipv4, ipv6, link_frame, packet, pcap_file, pcapng_file
-from tests.commands.runner import decode
+from tests.cli.runner import decode
 from tests.decoded import Json, parse
 from tests.places import recordings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.commands.decode import Request, run
+from rpcinspect.cli.decode import DecodeCommand
 from tests.checks.code_captures import CAUSED, recorded
 from tests.checks.talks import of_path
 from tests.contract import CODES
@@ -106,8 +106,8 @@ def test_every_fault_of_a_bundled_job_is_told() -> None:
 
 @pytest.mark.parametrize(("name", "code"), [("faults/dies", 1), ("faults/leaks", 0), ("faults/tidy", 0)])
 def test_check_fails_on_errors_only(name: str, code: int, tmp_path: Path) -> None:
-    request = Request(files=(str(CAPTURES / f"{name}.pcap.gz"),), check=True, output=tmp_path / "out")
-    assert run(request) == code
+    command = DecodeCommand(files=[str(CAPTURES / f"{name}.pcap.gz")], check=True, output=tmp_path / "out")
+    assert command.run() == code
 
 
 def test_every_code_is_explained() -> None:

@@ -10,7 +10,7 @@ import pytest
 from rpcinspect import exit_codes
 from rpcinspect.cli.guard import guarded
 from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
-from tests.commands.runner import CHAIN
+from tests.cli.runner import CHAIN
 
 
 @pytest.mark.parametrize(

@@ -7,40 +7,49 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.capture.tshark import find_program
-from rpcinspect.cli.options import given
-from tests.commands.runner import CHAIN, rpcinspect
+from rpcinspect.cli.decode import DecodeCommand
+from rpcinspect.cli.options import option
+from tests.cli.runner import CHAIN, rpcinspect
 
+EVERY = ("decode", "latency", "replay", "reproduce", "diff")
 SHARED = {
-    "Write there instead of standard output.": ("decode", "replay", "diff"),
-    "Who reads the captures: native (pcap, pcapng),": ("decode", "replay", "diff"),
-    "A preference for tshark, such as the keys for decryption;": ("decode", "replay", "diff"),
-    "Accept what torch.testing accepts; otherwise every bit counts.": ("replay", "diff"),
-    "The same with this relative tolerance.": ("replay", "diff"),
-    "The same with this absolute tolerance.": ("replay", "diff"),
+    "Write there, not to stdout.": ("decode", "latency", "replay", "diff"),
+    "Only what matches, such as": ("decode", "latency"),
+    "Read by ourselves, by tshark, or by tshark only what we can't.": EVERY,
+    "Set a preference of tshark's; repeatable.": EVERY,
+    "Accept what torch.testing accepts.": ("replay", "diff"),
+    "Accept this relative tolerance.": ("replay", "diff"),
+    "Accept this absolute tolerance.": ("replay", "diff"),
+    "Seed all live workers, or one; repeatable.": ("replay", "reproduce"),
 }
 INPUTS = {"decode": [CHAIN], "replay": [CHAIN, "--plan"], "diff": [CHAIN, CHAIN]}
 
 
-@pytest.mark.parametrize("command", ["decode", "replay", "diff"])
+@pytest.mark.parametrize("command", EVERY)
 def test_every_command_has_them(command: str) -> None:
     out = " ".join(rpcinspect(command, "--help").out.split())
-    assert "--format" in out
     for text, commands in SHARED.items():
         assert (text in out) == (command in commands)
 
 
-@pytest.mark.parametrize("command", ["decode", "replay", "diff"])
+@pytest.mark.parametrize("command", ["decode", "latency", "replay", "diff"])
 def test_a_format_that_is_none_is_a_mistake(command: str) -> None:
     ran = rpcinspect(command, "--format", "xml", CHAIN)
     assert ran.code == 2
     assert "xml" in ran.err
 
 
-def test_what_was_given_has_no_lists() -> None:
-    assert given({"files": ["a", "b"], "output": None, "check": False}) == {
-        "files": ("a", "b"),
-        "check": False,
-    }
+def test_an_option_is_written_as_the_help_shows_it() -> None:
+    made = option("-w --write PCAP", "Save it.")
+    assert (made.default, *made.param_decls) == ("-w", "--write")
+    assert (made.metavar, made.help) == ("PCAP", "Save it.")
+    assert option("--calls", "Show calls.").metavar is None
+
+
+def test_each_command_has_lists_of_its_own() -> None:
+    one, two = DecodeCommand(), DecodeCommand()
+    one.files.append("x")
+    assert two.files == []
 
 
 @pytest.mark.parametrize("command", ["replay", "diff"])
@@ -76,10 +85,8 @@ def test_captures_are_read_by_tshark_where_it_is_named(command: str) -> None:
 
 def test_a_dash_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for form in ("table", "jsonl", "html"):
-        assert rpcinspect("decode", CHAIN, "--format", form, "-o", "-").out == (
-            rpcinspect("decode", CHAIN, "--format", form).out
-        )
+    for words in (("decode",), ("decode", "--format", "jsonl"), ("export", "html"), ("contexts",)):
+        assert rpcinspect(*words, CHAIN, "-o", "-").out == rpcinspect(*words, CHAIN).out
     assert rpcinspect("diff", CHAIN, CHAIN, "-o", "-").out == rpcinspect("diff", CHAIN, CHAIN).out
-    assert rpcinspect("decode", CHAIN, "--format", "parquet", "-o", "-").code == 2
+    assert rpcinspect("export", "parquet", CHAIN, "-o", "-").code == 2
     assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.runner import rpcinspect
+from tests.cli.runner import rpcinspect
 from tests.recorder.parts import PROGRAM
 from tests.test_captures import load_record
 from tests.truth import CAPTURES

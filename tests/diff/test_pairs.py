@@ -1,5 +1,5 @@
 """The pairs that differ in one thing: which message of each run is the first to differ, in either direction,
-and that nothing is told of runs that are the same. More of them in tests/commands/test_diff_pairs.py.
+and that nothing is told of runs that are the same. More of them in tests/cli/test_diff_pairs.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.commands.runner import Ran, rpcinspect
+from tests.cli.runner import Ran, rpcinspect
 from tests.pairs.expected import Check, Json, checks
 from tests.truth import workload
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.runner import rpcinspect
+from tests.cli.runner import rpcinspect
 from tests.places import recorded
 
 SAME = [

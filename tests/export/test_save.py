@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rpcinspect as ri
-from tests.commands.runner import CHAIN
+from tests.cli.runner import CHAIN
 
 
 @pytest.mark.parametrize("suffix", [".pcap", ".rpclog"])

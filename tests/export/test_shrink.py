@@ -17,7 +17,7 @@ from rpcinspect.export.pcap.writer import write_session
 from rpcinspect.export.shrink import Target, candidates, target_of
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.run.run import Run
-from tests.commands.runner import Ran, rpcinspect
+from tests.cli.runner import Ran, rpcinspect
 from tests.decoded import decode
 from tests.pairs.expected import Check, checks
 from tests.truth import CAPTURES, capture_of, workload

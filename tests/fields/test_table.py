@@ -59,6 +59,6 @@ def test_a_field_that_is_added_in_one_place_is_everywhere(tmp_path: Path) -> Non
     ranks = [[tensor["rank"] for tensor in message["tensors"]] for message in messages]
     assert ranks
     assert all(2 in its for its in ranks)
-    run("decode", CAPTURES / "basic_chain.pcap", "--format", "parquet", "-o", tmp_path)
+    run("export", "parquet", CAPTURES / "basic_chain.pcap", "-o", tmp_path)
     found = rows(tmp_path, "tensors")
     assert [row["rank"] for row in found] == [len(row["shape"]) for row in found]

@@ -16,10 +16,15 @@ from tests.decoded import Decoded, Json, decode
 Of = Callable[[Json, Decoded], list[Any]]
 
 
+def read_filter(text: str) -> Filter:
+    """The filter of `-f TEXT`."""
+    return Filter(parse(text), text)
+
+
 def picked(text: str, *paths: Path) -> list[int]:
     """Indexes of the messages that a filter picks."""
     with Decoding([str(path) for path in paths]) as decoding:
-        selection = Selection(Filter(parse(text), text), decoding.bytes)
+        selection = Selection(read_filter(text), decoding.bytes)
         for record in decoding.records():
             selection.feed(record)
         shown = selection.finish(decoding.session)

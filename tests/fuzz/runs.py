@@ -19,8 +19,13 @@ from html.parser import HTMLParser
 
 from rich.console import Console
 
-from rpcinspect.commands.decode_request import Request
-from rpcinspect.commands.questions import ANSWERS
+from rpcinspect.cli.contexts import ContextsCommand
+from rpcinspect.cli.devices import DevicesCommand
+from rpcinspect.cli.disconnects import DisconnectsCommand
+from rpcinspect.cli.findings import FindingsCommand
+from rpcinspect.cli.latency import LatencyCommand
+from rpcinspect.cli.profile import ProfileCommand
+from rpcinspect.cli.rrefs import RrefsCommand
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import CaptureError, DecodeError, RpcInspectError
@@ -349,6 +354,12 @@ def session(data: bytes) -> None:
         b.unlink()
 
 
+QUESTIONS = (
+    *(ContextsCommand, DevicesCommand, DisconnectsCommand, FindingsCommand),
+    *(LatencyCommand, ProfileCommand, RrefsCommand),
+)
+
+
 def _tables(opened: Run) -> None:
     text = io.StringIO()
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -371,12 +382,10 @@ def _tables(opened: Run) -> None:
     assert sum(line["kind"] == "message" for line in said) == len(opened)
     show_summary(opened.session, console, hidden=0)
     run = _trace(opened)
-    request = Request(files=(), show_all=True)
-    for name, answer in ANSWERS.items():
-        if name == "graph":
-            continue
-        answer.show(run, request, console)
-        list(parse(printable_json(_json(answer.json(run, request))) or b"{}\n"))
+    for question in QUESTIONS:
+        how = question(files=[]).how()
+        how.show(run, console)
+        list(parse(printable_json(_json(how.json(run))) or b"{}\n"))
     for record in opened.messages[:4]:
         for part in detail(record, opened.session, opened.bytes):
             console.print(part)

@@ -33,32 +33,39 @@ OF_DEAR = ("decode --check",)
 LISTING = "decode --format jsonl"
 """Which contexts and messages there are is read from its output."""
 BRIEF = (
-    *("--check", "--all --strict", "--stream", "--closings"),
-    *("--format jsonl --stream", "--write OUT/written.pcap"),
+    *("decode --check", "decode --all --strict", "decode --stream", "disconnects"),
+    *("decode --format jsonl --stream", "decode --write OUT/written.pcap", "findings --check"),
 )
 """Questions to each run."""
-DECODE = (
+OF_RPC = (
     *BRIEF,
-    *("--calls", "--calls --all", "--calls --format jsonl"),
-    *("--roundtrip", "--contexts", "--latency", "--profile", "--rrefs", "--device-maps"),
-    *("--latency --all", "--profile --all", "--rrefs --all"),
-    *("--contexts --format jsonl", "--latency --format jsonl", "--closings --format jsonl"),
-    *("--format jsonl --no-hash", "--format json", "--format html", "--format perfetto"),
-    *("--format parquet -o OUT/tables", "--format rpclog -o OUT/log.rpclog", "--tensors OUT/tensors"),
-    "--redact --redact-seed golden --format rpclog -o OUT/redacted.rpclog",
-    "--filter request&&!control",
-    "--filter latency>1ms||problem --format jsonl",
+    *("decode --calls", "decode --calls --all", "decode --calls --format jsonl"),
+    *("decode --roundtrip", "contexts", "latency", "profile", "rrefs", "devices"),
+    *("latency --all", "profile --all", "rrefs --all"),
+    *("contexts --format jsonl", "latency --format jsonl", "disconnects --format jsonl"),
+    *("decode --format jsonl --no-hash", "decode --format json", "export html", "export perfetto"),
+    *("export parquet -o OUT/tables", "export rpclog -o OUT/log.rpclog", "export safetensors -o OUT/tensors"),
+    "export rpclog --redact --redact-seed golden -o OUT/redacted.rpclog",
+    "decode --filter request&&!control",
+    "decode --filter latency>1ms||problem --format jsonl",
+    "findings --format jsonl",
 )
 """Questions to each that holds RPC."""
 THIRD_PARTIES = f"{SHARED}/thirdparty/"
 """Captures of other protocols: they have what `BRIEF` asks for."""
-GRAPH = ("jsonl", "dot")
 MAX_CONTEXTS = 2
 MAX_MESSAGES = 3
 """So many contexts, the first ones, and messages, the first of each type, are shown in full."""
 REPLAY = (*("--plan", "--plan SOURCES", "--plan --all SOURCES", "--plan --format jsonl SOURCES"),)
 DIFF = ("", "--all", "--strict --all", "--tolerance", "--format jsonl", "--format html")
-HELP = ("--help", "decode --help", "diff --help", "replay --help", "record --help", "decode --fields")
+ASKING = ("contexts", "graph", "latency", "rrefs", "devices", "disconnects", "profile", "findings")
+COMMANDS = ("decode", *ASKING, "diff", "replay", "reproduce", "join", "leave", "record", "export")
+FORMATS = ("html", "perfetto", "parquet", "rpclog", "safetensors", "dot")
+HELP = (
+    *("--help", "decode --fields"),
+    *(f"{command} --help" for command in COMMANDS),
+    *(f"export {format} --help" for format in FORMATS),
+)
 """What needs no input."""
 NO_INPUT = "(no input)"
 
@@ -94,7 +101,8 @@ class Subject:
             for part in question.split(" ")
             for word in (sources(self.files[0]) if part == "SOURCES" else [part])
         ]
-        return [words[0], *self.files, *words[1:]]
+        own = 2 if words[0] == "export" else 1
+        return [*words[:own], *self.files, *words[own:]]
 
     def questions(self, listing: str) -> Iterator[str]:
         """All but `LISTING` itself, whose output is `listing`."""
@@ -106,7 +114,7 @@ class Subject:
             yield from dict.fromkeys(f"diff {options}".rstrip() for options in (*DIFF, *self.flags))
         else:
             foreign = self.name.startswith(THIRD_PARTIES)
-            yield from (f"decode {options}" for options in (BRIEF if foreign else DECODE))
+            yield from BRIEF if foreign else OF_RPC
             if foreign:
                 return
             yield from _numbered(listing)
@@ -180,8 +188,10 @@ def _numbered(listing: str) -> Iterator[str]:
     """Questions to single contexts and messages."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in listing.splitlines()]
     contexts = [line["context_id"] for line in lines if line["kind"] == "context"]
-    yield from (f"decode --graph {context}" for context in contexts[:MAX_CONTEXTS])
-    yield from (f"decode --graph {context} --format {form}" for context in contexts[:1] for form in GRAPH)
+    yield from (f"graph --context {context}" for context in contexts[:MAX_CONTEXTS])
+    for context in contexts[:1]:
+        yield f"graph --context {context} --format jsonl"
+        yield f"export dot --context {context}"
     messages = [line for line in lines if line["kind"] == "message"]
     first: dict[str, int] = {}
     for message in sorted(messages, key=lambda message: bool(message["control"])):
@@ -196,7 +206,7 @@ def _logs(file: str) -> Iterator[str]:
     """Questions to the capture that has logs of its workers beside it."""
     if file == "captures/logs/killed.pcap.gz":
         logs = " ".join(f"--worker-log captures/logs/killed.worker{rank}.log" for rank in range(3))
-        yield from (f"decode {logs}{options}" for options in ("", " --closings", " --format jsonl"))
+        yield from (f"decode {logs}", f"disconnects {logs}", f"decode {logs} --format jsonl")
 
 
 def sources(file: str) -> list[str]:

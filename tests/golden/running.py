@@ -25,7 +25,7 @@ import zlib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer.main
 
@@ -74,7 +74,9 @@ def prepare(root: Path, package: Path) -> None:
         importlib.import_module(name)
     # The options are made into a parser once, not in each fork: a fifth of the time of a small capture.
     typer.main.get_command = functools.cache(typer.main.get_command)
-    typer.main.get_command(importlib.import_module("rpcinspect.cli").app)
+    commands: Any = typer.main.get_command(importlib.import_module("rpcinspect.cli").app)
+    for name in commands.list_commands(None):
+        commands.get_command(None, name)
     _warm_up()
     gc.freeze()
 
@@ -86,7 +88,7 @@ def _warm_up() -> None:
     before = sys.argv, sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:
         sys.stdout = sys.stderr = nowhere
-        for words in ("decode", "decode --format jsonl", "decode --format html", "replay --plan"):
+        for words in ("decode", "decode --format jsonl", "export html", "replay --plan"):
             sys.argv = ["rpcinspect", *words.split(), WARM_UP]
             with contextlib.suppress(SystemExit, Exception):  # which forks will tell
                 main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rpcinspect as ri
-from tests.commands.runner import CAPTURES
+from tests.cli.runner import CAPTURES
 
 CHAIN = CAPTURES / "basic_chain.pcap"
 

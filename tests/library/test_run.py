@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rpcinspect as ri
-from tests.commands.runner import CAPTURES, decode
+from tests.cli.runner import CAPTURES, decode
 
 CHAIN = CAPTURES / "basic_chain.pcap"
 RELAY = CAPTURES / "rref_relay.pcap.gz"

@@ -121,7 +121,7 @@ def test_the_commands_own_process_and_one_that_still_runs(tmp_path: Path) -> Non
 def test_a_redacted_log_keeps_how_they_ended(tmp_path: Path) -> None:
     done, run = recorded(tmp_path, *PYTHON, JOB, "fork", "ends,killed,raises")
     assert done.code == 0, done.err
-    decode = [sys.executable, "-m", "rpcinspect", "decode", "x.rpclog", "--format", "rpclog", "-o"]
+    decode = [sys.executable, "-m", "rpcinspect", "export", "rpclog", "x.rpclog", "-o"]
     subprocess.run([*decode, "y.rpclog"], check=True, env=environment(), cwd=tmp_path)
     with open_run(str(tmp_path / "y.rpclog")) as again:
         assert [w.ended for w in again.workers] == [w.ended for w in run.workers]

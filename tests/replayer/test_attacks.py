@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.runner import Ran, decode, rpcinspect
+from tests.cli.runner import Ran, decode, rpcinspect
 from tests.places import content, recorded
 
 CANARIES = Path("/opt/demo")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
-from tests.commands.runner import CAPTURES, CHAIN, Ran, rpcinspect
+from tests.cli.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.replayer.hostile_captures import APP, SYSTEM, Job, called_with, sings
 from tests.replayer.left_behind import descendants
 from tests.replayer.talks import udf

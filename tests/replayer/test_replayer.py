@@ -24,7 +24,7 @@ from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay, with_modules
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.run import Run
-from tests.commands.runner import rpcinspect
+from tests.cli.runner import rpcinspect
 from tests.places import recorded
 from tests.test_signals import lost_in_del, lost_in_weakref
 from tests.torch_values import need_the_same_rounding

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.runner import rpcinspect
+from tests.cli.runner import rpcinspect
 from tests.places import recorded
 
 CANARIES = Path("/opt/demo/attack/work")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.runner import rpcinspect
+from tests.cli.runner import rpcinspect
 from tests.places import recorded
 from tests.replayer.one_way import one_way
 from tests.replayer.without_tensors import without_tensors
@@ -91,7 +91,7 @@ def test_a_log_without_tensors(live: tuple[str, ...], count: int, tmp_path: Path
 def test_a_training_job_without_tensors(tmp_path: Path) -> None:
     """No forward call takes place, so no worker has a reason to clean up, nor to have stepped."""
     log, job = tmp_path / "whole.rpclog", recorded("reports/job")
-    assert rpcinspect("decode", recorded("reports/job/plain.pcap"), "--format", "rpclog", "-o", log).code == 0
+    assert rpcinspect("export", "rpclog", recorded("reports/job/plain.pcap"), "-o", log).code == 0
     path = without_tensors(str(log), tmp_path / "none.rpclog")
     ran = rpcinspect("replay", path, "--main", job / "train.py")
     assert ran.code == 0

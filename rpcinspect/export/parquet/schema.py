@@ -1,4 +1,4 @@
-"""The tables that `--format parquet` writes, and the type of each column; docs/parquet.md explains them.
+"""The tables that `export parquet` writes, and the type of each column; docs/parquet.md explains them.
 
 Names are those of the contract, flattened with `_`; where that would make a word of SQL's, PyTorch's longer
 name. Those of messages and tensors come from the table of fields.

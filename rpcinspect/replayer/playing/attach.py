@@ -118,7 +118,7 @@ def _join(membership: Membership, options: JoinOptions) -> None:
     except ReplayError as error:
         raise ReplayError(
             f"the group was not joined: {error}. A member that has ended without leaving is taken out by: "
-            f"rpcinspect replay --leave NAME --connect {options.store} --yes-join"
+            f"rpcinspect leave {options.store} NAME --yes"
         ) from error
 
 
@@ -130,10 +130,10 @@ def _in_group(material: Material, names: _Names, peers: Mapping[str, Peer]) -> M
 
 
 def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) -> str:
-    names = ",".join(peer.name for peer in peers)
+    names = " ".join(peer.name for peer in peers)
     return (
         f"the group could not be left as it should: {error}; its members were told, what is left in its "
-        f"store goes with: rpcinspect replay --leave {names} --connect {options.store} --yes-join"
+        f"store goes with: rpcinspect leave {options.store} {names} --yes"
     )
 
 

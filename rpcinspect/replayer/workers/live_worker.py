@@ -4,7 +4,7 @@
         live_worker.py ps trainer1 --path ./src
 
 In: the names of all live workers, one for each rank, and what they may import. Out: a dynamic group
-(`init_rpc` without a world size), which `rpcinspect replay --connect` may join; each worker prints where.
+(`init_rpc` without a world size), which `rpcinspect join` may join; each worker prints where.
 It runs until SIGTERM or Ctrl-C, and then leaves the group. The file needs nothing of rpcinspect: it may be
 copied to hosts that have torch only. **Whoever reaches the ports of these workers can run code in them**, as
 in any group of torch.distributed.rpc.
@@ -25,7 +25,7 @@ import threading
 
 def options() -> argparse.Namespace:
     """What the command line says."""
-    parser = argparse.ArgumentParser(description="A live worker, for rpcinspect replay --connect.")
+    parser = argparse.ArgumentParser(description="A live worker, for rpcinspect join.")
     parser.add_argument("names", nargs="+", metavar="NAME", help="the workers, by rank")
     parser.add_argument("--path", action="append", default=[], metavar="DIR", help="your sources")
     parser.add_argument("--main", metavar="FILE", help="the job's script, run as __mp_main__")
@@ -84,7 +84,7 @@ def main() -> None:
         ),
     )
     where = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    print(f"{given.names[rank]} is a member; join with: --connect {where} --yes-join", flush=True)
+    print(f"{given.names[rank]} is a member; join with: rpcinspect join {where} FILE --yes", flush=True)
     while not over.wait(1.0):  # so that a signal's handler runs on every platform
         if os.getppid() != parent:  # torchrun was killed; the store may be gone, so that nobody can leave
             with contextlib.suppress(OSError):  # so may be whoever reads this

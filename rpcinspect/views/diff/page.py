@@ -1,8 +1,7 @@
 """A comparison as one page of HTML, which needs nothing but itself: no script, no network, no other file.
 
 In: a comparison, and the two runs. Out: everything that the page shows as plain data, whose text is printable
-and not escaped for HTML; and what a template makes of it, in pieces of UTF-8. Everything captured goes
-through the template library's escaping; the page's own policy forbids scripts and whatever would be loaded.
+and not escaped for HTML; and what a template makes of it, in pieces of UTF-8.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
 from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
@@ -29,8 +27,9 @@ from rpcinspect.fields.phrases import (
 )
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import CaptureInfo
-from rpcinspect.views.diff.rows import MAX_CHARTS, Kind, Link, Row, Rows, kind_of, rows_of
+from rpcinspect.views.diff.rows import MAX_CHARTS, Differing, Kind, Rows, kind_of, rows_of
 from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
+from rpcinspect.views.html.kit import Link, Table, html, row, table
 from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.text.summary import moment
 from rpcinspect.views.text.table import end_label
@@ -73,7 +72,7 @@ class FactRow(Struct, frozen=True):
 class First(Struct, frozen=True):
     """Where the runs part."""
 
-    row: Row
+    row: Differing
     what: str
     likely: str
     text: str
@@ -82,15 +81,6 @@ class First(Struct, frozen=True):
     beside: tuple[Link, ...]
     more_beside: int
     facts: tuple[FactRow, ...]
-
-
-class CodeCount(Struct, frozen=True):
-    """How many differences there are of a code."""
-
-    code: str
-    meaning: str
-    counted: int
-    not_counted: int
 
 
 class Mark(Struct, frozen=True):
@@ -102,7 +92,7 @@ class Mark(Struct, frozen=True):
     anchor: str | None
 
 
-class Page(Struct, frozen=True):
+class DiffPage(Struct, frozen=True):
     """The whole."""
 
     title: str
@@ -114,21 +104,22 @@ class Page(Struct, frozen=True):
     panels: tuple[Panel, Panel]
     rules: tuple[str, ...]
     first: First | None
-    counts: tuple[CodeCount, ...]
+    counts: Table
+    """How many differences there are of each code."""
     marks: tuple[Mark, ...]
     bins: int
     rows: Rows
     notes: tuple[str, ...]
 
 
-def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> Page:
+def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> DiffPage:
     """What there is to show."""
     rows = rows_of(comparison, runs)
     shown = rows.by_place()
     first = None if comparison.first is None else _first(comparison, comparison.first, shown, runs)
     line = verdict_line(comparison)
     marks, bins = _marks(comparison, shown)
-    return Page(
+    return DiffPage(
         title=" and ".join(_name(side) for side in (comparison.a, comparison.b)),
         outcome="unrelated" if comparison.unrelated else "same" if comparison.same else "different",
         same=comparison.same,
@@ -137,7 +128,7 @@ def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> Page:
         panels=(_panel("a", comparison.a, runs[0]), _panel("b", comparison.b, runs[1])),
         rules=tuple(_rules(comparison.rules)),
         first=first,
-        counts=tuple(_counts(comparison)),
+        counts=_counts(comparison),
         marks=marks,
         bins=bins,
         rows=rows,
@@ -199,7 +190,9 @@ def _rules(rules: Rules) -> list[str]:
     return words or ["compared by their bits"]
 
 
-def _first(comparison: Comparison, first: Explanation, rows: dict[int, Row], runs: tuple[Run, Run]) -> First:
+def _first(
+    comparison: Comparison, first: Explanation, rows: dict[int, Differing], runs: tuple[Run, Run]
+) -> First:
     place = comparison.found[first.found].message
     message = comparison.messages[place]
     links = [
@@ -252,21 +245,23 @@ def _named(path: str | None, names: Sequence[str]) -> set[str]:
     return {max(fitting, key=len)} if fitting else set()
 
 
-def _counts(comparison: Comparison) -> list[CodeCount]:
+def _counts(comparison: Comparison) -> Table:
     """Most first, what counts before what does not."""
     counts = Counter(one.difference.code for one in comparison.found if one.counts)
     others = Counter(one.difference.code for one in comparison.found if not one.counts)
-    return [
-        CodeCount(code, MEANINGS[code], counts[code], others[code])
-        for code in sorted(comparison.counts, key=lambda code: (-counts[code], -others[code], code))
+    codes = sorted(comparison.counts, key=lambda code: (-counts[code], -others[code], code))
+    rows = [
+        row(code, *(f"{of[code]:,}" if of[code] else "–" for of in (counts, others)), MEANINGS[code])
+        for code in codes
     ]
+    return table(("code", "counted", "not counted", "what differs"), rows, (1, 2))
 
 
 RANKS = ("parts", "order", "follows", "unknown", "tolerated", "information")
 """Of several kinds in one place of the strip the first is shown."""
 
 
-def _marks(comparison: Comparison, rows: dict[int, Row]) -> tuple[tuple[Mark, ...], int]:
+def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[Mark, ...], int]:
     """The strip: for each of some equal parts of the runs the weightiest of the messages in which something
     differs, also of those without a row."""
     total = len(comparison.messages)
@@ -310,15 +305,4 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 def diff_html(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[bytes]:
     """The page, piece by piece."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.tests["row"] = lambda item: isinstance(item, Row)
-    stream = environment.get_template("diff.html").stream(page=page_of(comparison, runs))
-    stream.enable_buffering(64)
-    for piece in stream:
-        yield piece.encode("utf-8")
+    return html(TEMPLATES, "diff", page=page_of(comparison, runs))

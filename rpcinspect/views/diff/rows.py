@@ -7,10 +7,11 @@ out is counted by code.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from rpcinspect.run.run import Run
 from rpcinspect.views.diff.error_chart import Chart, chart_of
 from rpcinspect.views.diff.words import numbers
 from rpcinspect.views.difference import told
+from rpcinspect.views.html.kit import Link
 from rpcinspect.views.text.table import end_label
 
 MAX_ROWS = 1000
@@ -51,20 +53,13 @@ class Line(Struct, frozen=True):
     counts: bool
 
 
-class Cell(Struct, frozen=True):
+class SideText(Struct, frozen=True):
     """The message of one run."""
 
     index: int
     seconds: str
     context: str | None
     text: str
-
-
-class Link(Struct, frozen=True):
-    """Another message; None: that it has no row on the page."""
-
-    text: str
-    anchor: str | None
 
 
 class Brief(Struct, frozen=True):
@@ -77,9 +72,10 @@ class Brief(Struct, frozen=True):
     function: str | None
 
 
-class Row(Struct, frozen=True):
+class Differing(Struct, frozen=True):
     """A message in which something differs."""
 
+    folded: ClassVar[bool] = False
     place: int
     anchor: str
     brief: Brief
@@ -87,8 +83,8 @@ class Row(Struct, frozen=True):
     control: bool
     answers: Link | None
     cause: Link | None
-    a: Cell | None
-    b: Cell | None
+    a: SideText | None
+    b: SideText | None
     lines: tuple[Line, ...]
     more: str | None
     """Differences that are not shown, by code."""
@@ -97,6 +93,7 @@ class Row(Struct, frozen=True):
 class Fold(Struct, frozen=True):
     """Messages one after the other in which nothing differs, or which have no row."""
 
+    folded: ClassVar[bool] = True
     count: int
     first: str
     last: str
@@ -109,7 +106,7 @@ class Fold(Struct, frozen=True):
 class Rows(Struct, frozen=True):
     """All of them, and what there is no room for."""
 
-    items: tuple[Row | Fold, ...]
+    items: tuple[Differing | Fold, ...]
     shown: int
     """Messages with a row."""
     hidden: int
@@ -117,9 +114,9 @@ class Rows(Struct, frozen=True):
     hidden_codes: str | None
     charts_left_out: int
 
-    def by_place(self) -> dict[int, Row]:
+    def by_place(self) -> dict[int, Differing]:
         """The rows, by the places of their messages."""
-        return {item.place: item for item in self.items if isinstance(item, Row)}
+        return {item.place: item for item in self.items if isinstance(item, Differing)}
 
 
 def rows_of(comparison: Comparison, runs: tuple[Run, Run], max_rows: int = MAX_ROWS) -> Rows:
@@ -174,11 +171,11 @@ class _Maker:
             charts_left_out=self.charts_left_out,
         )
 
-    def _items(self) -> list[Row | Fold]:
+    def _items(self) -> list[Differing | Fold]:
         edges = [-1, *sorted(self.chosen), len(self.comparison.messages)]
         gaps = sum(after - before > 1 for before, after in pairwise(edges))
         per_fold = max(MIN_FOLDED, MAX_FOLDED // max(1, gaps))
-        items: list[Row | Fold] = []
+        items: list[Differing | Fold] = []
         for before, after in pairwise(edges):
             if after - before > 1:
                 items.append(self._fold(range(before + 1, after), per_fold))
@@ -197,10 +194,10 @@ class _Maker:
             codes=by_code([one for place in places for one in self.found.get(place, ())]),
         )
 
-    def _row(self, place: int) -> Row:
+    def _row(self, place: int) -> Differing:
         message, its = self.comparison.messages[place], self.found[place]
         causes = [one.follows for one in its if one.follows is not None]
-        return Row(
+        return Differing(
             place=place,
             anchor=f"m{place}",
             brief=brief_of(message),
@@ -220,7 +217,7 @@ class _Maker:
         anchor = f"m{place}" if place in self.chosen else None
         return Link(numbers(self.comparison.messages[place]), anchor)
 
-    def _cell(self, side: int, message: Aligned) -> Cell | None:
+    def _cell(self, side: int, message: Aligned) -> SideText | None:
         index = message.b if side else message.a
         if index is None:
             return None
@@ -231,7 +228,7 @@ class _Maker:
             request = self.comparison.messages[message.answers]
             at = request.b if side else request.a
             context = None if at is None else context_of(run.messages[at])
-        return Cell(
+        return SideText(
             index=index,
             seconds=f"{(record.tp.first_ns - self.starts[side]) / 1e9:.6f}",
             context=None if context is None else packed(context),
@@ -283,7 +280,8 @@ def _stats(elements: Elements) -> list[tuple[str, str]]:
         worst = "" if elements.worst is None else f" at element {elements.worst:,}"
         found.append(("largest absolute error", f"{_number(elements.max_abs)}{worst}"))
     if elements.max_rel is not None:
-        found.append(("largest relative error", _number(elements.max_rel)))
+        relative = "n/a" if math.isinf(elements.max_rel) else _number(elements.max_rel)  # beside a zero
+        found.append(("largest relative error", relative))
     if elements.max_ulp is not None:
         found.append(("largest distance", f"{elements.max_ulp:,} ulp"))
     found.append(("first", f"element {elements.first:,}"))

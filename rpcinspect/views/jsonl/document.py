@@ -45,16 +45,6 @@ SINGLE = frozenset({"summary", "closings", "filter"})
 
 HEAD = ("capture", "worker", "pipe")
 TAIL = ("context", "rref", "finding")
-ANSWERS = {
-    "graph": ("context", "passing", "segment"),
-    "contexts": ("context",),
-    "latency": ("exchange", "latency", "straggler"),
-    "profile": ("profile", "profile_row"),
-    "rrefs": ("rref",),
-    "device-maps": ("device_map",),
-    "closings": ("departure",),
-}
-"""Question → kinds that its answer has lists of."""
 
 _BEGIN = b'{\n"schema": 1'
 _END = b"\n}\n"
@@ -93,10 +83,10 @@ def call_pieces(calls: OfSession, shown: Shown | None) -> Iterator[bytes]:
     yield _END
 
 
-def answer_pieces(question: str, lines: Iterable[Json]) -> Iterator[bytes]:
-    """The answer to a question about a whole run."""
+def answer_pieces(kinds: Iterable[str], lines: Iterable[Json]) -> Iterator[bytes]:
+    """The answer to a question about a whole run, which has a list for each of these kinds."""
     yield _BEGIN
-    yield from _members(lines, ANSWERS[question])
+    yield from _members(lines, kinds)
     yield _END
 
 

@@ -11,15 +11,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from rpcinspect.fields.phrases import Phrases, packed, printable, shorten
+import orjson
+
+from rpcinspect.fields.phrases import Phrases, packed, shorten
+from rpcinspect.fields.plain import text
+from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, is_request, type_name
 from rpcinspect.rpc.questions import failed, function_of, size_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.causes import Doubt
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.provenance import NO_CONTEXT
+from rpcinspect.views.jsonl.calls import CallRow, CallTexts
 from rpcinspect.views.text.table import end_label
 
 Json = dict[str, Any]
@@ -28,8 +35,9 @@ KINDS = ("call", "forward", "backward", "housekeeping")
 """What a message is for, its answer likewise: a call, one within an autograd context, a backward pass,
 housekeeping: references, contexts, start-up and shutdown."""
 
-REQUEST, FAILED, PROBLEM, OPEN = 1, 2, 4, 8
-"""Bits of `flags`; OPEN: a request without an answer."""
+REQUEST, FAILED, PROBLEM, OPEN, ASKS, ERROR, CONTROL, NAMED = (1 << bit for bit in range(8))
+"""Bits of `flags`. OPEN: a request without an answer; ASKS and ERROR: the fields `request` and `error` of
+filters; NAMED: `function` is the field `call`."""
 
 PASSES = frozenset(
     {
@@ -41,9 +49,10 @@ PASSES = frozenset(
 )
 COLUMNS = (
     *("index", "time", "took", "src", "dst", "type", "body", "kind", "flags"),
-    *("partner", "parent", "nested", "context", "nbytes", "function", "edge", "text"),
+    *("partner", "latency", "parent", "nested", "context", "nbytes", "function", "edge", "text", "short"),
 )
-"""`index` and `time` are distances to the message before."""
+"""`index` and `time` are distances to the message before; `latency` is there where the partner is not shown;
+`short` is what `--calls` says of a request or its answer."""
 MAX_TEXT = 300
 """Of what a row says; the details say all of it."""
 
@@ -80,6 +89,8 @@ class Lanes:
         self._number = {end: n for n, end in enumerate(found)}
         several = len({job for job, _ in found}) > 1
         self.labels = [end_label(label) + (f" (job {job})" if several else "") for job, label in found]
+        self.names = [text(label) for _, label in found]
+        """As filters know them."""
 
     def of(self, row: int) -> tuple[int, int]:
         """Sender and receiver of a message."""
@@ -97,6 +108,12 @@ def columns_of(run: Run, lanes: Lanes, indexes: Sequence[int], contexts: dict[tu
     return _Columns(run, lanes, contexts).json(indexes)
 
 
+def _doubt(doubt: Doubt) -> list[int]:
+    """Whether it may be of the sender's own program, whether of a request that was not captured; of how many
+    others, and which."""
+    return [doubt.own, doubt.unseen, len(doubt.parents), *doubt.parents[:MAX_PARENTS]]
+
+
 class _Columns:
     def __init__(self, run: Run, lanes: Lanes, contexts: dict[tuple[int, int], int]) -> None:
         self._run = run
@@ -111,6 +128,7 @@ class _Columns:
             if call.answer is not None:
                 self._calls[call.answer] = call
         self._nested = {timing.call.index: timing.nested_ns or 0 for timing in run.latency.timings}
+        self._texts = CallTexts()
         self._strings = {name: Strings() for name in ("texts", "types", "functions", "ids")}
 
     def json(self, indexes: Sequence[int]) -> Json:
@@ -118,6 +136,7 @@ class _Columns:
         start = (
             min(times, default=0) if indexes else 0
         )  # of the run, whether its first message is shown or not
+        self._shown = frozenset(indexes)
         last_index, last_ns = 0, start
         rows = []
         for index in indexes:
@@ -133,12 +152,9 @@ class _Columns:
             "start_ns": str(start),
             "kinds": KINDS,
             "lanes": self._lanes.labels,
+            "names": self._lanes.names,
             "columns": dict(zip(COLUMNS, zip(*rows, strict=True), strict=False)),
-            "doubts": {
-                str(index): [doubts[index].own, *doubts[index].parents[:MAX_PARENTS]]
-                for index in indexes
-                if index in doubts
-            },
+            "doubts": {str(index): _doubt(doubts[index]) for index in indexes if index in doubts},
             **tables,
         }
 
@@ -148,7 +164,9 @@ class _Columns:
         columns = session.messages
         call = self._calls.get(index)
         partner = columns.partner[row]
-        function = call.what if call is not None and call.name is not None else function_of(record)
+        other = None if partner == NONE else int(session.index[partner])
+        named = call is not None and call.name is not None
+        function = call.what if call is not None and named else function_of(record)
         parent = self._run.causes.parents.get(index)
         strings = self._strings
         return (
@@ -157,16 +175,45 @@ class _Columns:
             strings["types"].number(type_name(columns.type[row])),
             strings["types"].number(type_name(message_type_of(record.rpc.command))),
             KINDS.index(self._kind(record, call)),
-            self._flags(record, partner),
-            0 if partner == NONE else int(session.index[partner]) - index,
+            self._flags(record, partner) | (NAMED if named else 0),
+            0 if other is None else other - index,
+            0 if other is None or other in self._shown else columns.latency_ns(row) or 0,
             0 if parent is None else parent - index,
             self._nested.get(index, 0),
             self._context(call) + 1,
             size_of(record),
-            0 if function is None else strings["functions"].number(printable(function)) + 1,
+            0 if function is None else strings["functions"].number(text(function)) + 1,
             self._edge(record),
             strings["texts"].number(shorten(self._phrases.phrase(record), MAX_TEXT)),
+            strings["texts"].number(shorten(self._short(index, call), MAX_TEXT)),
         )
+
+    def _short(self, index: int, call: Exchange | None) -> str:
+        """What a request calls, with what, or what came back for it."""
+        if call is None:
+            return ""
+        context = self._run.session.provenance.context[call.request.row]
+        response = call.response
+        row = CallRow(
+            request=call.index,
+            answer=call.answer,
+            job=call.job,
+            caller=call.caller,
+            callee=call.callee,
+            name=call.name,
+            context_id=None if context == NO_CONTEXT else context,
+            housekeeping=call.housekeeping,
+            time_ns=call.begin_ns,
+            end_time_ns=call.end_ns,
+            latency_ns=call.latency_ns,
+            parents=(),
+            parent_certain=True,
+            doubt=None,
+            failure=call.failure,
+            asked=orjson.loads(self._texts.of(call.request)),
+            answered={} if response is None else orjson.loads(self._texts.of(response)),
+        )
+        return row.text if index == call.index else row.outcome
 
     def _context(self, call: Exchange | None) -> int:
         """The place of the message's context, an answer's like its request's; -1 for none."""
@@ -183,11 +230,15 @@ class _Columns:
 
     def _flags(self, record: RpcRecord, partner: int) -> int:
         request = bool(self._run.session.messages.from_client[record.row])
+        asks = is_request(record.rpc.message.type)
         return (
             (REQUEST if request else 0)
             | (FAILED if failed(record) else 0)
             | (PROBLEM if record.problems else 0)
-            | (OPEN if request and partner == NONE and is_request(record.rpc.message.type) else 0)
+            | (OPEN if request and partner == NONE and asks else 0)
+            | (ASKS if asks else 0)
+            | (ERROR if record.facts.failed or isinstance(record.rpc.command, ExceptionResponse) else 0)
+            | (CONTROL if self._run.session.messages.control[record.row] else 0)
         )
 
     def _kind(self, record: RpcRecord, call: Exchange | None) -> str:

@@ -1,9 +1,7 @@
 """A whole run as one page of HTML that needs nothing but itself: opened from a disk, without a network.
 
-In: a run, what a filter picked. Out: pieces of UTF-8. What is small is written
-as HTML, through the template library's escaping; messages and contexts follow as data that the page's script
-unpacks. The page's own policy allows this script and these styles, told by their hashes,
-and forbids everything else, loading above all.
+In: a run, what a filter picked. Out: pieces of UTF-8. What is small is written as HTML; messages and contexts
+follow as data that the page's script unpacks.
 
 Data is JSON, gzipped, as base64: nothing that was captured can end the element it stands in, or be read as
 anything but data. JavaScript has only doubles: of integers beyond 2⁵³ it loses digits. So 64-bit ids and
@@ -14,22 +12,28 @@ from __future__ import annotations
 
 import gzip
 import re
+import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import orjson
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from rpcinspect.equality.floats import FLOATS
+from rpcinspect.fields.field import Seen
+from rpcinspect.fields.message import Message, Reader
 from rpcinspect.fields.phrases import packed
 from rpcinspect.fields.session import failure_json
+from rpcinspect.fields.table import BY_NAME
 from rpcinspect.filter.shown import Shown
+from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.run.graph import ContextGraph
+from rpcinspect.run.message import Tensor, tensors_of
 from rpcinspect.run.run import Run
 from rpcinspect.views.graph_words import gradients_words
+from rpcinspect.views.html.kit import file_text, html
 from rpcinspect.views.jsonl.message import MessageRenderer
 from rpcinspect.views.jsonl.questions import graph_json
 from rpcinspect.views.message_facts import first_values
@@ -40,9 +44,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (
     "trace_data.js",
     "trace_rows.js",
+    "trace_grammar.js",
+    "trace_pattern.js",
     "trace_filter.js",
+    "trace_sort.js",
     "trace_axis.js",
     "trace_lines.js",
+    "trace_labels.js",
     "trace_sequence.js",
     "trace_pointer.js",
     "trace_messages.js",
@@ -53,28 +61,16 @@ SCRIPTS = (
 """In the order in which they are joined."""
 Json = dict[str, Any]
 
+ASKED = ("id", "pipe", "capture", "fn", "tensor.nbytes")
+"""Fields of filters that no line of `--format jsonl` has from `envelopes` on; the script reads the others
+there, or has them in columns."""
+FLOATING = {*FLOATS, "complex32", "complex64", "complex128"}
+
 
 def trace_html(run: Run, shown: Shown | None = None) -> Iterator[bytes]:
-    """The page, piece by piece; the run's captures must be open, for the hashes of tensors."""
+    """The page, piece by piece; the run's captures must be open, for the bytes of tensors."""
     part = part_of(run, shown)
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    script, style = _script(), _style()
-    stream = environment.get_template("trace.html").stream(
-        page=page_of(run, part),
-        style=style,
-        policy=_policy(script, style),
-    )
-    stream.enable_buffering(64)
-    for piece in stream:
-        yield piece.encode("utf-8")
-    yield from _data(run, part)
-    yield b"<script>%b</script>\n</body>\n</html>\n" % script.encode("utf-8")
+    return html(TEMPLATES, "trace", script=_script(), data=_data(run, part), page=page_of(run, part))
 
 
 def _data(run: Run, part: Part) -> Iterator[bytes]:
@@ -83,6 +79,11 @@ def _data(run: Run, part: Part) -> Iterator[bytes]:
     contexts = {(graph.job, graph.context_id): n for n, graph in enumerate(part.graphs)}
     data = columns_of(run, lanes, part.indexes, contexts)
     data["contexts"] = [_context_row(graph, lanes) for graph in part.graphs]
+    data["fields"] = {
+        name: [field.name, field.kind.name, isinstance(field, Seen)] for name, field in BY_NAME.items()
+    }
+    data["captures"] = shlex.join(capture.path for capture in run.session.captures)
+    data["type_names"] = [*TYPE_NAMES.values()]
     data["findings"] = [
         {"code": finding.code, "severity": finding.severity, "messages": finding.messages}
         for finding in part.findings
@@ -95,20 +96,31 @@ def _data(run: Run, part: Part) -> Iterator[bytes]:
 
 
 def _messages(run: Run, part: Part) -> Iterator[bytes]:
-    """Each message as `--format jsonl` has it, from `envelopes` on, with the first values of its tensors."""
-    source = run.source
-    assert source is not None
-    renderer = MessageRenderer(source)
+    """Each message as `--format jsonl` has it, from `envelopes` on, with what filters ask for beside that,
+    the first values and the norms of its tensors."""
+    renderer, reader = MessageRenderer(run.bytes), Reader(run.bytes, hashes=False)
     for index in part.indexes:
         record = run.messages[index]
-        tail = renderer.tail(record)
+        message = Message(record, reader)
+        more: Json = {"asked": {name: BY_NAME[name].values(message) for name in ASKED}}
         if record.rpc.tensors:
-            values = record.told(lambda one: first_values(one, lambda extent: extent.read(source)))
-            tail = b'%b,"values":%b}' % (tail[:-1], orjson.dumps(values))
+            more["values"] = record.told(lambda one: first_values(one, run.read))
+            more["norms"] = record.told(lambda one: [*map(_norm, tensors_of(one, run.bytes))])
         failure = run.session.failures.get(record.row)
         if failure is not None:
-            tail = b'"failure":%b,%b' % (orjson.dumps(failure_json(failure)), tail)
-        yield cut(b"{" + tail)
+            more["failure"] = failure_json(failure)
+        yield cut(b"%b,%b" % (orjson.dumps(more)[:-1], renderer.tail(record)))
+
+
+def _norm(tensor: Tensor) -> Json | None:
+    """What the elements of a tensor of floats come to, whose bytes are all there."""
+    if tensor.dtype not in FLOATING or not tensor.affordable:
+        return None
+    found = tensor.statistics()
+    if not found.count:
+        return None
+    norm = None if found.norm is None else float(f"{found.norm:.6g}")
+    return {"norm": norm, "nan": found.nan, "infinite": found.infinite}
 
 
 def _element(name: str, count: int, text: bytes) -> bytes:
@@ -140,39 +152,22 @@ def _context_row(graph: ContextGraph, lanes: Lanes) -> Json:
 
 
 def _graph_json(run: Run, graph: ContextGraph) -> bytes:
-    """A context in full: the objects of `--graph --format jsonl`."""
+    """A context in full: the objects of `graph --format jsonl`."""
     return orjson.dumps(list(graph_json(graph, run.critical_path(graph))))
 
 
 @cache
 def _script() -> str:
     """One script of many files, with nothing of it in the page's global names."""
-    parts = [f"// {name}\n{(TEMPLATES / name).read_text(encoding='utf-8')}" for name in SCRIPTS]
+    parts = [f"// {name}\n{file_text(TEMPLATES / name)}" for name in SCRIPTS]
     return "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
-
-
-@cache
-def _style() -> str:
-    return (TEMPLATES / "trace.css").read_text(encoding="utf-8")
-
-
-def _policy(script: str, style: str) -> str:
-    """Nothing is loaded, nothing but this script runs."""
-    return (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode()}'"
 
 
 KEYS = b"|".join((b"id", b"context_id", b"autograd_message_id", b"begin_ns", b"end_ns", b"backward_ns"))
 IDS = re.compile(rb'("(?:%b)":)(-?\d+)' % KEYS)
 """A string can't hold this: the quotes in it are escaped."""
 LONG = re.compile(rb"[:\[,]-?\d{16}")
-STRING_OR_LONG = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])')
+STRING_OR_LONG = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])')
 HEX = re.compile(rb'("payload_hex":"[0-9a-f]{1024})[0-9a-f]+')
 LEVEL = 6
 CHUNK_BYTES = 1 << 17

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable, shorten
+from rpcinspect.fields.table import FIELDS
 from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.closings import Closings
@@ -20,19 +21,19 @@ from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import for_people
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding, Session, Worker
+from rpcinspect.session.process_end import ProcessEnd
+from rpcinspect.session.words import lack_of_memory
+from rpcinspect.views.html.kit import Bar, Cell, Table, bars, links, row, table
+from rpcinspect.views.page.charts import busiest, moved, slowest
 from rpcinspect.views.page.tables import (
-    MAX_LINKS,
     MAX_MAPS,
-    Table,
     captures_table,
     groups_table,
     maps_table,
     pipes_table,
     problems_table,
-    row,
     rrefs_table,
     stragglers_table,
-    table,
 )
 from rpcinspect.views.text.summary import moment
 from rpcinspect.views.text.table import end_label
@@ -40,6 +41,8 @@ from rpcinspect.views.text.table import end_label
 MAX_WORKERS = 200
 MAX_FINDINGS = 300
 MAX_TEXT = 2000
+MAX_NAMED = 300
+"""Messages of a finding that a filter lists."""
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -62,20 +65,13 @@ class FindingCard(Struct, frozen=True):
     code: str
     text: str
     remedy: str | None
-    links: tuple[int, ...]
-    count: int
-    """Of messages that it names."""
+    messages: Cell
+    """Links to those that it names."""
+    filter: str
+    """What picks them."""
 
 
-class TypeCount(Struct, frozen=True):
-    """How many messages there are of a type, and how that compares with the most frequent one."""
-
-    name: str
-    count: int
-    share: float
-
-
-class Page(Struct, frozen=True):
+class RunPage(Struct, frozen=True):
     """The whole."""
 
     title: str
@@ -85,7 +81,10 @@ class Page(Struct, frozen=True):
     captures: Table
     workers: Table
     pipes: Table
-    types: tuple[TypeCount, ...]
+    slowest: tuple[Bar, ...]
+    busy: tuple[Bar, ...]
+    moved: tuple[Bar, ...]
+    types: tuple[Bar, ...]
     problems: Table
     closings: str | None
     findings: tuple[FindingCard, ...]
@@ -99,14 +98,16 @@ class Page(Struct, frozen=True):
     rrefs: Table
     maps: Table
     map_lines: tuple[str, ...]
+    fields: Table
+    """What filters may name."""
 
 
-def page_of(run: Run, part: Part) -> Page:
+def page_of(run: Run, part: Part) -> RunPage:
     """Everything."""
     session, answers = run.session, part.answers
     latency = for_people(answers.latency)
     cards = tuple(_card(number, finding) for number, finding in enumerate(part.findings))
-    return Page(
+    return RunPage(
         title=captures_title([capture.path for capture in session.captures]),
         lead=_lead(session),
         filter=None if part.filter is None else printable(part.filter),
@@ -114,6 +115,9 @@ def page_of(run: Run, part: Part) -> Page:
         captures=captures_table(session.captures),
         workers=_workers(run, part),
         pipes=pipes_table(session),
+        slowest=slowest(latency),
+        busy=busiest(latency, run.session),
+        moved=moved(run, part.indexes),
         types=_types(run, part),
         problems=problems_table(session.problems),
         closings=_closings(run.closings),
@@ -131,6 +135,7 @@ def page_of(run: Run, part: Part) -> Page:
             for one in answers.device_maps[:MAX_MAPS]
             if one.line is not None
         ),
+        fields=table(("field", "kind", "what it is"), [row(f.name, f.kind.name, f.about) for f in FIELDS]),
     )
 
 
@@ -175,9 +180,11 @@ def _workers(run: Run, part: Part) -> Table:
     for index in part.indexes:
         at = run.messages[index].row
         sent[session.jobs[session.messages.pipe[at]], session.source(at)] += 1
+    start = min(session.messages.time_ns, default=0)
+    told = any(worker.ended is not None for worker in session.workers)
     rows = []
     for worker in session.workers[:MAX_WORKERS]:
-        label = _label(worker)
+        label, ended = _label(worker), worker.ended
         rows.append(
             row(
                 end_label(label),
@@ -185,10 +192,25 @@ def _workers(run: Run, part: Part) -> Table:
                 f"job {worker.job}, group {worker.group}",
                 f"{sent[worker.job, label]:,}",
                 shorten(printable(", ".join((*worker.addresses, *worker.elsewhere))), 200),
+                *([_ended(ended, start)] if told else []),
+                style="bad" if ended is not None and ended.over and not ended.well else "",
             )
         )
     left_out = len(session.workers) - len(rows)
-    return table(("worker", "id", "of", "sent", "listens at"), rows, (1, 3), left_out)
+    header = ("worker", "id", "of", "sent", "listens at", *(["its process"] if told else []))
+    return table(header, rows, (1, 3), left_out)
+
+
+def _ended(ended: ProcessEnd | None, start_ns: int) -> str:
+    """How a worker's process ended, and when."""
+    if ended is None:
+        return "?"
+    at = (
+        ""
+        if ended.time_ns is None
+        else f", {duration(max(0, ended.time_ns - start_ns))} after the first message"
+    )
+    return printable(f"{ended}{lack_of_memory(ended)}{at}")
 
 
 def _label(worker: Worker) -> str:
@@ -200,15 +222,9 @@ def _label(worker: Worker) -> str:
     return worker.addresses[0] if worker.addresses else "?"
 
 
-def _types(run: Run, part: Part) -> tuple[TypeCount, ...]:
-    if part.filter is None:
-        counts = run.session.totals.by_type
-    else:
-        counts = dict(
-            Counter(type_name(run.messages[index].rpc.message.type) for index in part.indexes).most_common()
-        )
-    most = max(counts.values(), default=1)
-    return tuple(TypeCount(name, count, count / most) for name, count in counts.items())
+def _types(run: Run, part: Part) -> tuple[Bar, ...]:
+    counts = Counter(type_name(run.messages[index].rpc.message.type) for index in part.indexes)
+    return bars([(name, count, f"{count:,}", "") for name, count in counts.most_common()])
 
 
 def _closings(closings: Closings) -> str | None:
@@ -226,9 +242,16 @@ def _card(number: int, finding: Finding) -> FindingCard:
         code=finding.code,
         text=shorten(printable(finding.text), MAX_TEXT),
         remedy=None if finding.remedy is None else shorten(printable(finding.remedy), MAX_TEXT),
-        links=finding.messages[:MAX_LINKS],
-        count=len(finding.messages),
+        messages=links(finding.messages),
+        filter=_naming(finding),
     )
+
+
+def _naming(finding: Finding) -> str:
+    """A filter that picks the messages of a finding; of very many those of all findings of its code."""
+    if len(finding.messages) > MAX_NAMED:
+        return f"finding == {finding.code}"
+    return f"index in {{{', '.join(map(str, finding.messages))}}}"
 
 
 class Part(Struct, frozen=True):

@@ -6,9 +6,7 @@ for HTML. What is too much for a page is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
-from msgspec import Struct
+from collections.abc import Mapping, Sequence
 
 from rpcinspect.errors import Problem
 from rpcinspect.fields.phrases import amount, duration, path_label, printable, shorten
@@ -16,59 +14,18 @@ from rpcinspect.run.device_maps import DeviceMap, Pairs
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
 from rpcinspect.session.model import CaptureInfo, RRef, Session
+from rpcinspect.views.html.kit import Table, links, row, table
 from rpcinspect.views.text.latency import MEASURES, group_cells, group_label, straggler_cells
 from rpcinspect.views.text.rrefs import value_words
 from rpcinspect.views.text.summary import moment, place_words
 from rpcinspect.views.text.table import end_label, join_ends
 
 MAX_PIPES = 200
-MAX_LINKS = 12
 MAX_PROBLEMS = 50
 MAX_GROUPS = 100
 MAX_STRAGGLERS = 50
 MAX_RREFS = 300
 MAX_MAPS = 200
-
-
-class Table(Struct, frozen=True):
-    """Rows of cells; a cell may have links to messages."""
-
-    header: tuple[str, ...]
-    rows: tuple[Row, ...]
-    numbers: frozenset[int] = frozenset()
-    """Columns that stand to the right."""
-    left_out: int = 0
-
-
-class Cell(Struct, frozen=True):
-    """Text, then links to messages."""
-
-    text: str = ""
-    links: tuple[int, ...] = ()
-    more: int = 0
-    """Links that are left out."""
-
-
-class Row(Struct, frozen=True):
-    """A line of a table."""
-
-    cells: tuple[Cell, ...]
-    style: str = ""
-    """`bad`, `odd` or nothing."""
-
-
-def table(
-    header: Sequence[str], rows: Sequence[Row], numbers: Iterable[int] = (), left_out: int = 0
-) -> Table:
-    return Table(tuple(header), tuple(rows), frozenset(numbers), left_out)
-
-
-def row(*cells: str | Cell, style: str = "") -> Row:
-    return Row(tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells), style)
-
-
-def links(indexes: Sequence[int], text: str = "") -> Cell:
-    return Cell(text, tuple(indexes[:MAX_LINKS]), max(0, len(indexes) - MAX_LINKS))
 
 
 def captures_table(captures: Sequence[CaptureInfo]) -> Table:

@@ -8,11 +8,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from rpcinspect.commands.decode_request import Request
-from rpcinspect.commands.lake import fill, open_lake
-from rpcinspect.commands.passes import read
-from rpcinspect.filter.grammar import parse
-from rpcinspect.filter.selection import Filter
+from rpcinspect.errors import OutputError
+from tests.cli.runner import rpcinspect
 
 Row = dict[str, Any]
 
@@ -26,14 +23,13 @@ def write_lake(
     hashes: bool = True,
 ) -> str:
     """Writes a session into a lake; gives what the user is told."""
-    request = Request(
-        files=tuple(map(str, paths)), format="parquet", output=folder, partition=name, no_hash=not hashes
-    )
-    chosen = None if text is None else Filter(parse(text), text)
-    with open_lake(request) as lake:
-        session, shown = read(request, chosen)
-        with request.decoding() as decoding:
-            return fill(lake, request, session, shown, decoding)
+    options: list[object] = ["--partition", name] if name is not None else []
+    options += ["-f", text] if text is not None else []
+    options += [] if hashes else ["--no-hash"]
+    ran = rpcinspect("export", "parquet", *paths, "-o", folder, *options)
+    if ran.code != 0:
+        raise OutputError(ran.err)
+    return ran.out.rstrip("\n")
 
 
 def part(folder: Path, table: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rpcinspect as ri
-from tests.commands.runner import CAPTURES, decode
+from tests.cli.runner import CAPTURES, decode
 
 RELAY = CAPTURES / "rref_relay.pcap.gz"
 

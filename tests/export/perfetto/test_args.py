@@ -7,7 +7,7 @@ import json
 import orjson
 import pytest
 
-from rpcinspect.commands.passes import read_run
+from rpcinspect.cli.inputs import read_run
 from rpcinspect.export.perfetto.args import (
     MAX_NAME,
     MAX_TENSORS,

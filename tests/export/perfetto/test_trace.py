@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.commands.filtering import read_filter
-from rpcinspect.commands.passes import read_run
+from rpcinspect.cli.inputs import read_run
 from rpcinspect.export.perfetto.trace import RUN_PID, Processes, Threads, perfetto_pieces
 from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
@@ -25,6 +24,7 @@ from tests.browser import browser
 from tests.export.perfetto import trace_processor
 from tests.export.perfetto.trace_events import check, ns, of
 from tests.export.perfetto.trace_processor import needs_trace_processor
+from tests.filter.from_json import read_filter
 from tests.perfetto_ui import needs_perfetto, perfetto
 from tests.places import recordings, workloads
 from tests.views.opened import CAPTURES, opened

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.runner import rpcinspect
+from tests.cli.runner import rpcinspect
 from tests.decoded import decode
 from tests.export.redaction.redacting import CAPTURES, decoded, redacted, skeleton
 from tests.places import content, recordings

@@ -22,7 +22,7 @@ from rpcinspect.replayer.planning.sessions import (
 from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.run import Run, open_run
-from tests.commands.runner import CHAIN, rpcinspect
+from tests.cli.runner import CHAIN, rpcinspect
 from tests.places import recorded
 from tests.replayer.talks import Workers, udf
 from tests.session.records import entry

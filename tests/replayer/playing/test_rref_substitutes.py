@@ -32,7 +32,7 @@ from rpcinspect.rpc.questions import FETCHES, rref_of
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import Run
-from tests.commands.runner import rpcinspect
+from tests.cli.runner import rpcinspect
 from tests.replayer.late_starts import late_start
 from tests.truth import CAPTURES, workload
 

@@ -73,9 +73,9 @@ class Host:
         self.running.append(process)
         return process
 
-    def replay(self, *arguments: object) -> tuple[int, list[dict[str, Any]], str]:
+    def join(self, *arguments: object) -> tuple[int, list[dict[str, Any]], str]:
         done = subprocess.run(
-            self.command(sys.executable, "-m", "rpcinspect", "replay", *arguments, "--format", "jsonl"),
+            self.command(sys.executable, "-m", "rpcinspect", "join", *arguments, "--format", "jsonl"),
             check=False,
             capture_output=True,
             encoding="utf-8",
@@ -129,11 +129,10 @@ def test_a_role_is_played_from_one_of_two_hosts(hosts: tuple[Host, Host]) -> Non
     one, two = hosts
     running = [host.torchrun(one, "worker1", "worker2", "--path", CAPTURES) for host in hosts]
     until(lambda: all("is a member" in host.log.read_text() for host in hosts), SECONDS)
-    assert "--connect tcp://10.77.0.1:29400 --yes-join" in two.log.read_text()
+    assert "rpcinspect join tcp://10.77.0.1:29400 FILE --yes" in two.log.read_text()
     for host in (two, one):
-        code, lines, errors = host.replay(
-            *(CAPTURES / "rref_relay.pcap.gz", "--path", CAPTURES),
-            *("--connect", "tcp://10.77.0.1:29400", "--yes-join"),
+        code, lines, errors = host.join(
+            *("tcp://10.77.0.1:29400", CAPTURES / "rref_relay.pcap.gz", "--path", CAPTURES, "--yes")
         )
         assert (code, errors) == (0, "")
         report = lines[-1]

@@ -6,18 +6,18 @@ from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.run.run import Run
-from rpcinspect.views.diff.page import MAX_BINS, Page, page_of
+from rpcinspect.views.diff.page import MAX_BINS, DiffPage, page_of
 from tests.diff.stories import FAILURE, Story
 from tests.truth import workload
 from tests.views.opened import CAPTURES
 
 
-def page(a: Story, b: Story, **rules: object) -> Page:
+def page(a: Story, b: Story, **rules: object) -> DiffPage:
     runs = a.opened(), b.opened()
     return page_of(compare_runs(*runs, Rules(**rules)), runs)  # type: ignore[arg-type]
 
 
-def captured(name: str, rules: Rules | None = None) -> Page:
+def captured(name: str, rules: Rules | None = None) -> DiffPage:
     paths = (CAPTURES / "pairs" / f"{stem}.pcap.gz" for stem in ("base", name))
     a, b = (Run.open([str(path)]) for path in paths)
     with a, b:
@@ -36,7 +36,7 @@ def test_the_same() -> None:
     found = page(story(1), story(1))
     assert (found.same, found.verdict, found.first) == (True, "The same: 2 messages of both runs", None)
     assert found.lead == "Nothing in them makes the two runs different."
-    assert (found.counts, found.marks, found.notes) == ((), (), ())
+    assert (found.counts.rows, found.marks, found.notes) == ((), (), ())
     assert found.rules == ("compared by their bits",)
     assert page(Story(), Story()).rows.items == ()
 
@@ -59,9 +59,9 @@ def test_different() -> None:
     assert found.first is not None
     assert (found.first.row.place, found.first.likely, found.first.worker) == (1, "function", "w1")
     assert found.first.following == "3 other messages are different: all follow from this one."
-    assert [(row.code, row.counted, row.not_counted) for row in found.counts] == [
-        ("argument", 3, 0),
-        ("value", 1, 0),
+    assert [[cell.text for cell in row.cells[:3]] for row in found.counts.rows] == [
+        ["argument", "3", "–"],
+        ["value", "1", "–"],
     ]
     facts = {row.name: (row.a, row.b, row.differs) for row in found.first.facts}
     assert facts["value"] == ("1", "2", True)

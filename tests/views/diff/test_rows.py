@@ -9,7 +9,7 @@ import pytest
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
-from rpcinspect.views.diff.rows import MIN_FOLDED, Fold, Row, Rows, rows_of
+from rpcinspect.views.diff.rows import MIN_FOLDED, Differing, Fold, Rows, rows_of
 from tests.diff.stories import Story
 
 
@@ -59,7 +59,7 @@ def test_rows_stand_between_folds() -> None:
     check_nothing_is_lost(comparison, rows)
     before, row, after = rows.items
     assert isinstance(before, Fold)
-    assert isinstance(row, Row)
+    assert isinstance(row, Differing)
     assert isinstance(after, Fold)
     assert (before.count, before.first, before.last, before.codes) == (3, "#0", "#2", None)
     assert (row.place, row.kind, row.brief.function) == (3, "parts", "app.f")

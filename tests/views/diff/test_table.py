@@ -5,7 +5,7 @@ from __future__ import annotations
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.views.diff.table import show_diff
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.diff.stories import Story
 from tests.views.opened import file_console
 

@@ -3,18 +3,24 @@ it promises."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from rpcinspect.fields.phrases import duration
+from rpcinspect.fields.table import BY_NAME, FIELDS
+from rpcinspect.filter.grammar import parse
+from rpcinspect.filter.selection import CallSelection, Filter, Selection
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.run.run import Run
+from rpcinspect.session.model import NONE
 from tests.browser import Browser, Tab, browser, needs_chromium
 from tests.diff.stories import Story
 from tests.places import recordings
-from tests.truth import CAPTURES
+from tests.truth import CAPTURES, capture_of
 from tests.views.page.pages import HOSTILE, page_text, story_run, with_run
 
 pytestmark = needs_chromium
@@ -55,50 +61,287 @@ def test_every_view_opens(name: str, chromium: Browser, pages: Path) -> None:
     tab = chromium.tab()
     tab.open(path)
     assert tab.run("document.getElementById('broken').textContent") == ""
-    for view in ("findings", "messages", "contexts", "latency", "state", "overview"):
+    assert tab.run("document.body.dataset.tab") == ("calls" if tab.run(STATUS) != "0 calls" else "overview")
+    for view in ("findings", "messages", "contexts", "latency", "state", "overview", "calls"):
         tab.click(f"nav a[href='#{view}']")
         tab.wait(f"document.body.dataset.tab === '{view}'")
         shown = tab.run(
             "[...document.querySelectorAll('main > section')].filter(s => s.offsetHeight).map(s => s.id)"
         )
-        assert shown == [view]
+        assert shown == ["messages" if view == "calls" else view]
     harmless(tab, path)
 
 
-def test_a_filter_leaves_fewer_rows(chromium: Browser, pages: Path) -> None:
+FILTERS = (
+    "error",
+    "not error and request",
+    "type == backward_autograd_req or body == PYTHON_RET",
+    'worker == worker3 and fn ~ "forward"',
+    "not worker == worker0",
+    "index in {28, 33}",
+    "index >= 10 && (index < 20 || !request)",
+    "latency > 2ms and not housekeeping",
+    "latency <= 1.5ms",
+    "time > 0.1s and took >= 50us",
+    "answers == 28",
+    "answered",
+    "not answered and request",
+    "call ~ '^.*forward$'",
+    "control or housekeeping",
+    "finding == error-response",
+    "finding",
+    "ctx == 3:0",
+    "ctx in {1:0, 562949953421312}",
+    "autograd_message_id",
+    "from_worker_id == 0",
+    "envelope == FORWARD_AUTOGRAD_REQ",
+    "device_map",
+    "retain_graph == false",
+    "rref_id == 0:0 or fork_id",
+    "id < 5",
+    "pipe != 0",
+    "capture == 0 and packet > 200",
+    'flow ~ ":[0-9]+>127"',
+    "tensors >= 1 and nbytes > 0.6KB",
+    "nbytes <= 1KiB",
+    "arg ~ '^tensor#0'",
+    "kwarg ~ 'lr='",
+    "async == false",
+    'value ~ "(?i)^TENSOR#"',
+    'error.type == builtins.RuntimeError or error.text ~ "in.?place\\s"',
+    "error.node_id == 0",
+    "tensor.dtype in {float32, float64}",
+    "tensor.shape == [*, 4] and tensor.dim == 2",
+    "tensor.shape != [3]",
+    "tensor.numel > 3 and tensor.nbytes >= 16B",
+    "tensor.requires_grad or tensor.parameter",
+    "not tensor.requires_grad",
+    "tensor.device == cpu and not tensor.target_device != cpu",
+    "tensor.storage_nbytes > 1KB or tensor.missing_bytes > 0",
+    "tensor.placement != certain or tensor.missing",
+    'tensor.sha256 ~ "^[0-7]"',
+    "tensor.layout == strided and not tensor.conj and not tensor.neg",
+    "tensor.quantizer",
+    "problem or problem.layer == pickle",
+    "event == 'aten::mm' or profiling_id",
+    "time_ns > 1 and src != worker0 and from ~ worker and dst in {worker0, worker1}",
+)
+"""Each field at least once."""
+
+
+ASK = """(async (text) => {
+  const input = document.getElementById('search'), rows = document.getElementById('rows');
+  input.value = text;
+  input.dispatchEvent(new Event('change'));
+  while (rows.getAttribute('aria-busy') !== 'false') await new Promise((go) => setTimeout(go, 1));
+  const numbers = (row) => [...row.querySelectorAll('.n')].map((one) => one.innerText.replace('#', ''));
+  return [
+    document.getElementById('mistake').textContent,
+    [...rows.querySelectorAll('.row')].map((row) => Number(numbers(row).find(Boolean))),
+  ];
+})"""
+"""Types a filter and presses Enter: the mistake that is told, and the numbers of the rows."""
+
+
+@pytest.mark.parametrize("view", ["messages", "calls"])
+@pytest.mark.parametrize("name", ["ps_race", "bwd_boom", "rref_relay", "dtype_zoo", "profiled_legacy"])
+def test_filters_pick_what_decode_picks(name: str, view: str, chromium: Browser, pages: Path) -> None:
+    tab = chromium.tab(1280, 6000)  # all rows are in sight
+    tab.open(pages / f"{name}.html", f"#{view}")
+    tab.run("document.getElementById('sequence').style.display = 'none'")
+    tab.run("document.querySelectorAll('#kinds input').forEach(box => { if (!box.checked) box.click(); })")
+    with Run.open([str(capture_of(name))]) as run:
+        for text in FILTERS:
+            mistake, numbers = tab.run(f"{ASK}({json.dumps(text)})")
+            assert mistake == "", text
+            assert sorted(numbers) == picked(run, text, calls=view == "calls"), text
+    harmless(tab, pages / f"{name}.html")
+
+
+def picked(run: Run, text: str, *, calls: bool) -> list[int]:
+    """Indexes of what `-f` picks, with `calls` as `--calls -f` does: of each call the request, or the answer
+    to one that was not captured."""
+    session, kind = run.session, CallSelection if calls else Selection
+    selection = kind(Filter(parse(text), text), run.bytes)
+    for index in session.index.tolist():
+        selection.feed(run.messages[index])
+    columns = session.messages
+    return [
+        int(session.index[row])
+        for row in selection.finish(session).of(session.order.tolist())
+        if not calls or columns.from_client[row] or columns.partner[row] == NONE
+    ]
+
+
+def test_every_field_is_asked_for() -> None:
+    asked = {field.name for text in FILTERS for field in Filter(parse(text), text).fields}
+    assert asked == {field.name for field in FIELDS}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lantency > 5ms", "there is no field lantency"),
+        ("latency > 5", "latency: a time with its unit"),
+        ("fn", ""),
+        ("fn ~", "the filter ends too early: expected a value"),
+        ('fn ~ "(?=x)"', "this page does not know (?=x in a regular expression"),
+        ('fn ~ "("', "no regular expression that RE2 knows"),
+        ('fn ~ "x', "the text in quotes has no end"),
+        ("error error", "expected and, or, the end instead of error"),
+        ("type == NOTHING", "type: a name of MessageType"),
+        ("error < true", "error is a flag, which does not know <"),
+        (
+            "src == and",
+            "expected a value instead of and (a value that is a word of the language must be in quotes)",
+        ),
+        ("constructor", "there is no field constructor"),
+        ("(" * 9000, "too many parentheses"),
+        ("((error)", "the filter ends too early: expected )"),
+        ("not " * 70 + "error", "more than 64 levels"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(text: str, said: str, chromium: Browser, pages: Path) -> None:
+    tab = chromium.tab()
+    tab.open(pages / "bwd_boom.html")
+    found, _ = tab.run(f"{ASK}({json.dumps(text)})")
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+    assert "\n" not in found
+    if said:
+        assert tab.run(STATUS) == "4 of 16 calls"  # what was shown before
+    harmless(tab, pages / "bwd_boom.html")
+
+
+def test_a_field_that_the_page_does_not_hold_is_said_to_be_so(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BY_NAME, "news", replace(BY_NAME["value"], key="news"))
+    path = tmp_path / "news.html"
+    path.write_text(with_run("bwd_boom", page_text), encoding="utf-8")
+    tab = chromium.tab()
+    tab.open(path)
+    tab.type("#search", "error or news")
+    tab.wait(
+        "document.getElementById('mistake').textContent === 'this page does not hold news: ask decode -f'"
+    )
+
+
+def test_kinds_that_are_switched_off_are_counted(chromium: Browser, pages: Path) -> None:
     tab = chromium.tab()
     tab.open(pages / "ps_race.html", "#messages")
     assert tab.run(STATUS) == "44 of 118 messages"  # without housekeeping
-    for words, count in {
-        "is:error": 2,
-        "backward_autograd_req": 6,
-        "worker:worker3 fn:forward": 2,
-        "-worker:worker0": 0,
-        "#28": 1,
-        "is:constructor": 0,  # what every object of the language has is no word of the filter
-        "constructor:x": 0,
-        "-__proto__:x": 44,
-        "": 44,
-    }.items():
-        tab.type("#search", words)
-        tab.wait(f"{STATUS} === '{count} of 118 messages'")
-    assert tab.wait("Number(document.getElementById('canvas').dataset.lanes)") == 4
-    tab.type("#search", "#28")
+    tab.type("#search", "worker == worker3")
+    tab.wait(f"{STATUS} === '8 of 118 messages; 18 more of kinds that are switched off'")
+    tab.click("#kinds input", 3)
+    tab.wait(f"{STATUS} === '26 of 118 messages'")
+    tab.type("#search", "index == 28")
+    tab.wait(f"{STATUS} === '1 of 118 messages'")
     tab.wait("document.getElementById('canvas').dataset.lanes === '2'")
     tab.type("#search", "")
-    tab.wait(f"{STATUS} === '44 of 118 messages'")
-    tab.click("#kinds input", 3)
     tab.wait(f"{STATUS} === '118 messages'")
-    tab.click("#only-errors")
-    tab.wait(f"{STATUS} === '2 of 118 messages'")
-    assert tab.run("document.querySelectorAll('#rows .row').length") == 2
+    tab.click("nav a[href='#calls']")
+    tab.wait(f"{STATUS} === '59 calls'")
     harmless(tab, pages / "ps_race.html")
+
+
+def test_calls_stand_below_the_call_that_they_were_sent_for(chromium: Browser, pages: Path) -> None:
+    tab = chromium.tab()
+    tab.open(pages / "bwd_boom.html")
+    gradients, error = "gradients of context 0:0: tensor[3]", "Error on Node 1: gradient exploded on purpose"
+    rows = "[...document.querySelectorAll('#rows .row')].map(row => row.innerText.replaceAll(/\\s+/g, ' '))"
+    assert tab.run(rows) == [
+        "8 11 36.609 worker0 → worker2 7.76 ms bwd_boom.relay(tensor[3]) = tensor[3]",
+        "9 10 39.794 worker2 → worker1 2.54 ms └ bwd_boom.explode(tensor[3]) = tensor[3]",
+        f"16 19 49.878 worker0 → worker2 2.77 ms {gradients} ✗ Error on Node 2: {error}",
+        f"17 18 50.931 worker2 → worker1 1.49 ms └ {gradients} ✗ {error}",
+    ]
+    for column, order in (("took", "8 16 9 17"), ("took", "17 9 16 8"), ("caller", "8 16 9 17")):
+        heads = "[...document.querySelectorAll('#row-head button')]"
+        tab.run(f"{heads}.find(head => head.innerText.startsWith('{column}')).click()")
+        numbers = tab.run("[...document.querySelectorAll('#rows .row .n:first-child')].map(n => n.innerText)")
+        assert numbers == order.split()
+
+
+def test_a_click_on_a_head_sorts_a_table(chromium: Browser, pages: Path) -> None:
+    tab = chromium.tab()
+    tab.open(pages / "ps_race.html", "#latency")
+    head = "document.querySelector('#latency th:nth-child(8)')"  # max
+    cells = "[...document.querySelectorAll('#latency table')][0].querySelectorAll('tbody td:nth-child(8)')"
+    tab.click("#latency th:nth-child(8) button")
+    assert tab.run(f"{head}.ariaSort") == "descending"
+    down = tab.run(f"[...{cells}].map(cell => cell.innerText)")
+    tab.click("#latency th:nth-child(8) button")
+    assert tab.run(f"[...{cells}].map(cell => cell.innerText)") == down[::-1]
+    assert len(down) > 4
+    assert [duration(ns) for ns in sorted(map(nanoseconds, down), reverse=True)] == down
+
+
+def nanoseconds(words: str) -> int:
+    number, unit = words.split()
+    return round(float(number) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit])
+
+
+def test_the_first_context_is_drawn_when_its_tab_opens(chromium: Browser, pages: Path) -> None:
+    tab = chromium.tab()
+    tab.open(pages / "ps_race.html")
+    tab.click("nav a[href='#contexts']")
+    tab.wait("document.querySelectorAll('#graph-rows .event').length > 3")
+    assert tab.run("document.querySelector('#context-rows [aria-selected=true]').dataset.place") == "0"
+
+
+def test_lists_keep_what_they_say_beside_an_open_message(chromium: Browser, pages: Path) -> None:
+    for width in (1100, 1400):
+        tab = chromium.tab(width, 900)
+        for view in ("calls", "messages"):
+            tab.open(pages / "ps_race.html", f"#{view}")
+            tab.run("location.hash = 'm28'")
+            tab.wait(f"{TITLE}.startsWith('#28 ')")
+            assert tab.run("document.querySelector('#rows .text').getBoundingClientRect().width") > 150
+
+
+def test_what_the_labels_of_the_diagram_cover(chromium: Browser, pages: Path) -> None:
+    """What is drawn of words lies over no other words, and over no lane."""
+    tab = chromium.tab()
+    tab.open(pages / "ps_race.html", "#messages")
+    tab.run(RECORD_TEXTS)
+    tab.click("#zoom-in")
+    tab.wait("window.texts.length > 10")
+    boxes = [box for box in tab.run("window.texts") if box["text"].startswith("#")]
+    assert len(boxes) > 5
+    for n, one in enumerate(boxes):
+        assert all(abs(one["y"] - 4 - lane) > 6 for lane in tab.run("window.lanes"))
+        for other in boxes[n + 1 :]:
+            apart = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+            assert apart or abs(one["y"] - other["y"]) >= 11, (one, other)
+
+
+RECORD_TEXTS = """(() => {
+  const pen = document.getElementById('canvas').getContext('2d'), write = pen.fillText.bind(pen);
+  window.texts = []; window.lanes = [];
+  const clear = pen.clearRect.bind(pen);
+  pen.clearRect = (...box) => { window.texts = []; window.lanes = []; clear(...box); };
+  pen.fillText = (text, x, y) => {
+    if (text.startsWith('worker')) window.lanes.push(y - 4);
+    else window.texts.push({ text, x, y, width: pen.measureText(text).width });
+    write(text, x, y);
+  };
+})()"""
+
+
+def test_norms_of_tensors(chromium: Browser, pages: Path) -> None:
+    tab = chromium.tab()
+    tab.open(pages / "dtype_zoo.html", "#m0")
+    for index, words in ((26, "norm 300.012, no NaN"), (54, "norm 1.4013e-45, 3 NaN, 2 infinite")):
+        tab.run(f"location.hash = 'm{index}'")
+        tab.wait(f"{TITLE}.startsWith('#{index} ')")
+        assert words in tab.run("document.getElementById('detail-body').innerText")
 
 
 def test_a_click_shows_a_message_and_its_answer(chromium: Browser, pages: Path) -> None:
     tab = chromium.tab()
     tab.open(pages / "ps_race.html", "#messages")
-    tab.type("#search", "#28")
+    tab.type("#search", "index == 28")
     tab.wait(f"{STATUS} === '1 of 118 messages'")
     tab.click("#rows .row")
     tab.wait(f"{TITLE} === '#28 FORWARD_AUTOGRAD_REQ'")
@@ -121,7 +364,7 @@ def test_a_click_shows_a_message_and_its_answer(chromium: Browser, pages: Path) 
 def test_a_click_on_an_arrow_shows_its_message(chromium: Browser, pages: Path) -> None:
     tab = chromium.tab()
     tab.open(pages / "bwd_boom.html", "#messages")
-    tab.type("#search", "#16")
+    tab.type("#search", "index == 16")
     tab.wait(f"{STATUS}.startsWith('1 of ')")
     tab.click("#zoom-all")
     tab.wait(f"{IN_SIGHT} === 1")
@@ -186,7 +429,7 @@ def test_a_link_to_a_message_opens_it(chromium: Browser, pages: Path) -> None:
     assert tab.run("document.body.dataset.tab") == "findings"
     tab.click("#findings .links a.all")
     tab.wait("document.body.dataset.tab === 'messages'")
-    assert tab.run("document.getElementById('search').value").startswith("finding:")
+    assert tab.run("document.getElementById('search').value").startswith("index in {")
 
 
 def test_an_autograd_graph(chromium: Browser, pages: Path) -> None:
@@ -255,8 +498,10 @@ def test_fifty_thousand_messages(chromium: Browser, tmp_path: Path) -> None:
     tab = chromium.tab()
     assert tab.open(path, "#messages") < 30
     assert tab.run(STATUS) == "40,000 of 50,000 messages"
-    tab.type("#search", "backward")
+    tab.type("#search", "body == BACKWARD_AUTOGRAD_REQ or body == BACKWARD_AUTOGRAD_RESP")
     tab.wait(f"{STATUS} === '10,000 of 50,000 messages'", 10)
+    tab.type("#search", "tensor.shape == [*]")
+    tab.wait(f"!{STATUS}.startsWith('10,000 ')", 20)
     tab.type("#search", "")
     tab.click(".kind.housekeeping input")
     tab.wait(f"{STATUS} === '50,000 messages'", 10)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
+import struct
 from base64 import b64decode, b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +29,7 @@ from rpcinspect.views.jsonl.questions import graph_json
 from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.page import html_page
 from rpcinspect.views.page.html_page import (
+    ASKED,
     CHUNK_BYTES,
     KEYS,
     SCRIPTS,
@@ -38,7 +41,7 @@ from rpcinspect.views.page.html_page import (
 )
 from tests.checks.code_captures import CAUSED
 from tests.diff.stories import Story
-from tests.truth import CAPTURES
+from tests.truth import CAPTURES, Workload
 from tests.views.page.pages import HOSTILE, SCRIPT, PageData, Parsed, page_text, story_run, with_run
 
 NAMES = sorted(path.name.partition(".")[0] for path in CAPTURES.glob("*.pcap*"))
@@ -112,6 +115,12 @@ def check_against_run(run: Run) -> None:
             facts = dict(facts_of(record, lambda extent: extent.read(source)))
             shown = [facts.get(f"tensors[{number}].elements", "") for number in range(len(values))]
             assert len(facts) > 190 or values == shown
+        asked = said.pop("asked")
+        assert asked.keys() == {*ASKED}
+        assert [*map(int, asked["id"])] == [record.rpc.message.id]
+        norms = said.pop("norms", None)
+        assert (norms is None) == (not said["tensors"])
+        assert len(norms or ()) == len(said["tensors"])
         assert said == as_strings(json.loads(cut(b"{" + renderer.tail(record))))
     assert len(data.contexts) == len(run.graphs) == len(data.data["contexts"])
     for graph, said, row in zip(run.graphs, data.contexts, data.data["contexts"], strict=True):
@@ -182,7 +191,7 @@ def test_an_empty_run(tmp_path: Path) -> None:
 
 
 def test_the_script_makes_text_and_asks_for_nothing() -> None:
-    names = {path.name for path in TEMPLATES.glob("trace*.js")}
+    names = {path.name for path in TEMPLATES.glob("*.js")}
     assert names == set(SCRIPTS)
     forbidden = (
         r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bFunction\(|\bfetch\(|import\(|"
@@ -193,6 +202,29 @@ def test_the_script_makes_text_and_asks_for_nothing() -> None:
         assert not re.search(forbidden, text), name
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), name
         assert text.isprintable() or all(c == "\n" or c.isprintable() for c in text), name
+
+
+def test_norms_are_those_of_the_bytes_that_workers_printed() -> None:
+    """Of float32 tensors that lie as a whole in what a worker printed of them."""
+    told = {}
+    for one in Workload("dtype_zoo").of("call"):
+        for tensor in one["tensors"]:
+            data = bytes.fromhex(tensor.get("head_hex", ""))
+            if tensor["dtype"] == "float32" and 0 < len(data) == 4 * math.prod(tensor["shape"]):
+                told[tensor["sha256"]] = [value for (value,) in struct.iter_unpack("<f", data)]
+    _, data_of = check_page(with_run("dtype_zoo", page_text))
+    found = 0
+    for said in data_of.messages:
+        for tensor, norm in zip(said["tensors"], said.get("norms", ()), strict=True):
+            values = told.get(tensor["sha256"])
+            if values is None:
+                continue
+            found += 1
+            finite = [value for value in values if math.isfinite(value)]
+            assert norm["norm"] == pytest.approx(math.hypot(*finite), rel=1e-5)
+            assert norm["nan"] == sum(map(math.isnan, values))
+            assert norm["infinite"] == sum(map(math.isinf, values))
+    assert found > 10
 
 
 ID_NAMES = [key.decode() for key in KEYS.split(b"|")]
@@ -233,9 +265,12 @@ def test_long_numbers_and_ids_become_strings(value: Any) -> None:
     assert json.loads(exact(orjson.dumps([value]))) == as_strings([value])
 
 
-@pytest.mark.parametrize("number", [1.5e300, 12345678901234567.5, 1e-9, 0.1])
+@pytest.mark.parametrize(
+    "number", [1.5e300, 12345678901234567.5, 1e-9, 0.1, 0.10000000149011612, -1.9364916731037085]
+)
 def test_fractions_stay_numbers(number: float) -> None:
-    found = json.loads(exact(orjson.dumps({"a": number, "s": "x"})))
+    found = json.loads(exact(orjson.dumps({"a": number, "s": "x", "long": 1 << 60})))
+    assert found.pop("long") == str(1 << 60)
     assert found in ({"a": number, "s": "x"}, {"a": str(number), "s": "x"})
     assert float(found["a"]) == number
 

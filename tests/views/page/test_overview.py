@@ -11,6 +11,8 @@ from rpcinspect.filter.shown import Shown
 from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding, Worker
+from rpcinspect.session.process_end import ProcessEnd
+from rpcinspect.session.words import lack_of_memory
 from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, Part, page_of, part_of
 from tests.checks.runs import workload_trace
 from tests.diff.stories import Story
@@ -39,7 +41,7 @@ def test_sums(name: str) -> None:
     missing = sum(len(graph.missing) for graph in run.graphs)
     assert told(missing, "gradient never came", "gradients never came") == bool(missing)
     assert sum(int(row.cells[3].text) for row in page.workers.rows) == len(run.messages)
-    assert {count.name: count.count for count in page.types} == run.session.totals.by_type
+    assert {bar.name: int(bar.words) for bar in page.types} == run.session.totals.by_type
     assert [card.text for card in page.findings] == [
         finding.text for finding in sorted(run.session.findings, key=lambda f: SEVERITIES.index(f.severity))
     ]
@@ -81,7 +83,7 @@ def test_a_filter_changes_the_sums_and_is_named() -> None:
     page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Participation())))
     assert page.filter == "index < 30\\x1b"
     assert page.facts[0].value == "30 of 118"
-    assert sum(count.count for count in page.types) == 30
+    assert sum(int(bar.words) for bar in page.types) == 30
     assert page.findings_hidden == 3
     assert sum(int(row.cells[3].text) for row in page.workers.rows) == 30
 
@@ -99,8 +101,9 @@ def test_the_worst_findings_come_first_and_the_rest_is_counted() -> None:
     assert (len(page.findings), page.findings_left_out) == (MAX_FINDINGS, 21)
     assert page.findings[0].text == "boom\\u202e"
     assert page.findings[0].number == len(findings) - 1
-    assert page.findings[20].count == 19
-    assert len(page.findings[20].links) == 12
+    assert len(page.findings[20].messages.links) == 12
+    assert page.findings[20].messages.more == 7
+    assert page.findings[20].filter == f"index in {{{', '.join(map(str, range(19)))}}}"
 
 
 def test_everything_without_a_filter() -> None:
@@ -136,3 +139,32 @@ def test_what_the_picked_messages_take_part_in() -> None:
     for one in part.findings:
         assert not one.messages or wanted & set(one.messages)
     assert part.hidden_findings == len(run.session.findings) - len(part.findings) > 0
+
+
+def test_a_filter_of_very_many_messages_names_the_code() -> None:
+    run = workload_trace("basic_chain")
+    finding = Finding(code="zero-gradient", severity="info", text="t", messages=tuple(range(1000)))
+    page = page_of(run, replace(part_of(run, None), findings=(finding,)))
+    assert page.findings[0].filter == "finding == zero-gradient"
+
+
+def test_how_processes_ended() -> None:
+    run = workload_trace("basic_chain")
+    assert len(page_of(*both("basic_chain")).workers.header) == 5
+    session = run.session
+    start = min(session.messages.time_ns)
+    ends = (
+        ProcessEnd(how="signal", signal="SIGKILL", time_ns=start + 2_000_000, oom_kills=1),
+        ProcessEnd(how="exit", status=0),
+    )
+    workers = tuple(replace(worker, ended=end) for worker, end in zip(session.workers, ends, strict=False))
+    run = Run(replace(session, workers=workers), run.messages, source=run.source)
+    table = page_of(run, part_of(run, None)).workers
+    assert table.header[-1] == "its process"
+    assert [(row.cells[-1].text, row.style) for row in table.rows] == [
+        (
+            f"killed by SIGKILL{lack_of_memory(ends[0])}, 2 ms after the first message",
+            "bad",
+        ),
+        ("exit status 0", ""),
+    ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rpcinspect.views.html.kit import MAX_LINKS, Link, Table
 from rpcinspect.views.page import tables as made
-from rpcinspect.views.page.tables import Table
 from tests.checks.runs import workload_trace
 
 
@@ -25,7 +25,7 @@ def test_latency() -> None:
     assert "worker1 → worker0" in texts(pairs, 0)
     stragglers = made.stragglers_table(latency.stragglers)
     assert [row.cells[0].links for row in stragglers.rows] == [
-        (s.timing.call.index,) for s in latency.stragglers
+        (Link(f"#{s.timing.call.index}", f"m{s.timing.call.index}"),) for s in latency.stragglers
     ]
 
 
@@ -34,7 +34,7 @@ def test_references() -> None:
     table = made.rrefs_table(run.rrefs, run.calls)
     assert texts(table, 0) == [f"{story.rref_id[0]}:{story.rref_id[1]}" for story in run.rrefs]
     assert "a local value" in texts(table, 3)
-    assert table.rows[0].cells[2].links == (run.rrefs[0].created,)
+    assert [link.text for link in table.rows[0].cells[2].links] == [f"#{run.rrefs[0].created}"]
 
 
 def test_devices() -> None:
@@ -62,6 +62,6 @@ def test_what_is_too_much_is_counted() -> None:
     table = made.stragglers_table(many)
     assert (len(table.rows), table.left_out) == (made.MAX_STRAGGLERS, 7)
     story = workload_trace("rref_relay").rrefs[0]
-    story = replace(story, fetches=tuple(range(made.MAX_LINKS + 3)))
+    story = replace(story, fetches=tuple(range(MAX_LINKS + 3)))
     cell = made.rrefs_table((story,), {}).rows[0].cells[6]
-    assert (len(cell.links), cell.more) == (made.MAX_LINKS, 3)
+    assert (len(cell.links), cell.more) == (MAX_LINKS, 3)

@@ -6,7 +6,7 @@ from rpcinspect.replayer.planning.gate import Gate
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.views.replay.plan_table import show_plan
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.replayer.talks import Workers
 from tests.views.opened import file_console, terminal_console
 from tests.views.replay.test_plan_json import conversation

@@ -9,7 +9,7 @@ import pytest
 from rpcinspect.replayer.playing.outcome import StepOutcome
 from rpcinspect.replayer.playing.report import merged
 from rpcinspect.views.replay.replay_steps import outcome_lines, show_steps
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.replayer.outcomes import ONE_ULP, not_started, outcome_of, planned, refused, session_of
 from tests.views.opened import file_console, terminal_console
 

@@ -21,7 +21,7 @@ from rpcinspect.replayer.playing.report import report
 from rpcinspect.replayer.workers.ended import Ended, Exit
 from rpcinspect.replayer.workers.live_group import Gradient
 from rpcinspect.views.replay.replay_table import gradient_phrase, show_replay
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.replayer.outcomes import ONE_ULP, TOLERATED, not_started, outcome_of, planned, refused, session_of
 from tests.replayer.talks import Workers
 from tests.views.opened import file_console, terminal_console

@@ -12,7 +12,7 @@ from rpcinspect.run.causes import Causes, Doubt
 from rpcinspect.session.model import CallFailure
 from rpcinspect.views.jsonl.calls import CallRow, Calls
 from rpcinspect.views.text.calls import nested, reason, show_calls
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console, opened, terminal_console
 

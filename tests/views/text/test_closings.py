@@ -9,7 +9,7 @@ from rpcinspect.session.model import Worker
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.views.text.closings import show_closings
 from tests.checks.runs import traced, workload_trace
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.places import recorded
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console

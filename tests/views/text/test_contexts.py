@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rpcinspect.views.text.contexts import show_contexts
 from tests.checks.runs import workload_trace
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.truth import workload
 from tests.views.graphs import every_kind
 from tests.views.opened import file_console

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from rpcinspect.views.text.device_maps import show_device_maps
 from tests.checks.runs import workload_trace
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console
 

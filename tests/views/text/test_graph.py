@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rpcinspect.views.graph_words import graph_title
 from rpcinspect.views.text.graph import Lanes, show_graph
 from tests.checks.runs import workload_trace
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.views.graphs import every_kind, graph
 from tests.views.opened import file_console, terminal_console
 

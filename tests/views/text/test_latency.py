@@ -10,7 +10,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.run.latency import for_people
 from rpcinspect.views.text.latency import MAX_ROWS, show_latency
 from tests.checks.runs import workload_trace
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console
 

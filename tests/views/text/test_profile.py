@@ -12,7 +12,7 @@ from rpcinspect.rpc.envelope import RpcWithProfilingResp
 from rpcinspect.run.profile import REMOTE_OP, CallProfile
 from rpcinspect.views.text.profile import show_profile, torch_time
 from tests.checks.runs import workload_trace
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.run.test_profile import Record
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from rpcinspect.views.text.rrefs import show_rrefs
 from tests.checks.runs import traced, workload_trace
-from tests.commands.runner import visible
+from tests.cli.runner import visible
 from tests.places import recorded
 from tests.views.graphs import HOSTILE
 from tests.views.opened import file_console

@@ -1,30 +1,34 @@
 // The page comes to life: data is unpacked, tabs and links work. What is open stands in the address:
-// #messages and other tabs, #m12 a message, #c3 a context, #f0 a finding, #q=words a search.
+// #calls and other tabs, #m12 a message, #c3 a context, #f0 a finding, #q=EXPR a filter.
 
 class Page {
   constructor(run) {
     this.tabs = [...document.querySelectorAll("main > section")];
     this.links = [...document.querySelectorAll("nav a")];
-    this.detail = new Detail(run, new Store("messages"));
-    this.messages = new Messages(run, (index) => { location.hash = `m${index}`; });
+    const store = new Store("messages");
+    this.detail = new Detail(run, store);
+    this.messages = new Messages(run, new Filters(run, store), (index) => { location.hash = `m${index}`; });
     this.contexts = new Contexts(run, new Store("contexts"));
     document.getElementById("detail-close").addEventListener("click", () => this.close());
     document.addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.follow());
-    this.tab("overview");
+    document.querySelectorAll("main table:has(thead)").forEach(makeSortable);
+    this.tab(run.count ? "calls" : "overview");
     this.follow(true);
   }
 
-  /** Shows one tab. */
+  /** Shows one tab; calls and messages are two lists of one. */
   tab(id) {
-    if (!this.tabs.some((tab) => tab.id === id)) return false;
-    this.tabs.forEach((tab) => tab.classList.toggle("off", tab.id !== id));
+    const section = id === "calls" ? "messages" : id;
+    if (!this.tabs.some((tab) => tab.id === section)) return false;
+    this.tabs.forEach((tab) => tab.classList.toggle("off", tab.id !== section));
     this.links.forEach((link) => {
       if (link.hash === `#${id}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     });
     document.body.dataset.tab = id;
-    if (id === "messages") this.messages.sequence.draw();
+    if (section === "messages") this.messages.list(id === "calls");
+    if (id === "contexts") this.contexts.first();
     return true;
   }
 
@@ -33,11 +37,17 @@ class Page {
     const words = decoded(location.hash.slice(1));
     const [, kind, number] = /^([mcf])(\d+)$/.exec(words) ?? [];
     if (kind === "m") await this.message(Number(number), first);
-    else if (kind === "c") this.tab("contexts") && await this.contexts.show(Number(number));
+    else if (kind === "c") await this.context(Number(number));
     else if (kind === "f") this.finding(number);
-    else if (words.startsWith("q=")) this.tab("messages") && this.messages.ask(words.slice(2));
+    else if (words.startsWith("q=")) this.tab("messages") && await this.messages.ask(words.slice(2));
     else if (this.tab(words)) scrollTo(0, 0);
     else this.section(words);
+  }
+
+  async context(n) {
+    const shown = this.contexts.show(n);
+    this.tab("contexts");
+    await shown;
   }
 
   /** Opens a message beside what is open: the list of messages, where the page begins with it. */
@@ -72,7 +82,7 @@ class Page {
     if (event.key === "Escape" && !this.detail.panel.hidden) this.close();
     if (event.key === "/" && !event.target.closest("input, select, textarea")) {
       event.preventDefault();
-      this.tab("messages");
+      if (!["calls", "messages"].includes(document.body.dataset.tab)) this.tab("calls");
       this.messages.input.focus();
     }
   }

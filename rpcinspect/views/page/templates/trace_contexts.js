@@ -41,6 +41,11 @@ class Contexts {
     if (link) event.stopPropagation();
   }
 
+  /** Draws the first context of the list, if none is drawn yet. */
+  first() {
+    if (this.chosen < 0 && this.listed.length) this.show(this.listed[0]);
+  }
+
   /** Draws the graph of a context. */
   async show(n) {
     if (!this.run.contexts[n]) return;
@@ -65,7 +70,7 @@ class Contexts {
     return [
       el("h2", {}, `Context ${name}`, el("span", { class: "soft" }, ` ${context.context_id}`)),
       el("p", {}, `made by ${printable(context.creator)}, ${duration(context.duration_ns)}: ${edges}; `, ...(cleanup.length ? ["clean-up ", ...cleanup] : ["no clean-up seen"])),
-      el("p", {}, el("button", { type: "button", on: { click: () => { location.hash = `q=ctx:${name}`; } } }, "Its messages in the sequence diagram")),
+      el("p", {}, el("button", { type: "button", on: { click: () => { location.hash = `q=ctx == ${name}`; } } }, "Its messages in the sequence diagram")),
     ];
   }
 

@@ -1,7 +1,7 @@
 // The data of the page: base64 of gzip of JSON, in elements that the browser itself does not look at.
 // Out: a Run (the messages as columns) and Stores (what is unpacked when it is looked at).
 
-const REQUEST = 1, FAILED = 2, PROBLEM = 4, OPEN = 8; // bits of a message's flags
+const [REQUEST, FAILED, PROBLEM, OPEN, ASKS, ERROR, CONTROL, NAMED] = Array.from({ length: 8 }, (_, bit) => 1 << bit); // of a message's flags
 
 /** The JSON that an element holds. */
 async function unpack(element) {
@@ -32,6 +32,11 @@ class Store {
     if (this.unpacked.size > Store.KEPT) this.unpacked.delete(this.unpacked.keys().next().value);
     return (await objects)[place - this.starts[chunk]];
   }
+
+  /** Shows every object to a function, in their order; keeps none. */
+  async each(act) {
+    for (const element of this.elements) (await unpack(element)).forEach(act);
+  }
 }
 
 /** The last place of an ascending list whose value is at most `value`; -1 if there is none. */
@@ -50,16 +55,17 @@ class Run {
   constructor(data) {
     const { columns } = data;
     Object.assign(this, {
-      count: data.count, lanes: data.lanes, kinds: data.kinds, texts: data.texts, types: data.types,
-      functions: data.functions, ids: data.ids, contexts: data.contexts, findings: data.findings,
-      startNs: BigInt(data.start_ns), doubts: data.doubts,
+      count: data.count, lanes: data.lanes, names: data.names, kinds: data.kinds, texts: data.texts, types: data.types,
+      rawFunctions: data.functions, functions: data.functions.map(printable), ids: data.ids, contexts: data.contexts, findings: data.findings,
+      startNs: BigInt(data.start_ns), doubts: data.doubts, captures: data.captures, fields: data.fields, typeNames: data.type_names,
     });
     this.index = summed(columns.index, Int32Array);
     this.begin = summed(columns.time, Float64Array); // nanoseconds since the run's first message
     this.took = Float64Array.from(columns.took ?? []);
     this.nested = Float64Array.from(columns.nested ?? []);
+    this.away = Float64Array.from(columns.latency ?? []); // where the partner is not shown
     this.nbytes = Float64Array.from(columns.nbytes ?? []);
-    for (const name of ["src", "dst", "type", "body", "kind", "flags", "partner", "parent", "context", "function", "edge", "text"]) {
+    for (const name of ["src", "dst", "type", "body", "kind", "flags", "partner", "parent", "context", "function", "edge", "text", "short"]) {
       this[name] = Int32Array.from(columns[name] ?? []);
     }
     this.places = new Int32Array((this.count ? this.index[this.count - 1] : 0) + 1).fill(-1);
@@ -80,8 +86,10 @@ class Run {
   /** The place of it; -1 if there is none, or it is not shown. */
   partnerPlace(place) { return this.partner[place] ? this.placeOf(this.index[place] + this.partner[place]) : -1; }
   parentOf(place) { return this.parent[place] ? this.index[place] + this.parent[place] : null; }
-  /** What a request may have been sent for where that is uncertain: whether by its sender's own program, then requests. */
+  /** What a request may have been sent for where that is uncertain: whether by its sender's own program, whether for a
+      request that was not captured, then requests. */
   doubtOf(place) { return this.doubts[this.index[place]] ?? null; }
+  shortOf(place) { return this.texts[this.short[place]]; }
   functionOf(place) { return this.function[place] ? this.functions[this.function[place] - 1] : null; }
   contextOf(place) { return this.context[place] ? this.contexts[this.context[place] - 1] : null; }
   kindOf(place) { return this.kinds[this.kind[place]]; }
@@ -91,9 +99,9 @@ class Run {
   /** From the first byte of a request to the last of its answer; null where one of them is missing. */
   latency(place) {
     const partner = this.partnerPlace(place);
-    if (partner < 0) return null;
+    if (partner < 0) return this.partner[place] ? this.away[place] : null;
     const [request, answer] = this.is(place, REQUEST) ? [place, partner] : [partner, place];
-    return this.end(answer) - this.begin[request];
+    return Math.max(0, this.end(answer) - this.begin[request]);
   }
 }
 

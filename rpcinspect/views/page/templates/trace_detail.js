@@ -30,7 +30,7 @@ class Detail {
   parts(place, said) {
     return [
       this.head(place), this.exchange(place, said.failure), this.found(place), problems(said.problems), body(said.body),
-      ...said.envelopes.map(envelope), tensors(said), whereabouts(said.location), raw(said),
+      ...said.envelopes.map(envelope), tensors(said), whereabouts(said.location, `rpcinspect decode ${this.run.captures} --message ${this.run.index[place]}`), raw(said),
     ];
   }
 
@@ -58,6 +58,7 @@ class Detail {
         run.is(place, REQUEST)
           ? ["answer", partner === null ? (run.is(place, OPEN) ? "none was captured" : "none") : messageLink(run, partner)]
           : ["answers", partner === null ? "a request that was not captured" : messageLink(run, partner, run.functionOf(place) ?? "")],
+        partner !== null && this.answerText(place),
         failure && ["given up", gaveUp(failure, run, place)],
         parent !== null && ["made while serving", messageLink(run, parent)],
         doubt && ["made while serving", this.ambiguous(doubt)],
@@ -66,9 +67,15 @@ class Detail {
   }
 
   /** All that a request may have been sent for. */
-  ambiguous([own, ...parents]) {
+  ambiguous([own, unseen, count, ...parents]) {
     const { run } = this, links = parents.flatMap((one) => [messageLink(run, one, run.functionOf(run.placeOf(one)) ?? ""), " "]);
-    return ["ambiguous: ", parents.length > 1 ? "one of " : "", ...links, own ? "or none: by its sender's own program" : ""];
+    const others = [unseen && "for a request that was not captured", own && "by its sender's own program"].filter(Boolean).join(", or ");
+    return ["ambiguous: ", parents.length > 1 ? "one of " : "", ...links, count > parents.length ? `and ${counted(count - parents.length, "other")} ` : "", parents.length && others ? "or " : "", others];
+  }
+
+  answerText(place) {
+    const { run } = this, answer = run.is(place, REQUEST) ? run.partnerPlace(place) : -1;
+    return answer >= 0 && run.shortOf(answer) && ["result", el("span", { class: `said${run.is(answer, FAILED) ? " error" : ""}` }, run.shortOf(answer))];
   }
 
   children(place) {
@@ -104,7 +111,7 @@ const section = (title, ...children) => el("section", {}, title && el("h3", {}, 
 
 /** Names with values; what is false is left out. */
 function fields(pairs) {
-  return el("dl", {}, pairs.filter(Boolean).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  return el("dl", {}, pairs.filter(Boolean).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, ...[value].flat())]));
 }
 
 /** Times beside each other, as shares of a bar. */
@@ -169,7 +176,7 @@ function eventList(events) {
   return el("details", {}, el("summary", {}, counted(events.length, "event")), el("pre", {}, printable(rows.join("\n"))));
 }
 
-function tensors({ tensors: list, values }) {
+function tensors({ tensors: list, values, norms }) {
   if (!list.length) return null;
   return section(counted(list.length, "tensor"), ...list.map((tensor, number) => {
     const flags = ["requires_grad", "parameter", "conj", "neg"].filter((name) => tensor[name]).map((name) => el("span", { class: "tag" }, name));
@@ -178,7 +185,8 @@ function tensors({ tensors: list, values }) {
     return el("div", { class: "tensor" },
       el("p", {}, el("b", {}, `#${number} `), code(`${tensor.dtype}[${tensor.shape.join(", ")}]`), " ", ...flags),
       fields([
-        values[number] && ["values", code(values[number])],
+        values?.[number] && ["values", code(values[number])],
+        norms?.[number] && ["elements", elements(norms[number])],
         ["device", code(device)],
         ["stride, offset", code(`[${tensor.stride.join(", ")}], ${tensor.offset}`)],
         tensor.layout !== "strided" && ["layout", code(`${tensor.layout} ${JSON.stringify(tensor.parts)}`)],
@@ -190,9 +198,16 @@ function tensors({ tensors: list, values }) {
   }));
 }
 
-function whereabouts(place) {
+/** The norm of the finite ones, and how many are not finite. */
+function elements({ norm, nan, infinite }) {
+  const strange = [[nan, "NaN"], [infinite, "infinite"]].filter(([count]) => count).map(([count, name]) => el("b", { class: "error" }, `, ${count.toLocaleString("en")} ${name}`));
+  return [norm === null ? "none is finite" : `norm ${Number(norm.toPrecision(6))}`, ...(strange.length ? strange : [", no NaN"])];
+}
+
+function whereabouts(place, command) {
   if (!place) return null;
   return section("place in the capture", fields([
+    ["to see its bytes", code(command)],
     ["capture", String(place.capture)], ["packet", code(`frame.number == ${place.packet}`)], ["flow", code(place.flow)], ["offset", String(place.offset)],
   ]));
 }

@@ -1,79 +1,123 @@
-// Which messages are shown: words that a row must have, kinds, errors.
-// In: what was typed. Out: a list of places.
+// What messages have of the fields that a filter names, and which of them it picks.
+// In: a tree of the grammar. Out: a bit for each message. Most fields are columns; the others are in what is
+// unpacked when it is looked at, which takes a moment the first time.
 
-/** One word → a test of a message. A leading minus turns it around. */
-function termOf(word, run) {
-  const negated = word.length > 1 && word.startsWith("-");
-  const positive = negated ? word.slice(1) : word;
-  const colon = positive.indexOf(":");
-  const name = positive.slice(0, Math.max(colon, 0));
-  const special = Object.hasOwn(TERMS, name) ? TERMS[name] : undefined;
-  const test = special ? special(positive.slice(colon + 1), run) : slower(positive, run) ?? anywhere(positive, run);
-  return negated ? (place) => !test(place) : test;
-}
+const tensorsOf = (pick) => (said) => said.tensors.map(pick);
+const envelopesOf = (name) => (said) => said.envelopes.map((one) => one[name]);
+const bodyOf = (name) => (said) => [said.body[name]];
+const errorOf = (name) => (said) => [said.body.error?.[name]];
+const askedOf = (name) => (said) => said.asked[name];
 
-const SLOWER = /^>(\d+(?:\.\d+)?)(ns|us|µs|ms|s)$/;
-const NS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
-
-/** `>5ms`: exchanges that took longer. */
-function slower(word, run) {
-  const found = SLOWER.exec(word);
-  if (!found) return undefined;
-  const limit = Number(found[1]) * NS[found[2]];
-  return (place) => (run.latency(place) ?? -1) > limit;
-}
-
-/** Which strings of a table hold a word, told once for each string. */
-function holding(table, word) {
-  return table.map((text) => text.toLowerCase().includes(word));
-}
-
-/** The word is somewhere in the row. */
-function anywhere(word, run) {
-  if (/^#\d+$/.test(word)) return (place) => run.index[place] === Number(word.slice(1));
-  const [texts, types, lanes] = [run.texts, run.types, run.lanes].map((table) => holding(table, word));
-  const functions = holding(run.functions, word);
-  return (place) => texts[run.text[place]] || types[run.type[place]] || lanes[run.src[place]] || lanes[run.dst[place]]
-    || (run.function[place] > 0 && functions[run.function[place] - 1]);
-}
-
-const STATES = {
-  error: (place, run) => run.is(place, FAILED),
-  problem: (place, run) => run.is(place, PROBLEM),
-  request: (place, run) => run.is(place, REQUEST),
-  answer: (place, run) => !run.is(place, REQUEST),
-  open: (place, run) => run.is(place, OPEN),
-  found: (place, run) => run.findingsOf.has(run.index[place]),
+/** Field → its values from columns; null and undefined are none. */
+const COLUMNS = {
+  index: (run, place) => [run.index[place]],
+  time: (run, place) => [run.begin[place]],
+  time_ns: (run, place) => [run.startNs + BigInt(run.begin[place])],
+  took: (run, place) => [run.took[place]],
+  src: (run, place) => [run.names[run.src[place]]],
+  dst: (run, place) => [run.names[run.dst[place]]],
+  worker: (run, place) => [run.names[run.src[place]], run.names[run.dst[place]]],
+  type: (run, place) => [run.types[run.type[place]]],
+  body: (run, place) => [run.types[run.body[place]]],
+  request: (run, place) => [run.is(place, ASKS)],
+  answers: (run, place) => [run.is(place, REQUEST) ? null : run.partnerOf(place)],
+  answered: (run, place) => [run.is(place, REQUEST) ? run.partner[place] !== 0 : null],
+  latency: (run, place) => [run.latency(place)],
+  call: (run, place) => [run.is(place, NAMED) && run.is(place, REQUEST) ? run.rawFunctions[run.function[place] - 1] : null],
+  housekeeping: (run, place) => [run.kindOf(place) === "housekeeping"],
+  control: (run, place) => [run.is(place, CONTROL)],
+  error: (run, place) => [run.is(place, ERROR)],
+  nbytes: (run, place) => [run.nbytes[place]],
+  finding: (run, place) => (run.findingsOf.get(run.index[place]) ?? []).map((number) => run.findings[number].code),
 };
 
-/** What stands before a colon → a test, given what stands behind it. */
-const TERMS = {
-  src: (word, run) => { const lanes = holding(run.lanes, word); return (place) => lanes[run.src[place]]; },
-  dst: (word, run) => { const lanes = holding(run.lanes, word); return (place) => lanes[run.dst[place]]; },
-  worker: (word, run) => { const lanes = holding(run.lanes, word); return (place) => lanes[run.src[place]] || lanes[run.dst[place]]; },
-  type: (word, run) => { const types = holding(run.types, word); return (place) => types[run.type[place]] || types[run.body[place]]; },
-  fn: (word, run) => {
-    const functions = holding(run.functions, word);
-    return (place) => run.function[place] > 0 && functions[run.function[place] - 1];
-  },
-  ctx: (word, run) => {
-    const contexts = run.contexts.map((context) => context.name === word || context.context_id === word);
-    return (place) => run.context[place] > 0 && contexts[run.context[place] - 1];
-  },
-  is: (word, run) => (Object.hasOwn(STATES, word) ? (place) => STATES[word](place, run) : () => false),
-  finding: (word, run) => {
-    const wanted = new Set(run.findings.flatMap((one, number) => (String(number) === word || one.code === word ? one.messages : [])));
-    return (place) => wanted.has(run.index[place]);
-  },
+/** Field → its values from what a message says. */
+const SAID = {
+  id: askedOf("id"), pipe: askedOf("pipe"), capture: askedOf("capture"), fn: askedOf("fn"), "tensor.nbytes": askedOf("tensor.nbytes"),
+  envelope: envelopesOf("type"), from_worker_id: envelopesOf("from_worker_id"), profiling_id: envelopesOf("profiling_id"),
+  event: (said) => said.envelopes.flatMap(({ events }) => (events ?? []).map(({ name }) => name)),
+  device_map: (said) => said.envelopes.flatMap((one) => Object.entries(one.device_map ?? {}).map(([a, b]) => `${a}->${b}`)),
+  ctx: (said) => [said.body.context_id, ...envelopesOf("context_id")(said)],
+  autograd_message_id: (said) => [said.body.autograd_message_id, ...envelopesOf("autograd_message_id")(said)],
+  arg: (said) => said.body.args ?? [],
+  kwarg: (said) => Object.entries(said.body.kwargs ?? {}).map(([name, value]) => `${name}=${value}`),
+  async: bodyOf("async"), value: bodyOf("value"), retain_graph: bodyOf("retain_graph"), rref_id: bodyOf("rref_id"), fork_id: bodyOf("fork_id"),
+  "error.type": errorOf("type"), "error.node_id": errorOf("node_id"), "error.text": errorOf("text"),
+  tensors: (said) => [said.tensors.length],
+  problem: (said) => said.problems.map(({ reason }) => reason),
+  "problem.layer": (said) => said.problems.map(({ layer }) => layer),
+  packet: (said) => [said.location?.packet], flow: (said) => [said.location?.flow],
+  "tensor.dim": tensorsOf(({ shape }) => shape.length),
+  "tensor.numel": tensorsOf(({ shape }) => shape.reduce((product, size) => product * BigInt(size), 1n)),
+  "tensor.quantizer": tensorsOf(({ quantizer }) => quantizer?.scheme),
+  "tensor.missing": tensorsOf((one) => one.missing_bytes > 0 || one.placement === "missing"),
 };
+for (const name of ["dtype", "shape", "layout", "device", "target_device", "requires_grad", "parameter", "conj", "neg", "storage_nbytes", "missing_bytes", "placement", "sha256"]) {
+  SAID[`tensor.${name}`] = tensorsOf((one) => one[name]);
+}
 
-/** The places of all messages that fit: every word, a kind that is switched on, an error where only those are wanted. */
-function placesOf(run, { text, kinds, errors }) {
-  const terms = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => termOf(word, run));
-  if (errors) terms.push((place) => (run.flags[place] & (FAILED | PROBLEM | OPEN)) !== 0);
-  const places = [];
-  for (let place = 0; place < run.count; place += 1) {
-    if (kinds[run.kind[place]] && terms.every((test) => test(place))) places.push(place);
+/** Filters of a run; what was unpacked for one stays for the next. */
+class Filters {
+  constructor(run, store) {
+    Object.assign(this, { run, store, said: new Map() });
   }
-  return Int32Array.from(places);
+
+  /** A bit for each message, or each call with `calls`: there what a message says may be said by request or answer. */
+  async picked(text, calls) {
+    const { tree, leaves } = this.parsed(text);
+    for (const { field } of leaves) {
+      if (!Object.hasOwn(COLUMNS, field) && !Object.hasOwn(SAID, field)) throw new Mistake(`this page does not hold ${field}: ask decode -f`);
+    }
+    await this.unpack(new Set(leaves.map(({ field }) => field).filter((field) => !Object.hasOwn(COLUMNS, field) && !this.said.has(field))));
+    return judged(tree, leaves.map((leaf) => this.truths(leaf, calls)), this.run.count);
+  }
+
+  parsed(text) {
+    try {
+      return new Parser(text, this.run.fields, this.run.typeNames);
+    } catch (error) {
+      throw error instanceof RangeError ? new Mistake("too many parentheses inside of each other") : error;
+    }
+  }
+
+  async unpack(names) {
+    if (!names.size) return;
+    const found = new Map([...names].map((name) => [name, []]));
+    await this.store.each((said) => names.forEach((name) => found.get(name).push(SAID[name](said))));
+    found.forEach((values, name) => this.said.set(name, values));
+  }
+
+  truths({ field, kind, seen, test }, calls) {
+    const { run } = this, said = this.said.get(field), truths = new Uint8Array(run.count);
+    const known = new Map(); // most messages have what others have
+    for (let place = 0; place < run.count; place += 1) {
+      const values = (said ? said[place] : COLUMNS[field](run, place)).filter((value) => value != null);
+      const key = values.length === 1 && typeof values[0] === "string" ? values[0] : null;
+      let truth = key === null ? undefined : known.get(key);
+      if (truth === undefined) {
+        truth = test(values.map(VALUE[kind]));
+        if (key !== null) known.set(key, truth);
+      }
+      truths[place] = truth;
+    }
+    if (calls && !seen) this.eachCall((request, answer) => { truths[request] |= truths[answer]; });
+    if (calls) this.eachCall((request, answer) => { truths[answer] = truths[request]; });
+    return truths;
+  }
+
+  eachCall(act) {
+    const { run } = this;
+    for (let place = 0; place < run.count; place += 1) {
+      const answer = run.is(place, REQUEST) ? run.partnerPlace(place) : -1;
+      if (answer >= 0) act(place, answer);
+    }
+  }
+}
+
+/** What a tree comes to, message by message. */
+function judged(tree, truths, count) {
+  if (tree.kind === "leaf") return truths[tree.number];
+  const items = tree.items.map((item) => judged(item, truths, count));
+  const join = { not: (place) => !items[0][place], and: (place) => items.every((item) => item[place]), or: (place) => items.some((item) => item[place]) }[tree.kind];
+  return Uint8Array.from({ length: count }, (_, place) => join(place));
 }

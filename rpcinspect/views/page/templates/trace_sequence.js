@@ -205,11 +205,14 @@ class Sequence {
     pen.stroke();
     pen.restore();
     if (right - left < 14) return;
+    const words = duration(b - a);
     pen.save();
-    pen.translate((left + right) / 2 + 4, Math.min(this.height - 8, this.host.clientHeight - 12));
+    pen.translate((left + right) / 2 + 4, Math.min(this.height - 8, this.host.scrollTop + this.host.clientHeight - 12));
     pen.rotate(-Math.PI / 2);
+    pen.fillStyle = ink.gap;
+    pen.fillRect(-3, -10, pen.measureText(words).width + 6, 13);
     pen.fillStyle = ink.soft;
-    pen.fillText(`${duration(b - a)} left out`, 0, 0);
+    pen.fillText(words, 0, 0);
     pen.restore();
   }
 
@@ -333,24 +336,25 @@ class Sequence {
     pen.stroke();
   }
 
-  /** Numbers and names beside lines, where there is room for them. */
+  /** Numbers and names beside lines, where there is room for them: errors first, then requests. */
   drawLabels(pen, ink, places) {
-    const ends = new Map(); // height → where the last label there ends
+    const { run } = this, rank = (place) => (run.is(place, FAILED | PROBLEM | OPEN) ? 0 : run.is(place, REQUEST) ? 1 : 2);
+    const labels = new Labels([...places].map((place) => this.lineOf(place)), this.lanes.map((worker) => this.y(worker)), this.gutter, this.width);
     pen.font = "11px system-ui, sans-serif";
-    for (const place of places) {
-      const [x1, y1, x2, y2] = this.lineOf(place);
-      const text = fitted(pen, this.labelOf(place), 190);
-      const width = pen.measureText(text).width;
-      const spots = y1 === y2 ? [[x1 + 12, y1 - 12]] : [0.5, 0.3, 0.7].map((share) => [x1 + share * (x2 - x1) + 5, y1 + share * (y2 - y1) + 4]);
-      const free = spots.find(([x, y]) => [-1, 0, 1].every((by) => (ends.get(Math.round(y / 12) + by) ?? -1) < x));
-      if (!free) continue;
-      ends.set(Math.round(free[1] / 12), free[0] + width + 8);
-      pen.fillStyle = ink.card;
-      pen.globalAlpha = 0.8;
-      pen.fillRect(free[0] - 1, free[1] - 10, width + 2, 13);
-      pen.globalAlpha = 1;
-      pen.fillStyle = this.run.is(place, FAILED | PROBLEM) ? ink.error : ink.ink;
-      pen.fillText(text, free[0], free[1]);
+    if (!this.gutter) this.lanes.forEach((worker) => labels.take([0, this.y(worker) - 18, this.width / 2, this.y(worker)]));
+    for (const place of [...places].sort((a, b) => rank(a) - rank(b) || a - b)) {
+      const line = this.lineOf(place);
+      for (const words of new Set([this.labelOf(place), `#${run.index[place]}`])) {
+        const text = fitted(pen, words, 190), width = pen.measureText(text).width, spot = labels.place(line, width);
+        if (!spot) continue;
+        pen.fillStyle = ink.card;
+        pen.globalAlpha = 0.8;
+        pen.fillRect(spot[0] - 1, spot[1] - 10, width + 2, 13);
+        pen.globalAlpha = 1;
+        pen.fillStyle = run.is(place, FAILED | PROBLEM) ? ink.error : ink.ink;
+        pen.fillText(text, ...spot);
+        break;
+      }
     }
   }
 

@@ -1,0 +1,12 @@
+"""`rpcinspect export`: a run as a file, or a folder, that other programs open; one module per format."""
+
+from typing import ClassVar
+
+from rpcinspect.cli.program import Group
+
+
+class ExportCommand(Group):
+    """Write a run as a page, time line, tables, log, tensors, drawing."""
+
+    PACKAGE = "rpcinspect.cli.export"
+    GROUPS: ClassVar = {"Formats": ("html", "perfetto", "parquet", "rpclog", "safetensors", "dot")}

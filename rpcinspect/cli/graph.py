@@ -1,0 +1,79 @@
+"""`rpcinspect graph`: the autograd graph of a context."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rpcinspect.cli.guard import UsageMistake
+from rpcinspect.cli.options import ContextOption, QuestionOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rpcinspect.cli.answer import Answer, Json
+    from rpcinspect.run.graph import ContextGraph
+    from rpcinspect.run.run import Run
+
+MAX_NAMED = 8
+"""Contexts that are named where none, or another one, was asked for."""
+
+
+class GraphCommand(QuestionOptions, frozen=True, kw_only=True):
+    """Draw the autograd graph of a context, with its critical path."""
+
+    EXAMPLES: ClassVar = (
+        "graph run.pcap",
+        "graph run.pcap --context 0:3",
+        "graph run.pcap --context 0:3 -f 'type == BACKWARD_AUTOGRAD_REQ'",
+    )
+
+    context: ContextOption = None
+
+    def how(self) -> "Answer":
+        from rpcinspect.cli.answer import Answer
+        from rpcinspect.views.jsonl.questions import graph_json
+        from rpcinspect.views.text.graph import show_graph
+        from rpcinspect.views.text.table import write_line
+
+        def count(run: "Run") -> int:
+            graphs = named_graphs(run, self.context)
+            return sum(graph.shows(message) for graph in graphs for message in graph.messages)
+
+        def show(run: "Run", console: "Console") -> None:
+            graphs = named_graphs(run, self.context)
+            for number, graph in enumerate(graphs):
+                if number:
+                    write_line(console, "")
+                show_graph(graph, run.critical_path(graph), console, several_jobs=len(graphs) > 1)
+
+        def objects(run: "Run") -> "list[Json]":
+            graphs = named_graphs(run, self.context)
+            return [line for graph in graphs for line in graph_json(graph, run.critical_path(graph))]
+
+        return Answer(
+            noun="message",
+            count=count,
+            show=show,
+            json=objects,
+            kinds=("context", "passing", "segment"),
+            shows=lambda run: True,
+        )
+
+
+def named_graphs(run: "Run", context: str | None) -> "tuple[ContextGraph, ...]":
+    """Returns the graphs of a context, one for each job that has it; of the only context where none is named.
+    Raises `UsageMistake` where there is no such context, or are several.
+    """
+    from rpcinspect.fields.phrases import packed, read_packed, some
+
+    ids = list(dict.fromkeys(graph.context_id for graph in run.whole.graphs))
+    wanted = None if context is None else read_packed(context)
+    if context is None and len(ids) == 1:
+        (wanted,) = ids
+    graphs = () if wanted is None else run.graphs_of(wanted)
+    if graphs:
+        return graphs
+    known = "no autograd context was seen"
+    if ids:
+        known = f"there {'are' if len(ids) > MAX_NAMED else 'is'} {some([packed(i) for i in ids], MAX_NAMED)}"
+    if context is None:
+        raise UsageMistake(f"name the context with --context: {known}" if ids else known)
+    raise UsageMistake(f"--context {context}: there is no such context; {known}")

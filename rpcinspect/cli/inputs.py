@@ -1,0 +1,160 @@
+"""The captures that a command names, and passes over them: records into views, a session, a run.
+
+In: the options of a command. Out: decodings, and what a pass has found. Standard input and pipes are copied
+where more than one pass is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from msgspec.structs import replace
+
+from rpcinspect.capture.source import STDIN_NAME
+from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.interrupt import Interrupt, ends_reading
+from rpcinspect.cli.options import STDIN, CaptureOptions
+from rpcinspect.cli.output import say
+from rpcinspect.cli.progress import reading_bar
+from rpcinspect.errors import CaptureError
+from rpcinspect.files.temporary import Temporary
+from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.model import Session
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter
+    from rpcinspect.filter.shown import Shown
+    from rpcinspect.run.run import Run
+
+
+class View(Protocol):
+    """What takes records as they become complete."""
+
+    def feed(self, records: Sequence[RpcRecord | None]) -> None:
+        """Takes the next ones; None stands for one that is not to be shown."""
+
+
+class Inputs:
+    """What a command reads, as often as it needs to."""
+
+    def __init__(
+        self, options: CaptureOptions, stack: ExitStack, *, twice: bool = False, quiet: bool = False
+    ) -> None:
+        """`twice`: several decodings are needed; `quiet`: messages are shown meanwhile, so no bar is."""
+        imports_are_over()
+        self._options = options
+        self._bar = None if quiet else stack.enter_context(reading_bar())
+        names = [name for name in options.files if twice and (name == STDIN or _is_pipe(name))]
+        self._copies = {name: _copied(name, stack) for name in names}
+
+    def decoding(self, **how: Any) -> Decoding:
+        """Opens everything, for a pass with these `Options` beside those of the command."""
+        sources = [
+            self._copies.get(one, one) if isinstance(one, str) else one for one in self._options.sources()
+        ]
+        options = replace(self._options.decoding_options(), progress=self._bar, **how)
+        try:
+            return Decoding(sources, options)
+        except CaptureError as error:
+            text = str(error)
+            for name, path in self._copies.items():
+                text = text.replace(f"{path}:", f"{STDIN_NAME if name == STDIN else name}:", 1)
+            raise CaptureError(text) from error
+
+    def ends_by_key(self, decoding: Decoding) -> AbstractContextManager[Interrupt]:
+        """Within it, Ctrl-C ends the reading of an input that is still being written."""
+        live = self._options.live and not self._copies
+        return ends_reading(decoding) if live else nullcontext(Interrupt())
+
+    def session(self, chosen: Filter | None) -> tuple[Session, Shown | None]:
+        """Makes a first pass, for the session and for what the filter picks."""
+        with self.decoding() as decoding:
+            shown = take_chosen(decoding, [], chosen)
+            return self.named(decoding.session), shown
+
+    def named(self, session: Session) -> Session:
+        """Returns the session with copied inputs called by their own names."""
+        names = {path: name for name, path in self._copies.items()}
+        captures = (replace(one, path=names.get(one.path, one.path)) for one in session.captures)
+        return replace(session, captures=tuple(captures))
+
+
+def _is_pipe(name: str) -> bool:
+    """Also what shells make of `<(command)`."""
+    try:
+        return stat.S_ISFIFO(os.stat(name).st_mode)
+    except (OSError, ValueError):
+        return False  # who opens it reports it better
+
+
+def _copied(name: str, stack: ExitStack) -> str:
+    """Returns the path of a copy that is deleted already."""
+    try:
+        source = sys.stdin.buffer if name == STDIN else stack.enter_context(open(name, "rb"))  # noqa: SIM115
+        copy = stack.enter_context(Temporary())
+        shutil.copyfileobj(source, copy)
+    except OSError as error:
+        raise CaptureError(f"{name}: {error.strerror}") from error
+    copy.seek(0)
+    return f"/dev/fd/{copy.fileno()}"
+
+
+def spool(stack: ExitStack) -> BinaryIO:
+    """Returns a temporary file without a name: nothing is left of it, however we end."""
+    return stack.enter_context(Temporary())
+
+
+def say_what_is_unread(decoding: Decoding) -> None:
+    """Says what no view can show: captures of which there is more than was read, and packets of link types
+    that the native reader lacks, which look like none at all."""
+    for line in decoding.ended_early:
+        say(line)
+    unread = decoding.unread_link_types
+    if unread:
+        say(f"no packet could be read: {', '.join(unread)}; try --reader tshark")
+
+
+def take(
+    decoding: Decoding, views: Sequence[View], wanted: Callable[[RpcRecord], bool] | None = None
+) -> None:
+    """Feeds every record that is wanted to views that keep what they make in temporary files."""
+    for records in decoding.blocks():
+        shown = records if wanted is None else [r if wanted(r) else None for r in records]
+        for view in views:
+            view.feed(shown)
+
+
+def take_chosen(decoding: Decoding, views: Sequence[View], chosen: Filter | None) -> Shown | None:
+    """Feeds what the filter may pick; returns what it has picked."""
+    if chosen is None:
+        take(decoding, views)
+        return None
+    from rpcinspect.filter.selection import Selection
+
+    selection = Selection(chosen, decoding.bytes)
+    take(decoding, views, selection.feed)
+    return selection.finish(decoding.session)
+
+
+def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[Run, Shown | None]:
+    """Reads everything into memory, for whatever tells of more than single messages: an answer may need any
+    two of them. Answers are of the whole run; which of them are shown is up to the view."""
+    from rpcinspect.run.run import Run
+
+    if chosen is None:
+        return Run.of(decoding, list(decoding.records())), None
+    from rpcinspect.filter.selection import Selection
+
+    selection = Selection(chosen, decoding.bytes)
+    records: list[RpcRecord] = []
+    for record in decoding.records():
+        records.append(record)
+        selection.feed(record)
+    return Run.of(decoding, records), selection.finish(decoding.session)

@@ -1,0 +1,57 @@
+"""`rpcinspect join`: captured requests to the workers of a group that runs already."""
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from rpcinspect.cli.options import argument, option
+from rpcinspect.cli.replay_options import PlayOptions, YesOption, read_store
+
+if TYPE_CHECKING:
+    from rpcinspect.replayer.planning.plan import PlanOptions
+    from rpcinspect.replayer.planning.sources import Sources
+    from rpcinspect.replayer.replayer import ReplayOptions
+
+StoreArgument = Annotated[str, argument("tcp://HOST:PORT", "The store of the group: its init_method.")]
+NO_YES = (
+    "refused: a group that is joined RUNS what the capture sends, with all that its workers may do, and is "
+    "changed by it; if it may, say --yes"
+)
+
+
+class JoinCommand(PlayOptions, frozen=True, kw_only=True):
+    """Replay against the workers of a running group.
+
+    The group must be dynamic (init_rpc without a world size). It runs what the capture sends, with all that
+    its workers may do; it is joined for that, and left again.
+    """
+
+    EXAMPLES: ClassVar = (
+        "join tcp://10.0.0.7:29500 run.pcap --path ./src --plan",
+        "join tcp://10.0.0.7:29500 run.pcap --path ./src --yes",
+    )
+
+    store: StoreArgument
+    renames: Annotated[
+        list[str], option("--rename CAPTURED=MEMBER", "Call a captured worker so in the group; repeatable.")
+    ] = []
+    yes: YesOption = False
+
+    def run(self) -> int:
+        """Replays; returns the exit code."""
+        from rpcinspect.cli.replaying import replayed
+
+        return replayed(self, None if self.yes or self.plan else NO_YES)
+
+    def plan_options(self) -> "PlanOptions":
+        from msgspec.structs import replace
+
+        return replace(super().plan_options(), joins=True)
+
+    def replay_options(self, files: "Sources") -> "ReplayOptions":
+        from msgspec.structs import replace
+
+        from rpcinspect.cli.arguments import renames
+        from rpcinspect.replayer.playing.attach import JoinOptions
+
+        renamed = renames(self.renames, "CAPTURED=MEMBER")
+        join = JoinOptions(store=read_store(self.store), renames=renamed)
+        return replace(super().replay_options(files), join=join)

@@ -1,0 +1,284 @@
+"""What `rpcinspect decode` shows: one pass over the captures into the view that was asked for; two where a
+message's index must be known before the message is shown.
+
+In: the options of `decode`. Out: a view on standard output or in a file, and the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from rpcinspect import exit_codes
+from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.decode import DecodeCommand
+from rpcinspect.cli.inputs import Inputs, say_what_is_unread, spool, take_chosen
+from rpcinspect.cli.interrupt import Interrupt
+from rpcinspect.cli.output import open_console, open_output, say, say_if_empty, tell
+from rpcinspect.errors import CaptureError
+from rpcinspect.fields.phrases import printable_json
+from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.record import RpcRecord, round_trips
+from rpcinspect.session.model import Session
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter
+    from rpcinspect.filter.shown import Shown
+    from rpcinspect.views.jsonl.calls import Calls
+    from rpcinspect.views.jsonl.lines import JsonLines
+
+
+def decode(command: DecodeCommand) -> int:
+    """Shows what is asked for; returns the exit code."""
+    if command.fields:
+        return _fields(command)
+    chosen = command.chosen()
+    with ExitStack() as stack:
+        inputs = Inputs(command, stack, twice=command.twice, quiet=command.streams)
+        if command.roundtrip:
+            return _roundtrip(command, inputs, stack)
+        if command.calls:
+            return _calls(command, inputs, chosen, stack)
+        if command.message is not None:
+            return _message(command, command.message, inputs, chosen, stack)
+        if command.write is not None:
+            return _write(command, command.write, inputs, chosen, stack)
+        if command.json:
+            return _json(command, inputs, chosen, stack)
+        return _table(command, inputs, chosen, stack)
+
+
+def _fields(command: DecodeCommand) -> int:
+    from rpcinspect.filter.listing import field_lines
+
+    imports_are_over()
+    tell(field_lines(), command.output)
+    return exit_codes.OK
+
+
+def _verdict(command: DecodeCommand, session: Session, interrupt: Interrupt | None = None) -> int:
+    if interrupt is not None and interrupt.pressed and command.interface is None:  # which has no other end
+        return exit_codes.INTERRUPTED
+    if command.strict and session.totals.problems:
+        return exit_codes.UNREADABLE
+    if command.check and any(finding.severity == "error" for finding in session.findings):
+        return exit_codes.DIFFERENT
+    return exit_codes.OK
+
+
+def _json(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: ExitStack) -> int:
+    from rpcinspect.views.jsonl.lines import JsonLines
+
+    with inputs.decoding(by_completion=command.stream) as decoding:
+        output = stack.enter_context(open_output(command.output, grows=command.stream))
+        with inputs.ends_by_key(decoding) as interrupt:
+            if command.stream:
+                from rpcinspect.views.stream import JsonStream
+
+                stream = JsonStream(decoding, hashes=not command.no_hash)
+
+                def write(record: RpcRecord) -> None:
+                    output.write(printable_json(stream.line(record)))
+                    output.flush()
+
+                shown = _take_at_once(decoding, write, chosen)
+            else:
+                view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash)
+                shown = take_chosen(decoding, [view], chosen)
+        session = decoding.session
+        if command.stream:
+            output.write(printable_json(stream.rest(session, shown)))
+        else:
+            _write_session(view, session, shown, command, output)
+        say_if_empty(session)
+        say_what_is_unread(decoding)
+        return _verdict(command, session, interrupt)
+
+
+def _take_at_once(
+    decoding: Decoding, show: Callable[[RpcRecord], None], chosen: Filter | None
+) -> Shown | None:
+    """Shows what the filter picks as it comes; returns what that was."""
+    if chosen is None:
+        for record in decoding.records():
+            show(record)
+        return None
+    from rpcinspect.filter.selection import StreamSelection
+
+    selection = StreamSelection(chosen, decoding)
+    for record in decoding.records():
+        if selection.feed(record):
+            show(record)
+    return selection.finish(decoding.session)
+
+
+def _write_session(
+    view: JsonLines, session: Session, shown: Shown | None, command: DecodeCommand, output: BinaryIO
+) -> None:
+    """Writes a session with the messages that the view was fed."""
+    from rpcinspect.views.jsonl.document import session_pieces
+
+    document = command.format == "json"
+    pieces = session_pieces(view, session, shown) if document else view.finish(session, shown)
+    output.writelines(map(printable_json, pieces))
+
+
+def _table(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: ExitStack) -> int:
+    from rpcinspect.views.text.summary import show_summary
+    from rpcinspect.views.text.table import MessageTable
+
+    live = command.live
+    show_all = command.show_all or chosen is not None  # who asks for something, wants all of it
+    with inputs.decoding(by_completion=live) as decoding:
+        console = stack.enter_context(open_console(command.output, grows=live))
+        with inputs.ends_by_key(decoding) as interrupt:
+            if live:
+                from rpcinspect.views.stream import TableStream
+
+                stream = TableStream(decoding, console, show_all=show_all)
+                shown = _take_at_once(decoding, stream.show, chosen)
+            else:
+                view = MessageTable(spool(stack), show_all=show_all)
+                shown = take_chosen(decoding, [view], chosen)
+        session = decoding.session
+        if not live:
+            view.show(session, console, shown)
+        hidden = 0 if show_all else session.messages.housekeeping().count(1)
+        show_summary(session, console, hidden=hidden, shown=shown)
+        say_what_is_unread(decoding)
+        return _verdict(command, session, interrupt)
+
+
+def _roundtrip(command: DecodeCommand, inputs: Inputs, stack: ExitStack) -> int:
+    """Encodes everything again and compares bytes."""
+    total = cut = 0
+    differing = []
+    with inputs.decoding(forms=True) as decoding:
+        console = stack.enter_context(open_console(command.output))
+        for record in decoding.records():
+            if record.tp.payload_missing is not None:
+                cut += 1
+                continue
+            total += 1
+            if not round_trips(record):
+                differing.append(record.location)
+        same = total - len(differing)
+        for where in differing:
+            console.print(f"differs: message at packet {where.packet}, {where.flow} +{where.offset}")
+        share = 100 * same / total if total else 100.0
+        console.print(f"{same:,} of {total:,} messages came out byte for byte ({share:.4g} %)")
+        if cut:
+            console.print(f"{cut:,} messages were not captured whole and were left out")
+        verdict = _verdict(command, decoding.session)
+    return verdict if same == total else exit_codes.DIFFERENT
+
+
+def _calls(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: ExitStack) -> int:
+    """Shows requests with their answers. Messages are read once; what they say waits in a temporary file
+    until all are known."""
+    from rpcinspect.views.jsonl.calls import Calls, call_lines
+    from rpcinspect.views.jsonl.document import call_pieces
+    from rpcinspect.views.text.calls import show_calls
+
+    decoding = stack.enter_context(inputs.decoding())
+    with inputs.ends_by_key(decoding) as interrupt:
+        view = Calls(spool(stack))
+        shown = _take_calls(decoding, view, chosen)
+        session = decoding.session
+        say_if_empty(session)
+        calls = view.of(session, shown)
+        if command.json:
+            write = call_pieces if command.format == "json" else call_lines
+            output = stack.enter_context(open_output(command.output))
+            output.writelines(map(printable_json, write(calls, shown)))
+        else:
+            console = stack.enter_context(open_console(command.output))
+            show_calls(calls, session, console, show_all=command.show_all, shown=shown)
+    say_what_is_unread(decoding)
+    return _verdict(command, session, interrupt)
+
+
+def _take_calls(decoding: Decoding, view: Calls, chosen: Filter | None) -> Shown | None:
+    """Feeds every message: a call matches by what its request and its answer say together."""
+    if chosen is None:
+        for records in decoding.blocks():
+            view.feed(records)
+        return None
+    from rpcinspect.filter.selection import CallSelection
+
+    selection = CallSelection(chosen, decoding.bytes)
+    for records in decoding.blocks():
+        view.feed(records)
+        for record in records:
+            selection.feed(record)
+    return selection.finish(decoding.session)
+
+
+def _message(
+    command: DecodeCommand, index: int, inputs: Inputs, chosen: Filter | None, stack: ExitStack
+) -> int:
+    """Shows one message: a first pass finds out which it is, a second decodes it again."""
+    from rpcinspect.views.jsonl.lines import message_line
+    from rpcinspect.views.text.detail import detail
+
+    session, shown = inputs.session(chosen)
+    if index >= session.totals.messages:
+        last = session.totals.messages - 1
+        others = f"the last is {last}" if last >= 0 else "nor any other"
+        say(f"there is no message {index}, {others}")
+        return exit_codes.USAGE
+    row = int(session.order[index])
+    if shown is not None and not shown.rows[row]:
+        say(f"message {index} does not match {shown.text}")
+        if command.json:
+            _write_messages((), command, stack)
+        return _verdict(command, session)
+    with inputs.decoding() as decoding:
+        record = next((r for r in decoding.records() if r.row == row), None)
+        if record is None:
+            raise CaptureError(f"{command.files[0]}: it has become shorter while it was read")
+        if command.json:
+            line = message_line(record, session, decoding.bytes, hashes=not command.no_hash)
+            _write_messages((line,), command, stack)
+        else:
+            console = stack.enter_context(open_console(command.output))
+            for part in detail(record, session, decoding.bytes, every_byte=command.show_all):
+                console.print(part)
+    return _verdict(command, session)
+
+
+def _write_messages(messages: Iterable[bytes], command: DecodeCommand, stack: ExitStack) -> None:
+    """Writes lines of messages alone."""
+    from rpcinspect.views.jsonl.document import message_pieces
+
+    output = stack.enter_context(open_output(command.output))
+    output.writelines(map(printable_json, message_pieces(messages) if command.format == "json" else messages))
+
+
+def _write(
+    command: DecodeCommand, path: Path, inputs: Inputs, chosen: Filter | None, stack: ExitStack
+) -> int:
+    """Saves the messages that the filter picks: a first pass finds them and writes JSON where that is asked
+    for, a second takes them.
+    """
+    from rpcinspect.cli.redacting import key_of, save
+    from rpcinspect.views.jsonl.lines import JsonLines
+
+    with inputs.decoding() as decoding:
+        view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash) if command.json else None
+        shown = take_chosen(decoding, [] if view is None else [view], chosen)
+        session = inputs.named(decoding.session)
+        if view is not None:
+            output = stack.enter_context(open_output(command.output))
+            _write_session(view, session, shown, command, output)
+    with inputs.decoding() as decoding:
+        key = key_of(command.redact_seed) if command.redact else None
+        told = save(path, session, shown, decoding, key)
+    say_if_empty(session)
+    if command.json:
+        say(told)
+    else:
+        tell([told], command.output)
+    return _verdict(command, session)

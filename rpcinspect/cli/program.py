@@ -1,0 +1,181 @@
+"""Which commands there are, in the groups that the help shows, and what their help looks like.
+
+In: the name of a command. Out: typer's command, made of the class in the module of that name, which is
+imported only now: its fields are the options, its text is the help.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rpcinspect.cli.gone import line_for
+from rpcinspect.cli.guard import UsageMistake, guarded
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+SECTIONS = ("Arguments", "Options", "Reading captures")
+"""Of a command's help; an option says which it is in, if it is not the middle one."""
+
+
+class Command(Protocol):
+    """What the class of a command has beside the options: a Struct whose text is the help."""
+
+    EXAMPLES: ClassVar[Sequence[str]]
+    """Command lines."""
+    EXITS: ClassVar[Mapping[int, str]]
+    """What the exit codes mean."""
+
+    def mistakes(self) -> Iterator[str]:
+        """Yields what is wrong with the options, each in one line."""
+
+    def run(self) -> int:
+        """Does what the command is for; returns the exit code."""
+
+
+class OneCommand(TyperCommand):
+    """A command whose help has examples and exit codes."""
+
+    made_of: type[Command]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        old = line_for(self.name or "", args)
+        if old is not None:
+            typer.echo(f"rpcinspect: {old}", err=True)
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                argument = param.param_type_name == "argument"
+                title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
+                sections[title].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Examples"):
+            for line in self.made_of.EXAMPLES:
+                formatter.write(f"{'':>{formatter.current_indent}}rpcinspect {line}\n")
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), what) for code, what in sorted(self.made_of.EXITS.items())])
+
+
+class Group(TyperGroup):
+    """Commands that are imported once they are named."""
+
+    PACKAGE: ClassVar[str]
+    GROUPS: ClassVar[Mapping[str, Sequence[str]]]
+    """Title → names."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in self.GROUPS.values() for name in names]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
+            found = getattr(import_module(f"{self.PACKAGE}.{cmd_name}"), f"{cmd_name.capitalize()}Command")
+            if issubclass(found, Group):
+                self.add_command(
+                    found(
+                        name=cmd_name,
+                        help=found.__doc__,
+                        no_args_is_help=True,
+                        rich_markup_mode=None,
+                        context_settings=SETTINGS,
+                    )
+                )
+            else:
+                self.add_command(made_of(found, cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = self.list_commands(ctx)
+        if args[0] not in names:  # it may be a mistyped one of these, which typer says of those that it has
+            for name in names:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in self.GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), self._brief(ctx, name)) for name in names])
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes nothing: groups of commands stand above the options."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        formatter.write("\nAdd --help to any of them for its options, examples and exit codes.\n")
+
+    def _brief(self, ctx: Any, name: str) -> str:
+        """Returns the first sentence of a command's help."""
+        text = " ".join((self.get_command(ctx, name).help or "").split())
+        return text.partition(". ")[0].rstrip(".")
+
+
+class Program(Group):
+    """All commands."""
+
+    PACKAGE = "rpcinspect.cli"
+    GROUPS: ClassVar = {
+        "Look at messages and calls": ("decode",),
+        "Ask about a whole run": (
+            *("contexts", "graph", "latency", "rrefs"),
+            *("devices", "disconnects", "profile", "findings"),
+        ),
+        "Compare two runs": ("diff",),
+        "Replay": ("replay", "reproduce", "join", "leave"),
+        "Record": ("record",),
+        "Export": ("export",),
+    }
+
+
+def made_of(command: type[Command], name: str) -> Any:
+    """Returns typer's command whose options are the fields of a class: its own first, then inherited ones."""
+
+    def execute(**given: Any) -> None:
+        def run() -> int:
+            asked = command(**given)
+            for mistake in asked.mistakes():
+                raise UsageMistake(mistake)
+            return asked.run()
+
+        raise typer.Exit(guarded(run))
+
+    execute.__signature__ = inspect.Signature(_parameters(command))  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    settings = {**SETTINGS, **getattr(command, "SETTINGS", {})}
+    app.command(name, cls=OneCommand, help=command.__doc__, context_settings=settings)(execute)
+    made = typer.main.get_command(app)
+    assert isinstance(made, OneCommand)
+    made.made_of = command
+    return made
+
+
+def _parameters(command: type) -> list[inspect.Parameter]:
+    fields = {field.name: field for field in msgspec.structs.fields(command)}
+    names = dict.fromkeys(name for base in command.__mro__ for name in vars(base).get("__annotations__", ()))
+    found = []
+    for field in (fields[name] for name in names if name in fields):
+        default = field.default
+        if default is msgspec.NODEFAULT:
+            made = field.default_factory is not msgspec.NODEFAULT
+            default = field.default_factory() if made else inspect.Parameter.empty
+        found.append(
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+            )
+        )
+    return found

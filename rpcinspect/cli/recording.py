@@ -1,0 +1,197 @@
+"""What `rpcinspect record` does: runs a command, records the RPC of every process in it, and says what was
+recorded.
+
+In: the options of `record`. Out: the exit code of the command. Lines of ours go to standard error, before the
+command starts and after it has ended. What packets hold is found out by reading them as `decode` does, for a
+few seconds at most.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import msgspec.structs
+from msgspec import Struct
+
+from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.output import say
+from rpcinspect.cli.record import ENDINGS, RecordCommand
+from rpcinspect.errors import RecordError, RpcInspectError
+from rpcinspect.fields.phrases import counted, some
+from rpcinspect.files.output import open_growing
+from rpcinspect.pipeline import Decoding, Options
+from rpcinspect.recorder.agent import Agent
+from rpcinspect.recorder.notes import Note
+from rpcinspect.recorder.record import Mechanism, Outcome, Recorded, record
+from rpcinspect.recorder.summary import summary
+from rpcinspect.recorder.wire import Wire
+from rpcinspect.views.empty import empty_line
+
+
+def recorded(command: RecordCommand) -> int:
+    """Runs and records; the exit code is the command's."""
+    imports_are_over()
+    outcome = recorded_as_asked(command)
+    for line in summary(outcome):
+        say(line)
+    return outcome.exit_code
+
+
+def recorded_as_asked(command: RecordCommand) -> Outcome:
+    """Records the command, looks into what was written, and redacts it where that is asked for."""
+    mechanism, file = chosen(command)
+
+    def ready() -> None:
+        say(f"recording via {mechanism.via} into {file}{', redacted at the end' if command.redact else ''}")
+
+    with hidden(beside(file)) if command.redact else nullcontext():
+        outcome = record(command.command, mechanism, ready)
+        recorded = outcome.recorded
+        if recorded.packets is not None:
+            strangers = not command.private_net and command.interface in (None, "lo")
+            recorded = looked_into(recorded, outcome.notes, strangers=strangers)
+        if command.redact:
+            recorded = redacted(recorded, file, command.redact_seed)
+        return msgspec.structs.replace(outcome, recorded=recorded)
+
+
+def beside(file: Path) -> Path:
+    """Where a recording is that will be redacted."""
+    return file.with_name(f".{file.name}.unredacted")
+
+
+@contextmanager
+def hidden(path: Path) -> Iterator[None]:
+    """A file that nobody else may read, and that is gone in the end."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordError(f"{path}: can't be written: {error.strerror}") from error
+    os.close(open_growing(path))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def redacted(recorded: Recorded, file: Path, seed: str | None) -> Recorded:
+    """The recording redacted, as `decode -w --redact` does it."""
+    from rpcinspect.cli.redacting import redact_file
+
+    try:
+        count = redact_file(recorded.file, file, seed)
+    except RpcInspectError as error:
+        told = f"nothing was kept, since it can't be redacted: {error}"
+        return msgspec.structs.replace(recorded, file=file, bytes=0, warnings=[*recorded.warnings, told])
+    return msgspec.structs.replace(
+        recorded, file=file, bytes=file.stat().st_size, messages=counted(count, "message")
+    )
+
+
+def chosen(command: RecordCommand) -> tuple[Mechanism, Path]:
+    """The way of recording, and where it writes: by default the agent, if it can be built."""
+    via = command.mechanism
+    if via != "wire":
+        file = command.output or default_name(command.command, "agent")
+        try:
+            return _agent(command, beside(file) if command.redact else file), file
+        except RecordError as error:
+            if via == "agent":
+                raise RecordError(f"--via agent: {error}") from error
+            say(f"not recording via agent: {error}")
+    file = command.output or default_name(command.command, "wire")
+    written = beside(file) if command.redact else file
+    return Wire(written, interface=command.interface or "lo", private_net=command.private_net), file
+
+
+def _agent(command: RecordCommand, file: Path) -> Agent:
+    return Agent(
+        file,
+        command.command,
+        tensors=command.tensors or "all",
+        when_full=command.when_full or "wait",
+        tell=say,
+    )
+
+
+def default_name(command: Sequence[str], via: str) -> Path:
+    """The script and the time, in the current folder: two recordings do not meet."""
+    script = next((word for word in command if word.endswith(".py")), command[0])
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path(f"{Path(script).name.removesuffix('.py')}-{stamp}{ENDINGS[via]}")
+
+
+SECONDS = 5.0
+"""A large recording is looked into, not read to its end: who recorded it waits for the prompt."""
+SHOWN = 4
+"""Workers of others that are named."""
+
+
+class Held(Struct, frozen=True):
+    """What was found."""
+
+    messages: int
+    complete: bool
+    """All of the file was read."""
+    workers: frozenset[str]
+    """Their names, as far as the file was read."""
+    why_none: str | None = None
+    """Why there are no messages."""
+
+
+def look_into(
+    path: Path, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+) -> Held | None:
+    """None: the file can't be read, such as when the command removed it."""
+    end = clock() + seconds
+    complete = True
+
+    def stop_in_time(done: int, of: int | None) -> None:
+        nonlocal complete
+        if complete and done != of and clock() > end:
+            complete = False
+            decoding.stop()
+
+    try:
+        with Decoding([str(path)], Options(progress=stop_in_time)) as decoding:
+            messages = sum(1 for _ in decoding.records())
+            session = decoding.session
+    except RpcInspectError:
+        return None
+    names = frozenset(worker.name for worker in session.workers if worker.name is not None)
+    return Held(messages, complete, names, empty_line(session) if complete else None)
+
+
+def looked_into(recorded: Recorded, notes: Sequence[Note], *, strangers: bool) -> Recorded:
+    """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
+    of this command are told of; on other interfaces they are expected."""
+    held = look_into(recorded.file)
+    if held is None:
+        warnings = [f"{recorded.file} can't be read any more"] if recorded.ended_early is None else []
+        return msgspec.structs.replace(recorded, warnings=warnings)
+    words = counted(held.messages, "message")
+    return msgspec.structs.replace(
+        recorded,
+        messages=words if held.complete else f"more than {words}",
+        warnings=[*_none(held.why_none, notes), *(_others(held.workers, notes) if strangers else ())],
+    )
+
+
+def _none(why: str | None, notes: Sequence[Note]) -> Iterator[str]:
+    if why is not None and any(note.recorded for note in notes):  # else it was said that nobody used RPC
+        yield why
+
+
+def _others(workers: frozenset[str], notes: Sequence[Note]) -> Iterator[str]:
+    """Packets do not tell to which command they belong."""
+    ours = {note.name for note in notes}
+    others = sorted(workers - ours)
+    if ours and others:
+        yield (
+            f"workers that are not of this command were captured too: {some(others, SHOWN)}; "
+            "--private-net keeps them out"
+        )

@@ -1,0 +1,199 @@
+"""Options of the commands that make captured calls again: `replay`, `join` and `reproduce`.
+
+In: values from the command line. Out: classes of options, and what a plan and a replay take of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from rpcinspect.cli.guard import UsageMistake
+from rpcinspect.cli.options import (
+    AtolOption,
+    CaptureOptions,
+    FormatOption,
+    OutputOption,
+    RtolOption,
+    ToleranceOption,
+    option,
+)
+
+if TYPE_CHECKING:
+    from rpcinspect.replayer.peers.running_group import StoreAddress
+    from rpcinspect.replayer.planning.gate import Gate
+    from rpcinspect.replayer.planning.model import Engine
+    from rpcinspect.replayer.planning.plan import PlanOptions
+    from rpcinspect.replayer.planning.sources import Sources
+    from rpcinspect.replayer.replayer import ReplayOptions
+    from rpcinspect.replayer.workers.seeds import Seeds
+    from rpcinspect.replayer.workers.workers import WorkerOptions
+
+MAX_THREADS = 1024
+
+ImportOption = Annotated[
+    list[str], option("--import MODULE", "Import this in live workers first; repeatable.")
+]
+SeedOption = Annotated[list[str], option("--seed [NAME=]N", "Seed all live workers, or one; repeatable.")]
+ThreadsOption = Annotated[int, option("--threads N", "Threads of each live worker; sums depend on it.")]
+YesOption = Annotated[bool, option("--yes", "Yes, that running group may be changed.")]
+
+
+class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
+    """Which captured calls are made again, and what they may run."""
+
+    roles: Annotated[list[str], option("--role NAME,…", "Play these workers; run all others for real.")] = []
+    live_workers: Annotated[list[str], option("--live NAME,…", "Run these workers; play all others.")] = []
+    context: Annotated[
+        str | None, option("--context ID", "Only this autograd context and what it depends on.")
+    ] = None
+    allow: Annotated[
+        list[str],
+        option("--allow MODULE[:NAME]", "Let live workers import and call this module, name or aten::NAME."),
+    ] = []
+    paths: Annotated[
+        list[Path], option("--path DIR", "Let live workers call what these sources define; they are parsed.")
+    ] = []
+    main: Annotated[
+        Path | None, option("--main FILE", "The job's script, which defines __main__'s names.")
+    ] = None
+    trust: Annotated[bool, option("--trust-capture", "Refuse nothing that the capture names.")] = False
+    timeout_s: Annotated[
+        float | None, option("--timeout SECONDS", "Wait so long for an answer. Default: by captured times.")
+    ] = None
+    require_all: Annotated[bool, option("--require-all", "Exit with 1 if a request was skipped.")] = False
+
+    @property
+    def player(self) -> "Engine":
+        """The engine that plays."""
+        return "wire"
+
+    def plan_options(self) -> "PlanOptions":
+        """Returns which requests a plan takes."""
+        from rpcinspect.cli.arguments import context_id, names
+        from rpcinspect.replayer.planning.plan import PlanOptions
+
+        return PlanOptions(
+            roles=names(self.roles),
+            live=names(self.live_workers),
+            context=context_id(self.context),
+            trust=self.trust,
+            engine=self.player,
+        )
+
+    def user_files(self) -> "Sources":
+        """Returns the user's files. Raises `OutputError` for those that can't be read."""
+        from rpcinspect.replayer.planning.sources import Sources
+
+        return Sources(self.main, tuple(self.paths))
+
+    def gate(self, files: "Sources") -> "Gate":
+        """Returns who may be imported and called."""
+        from rpcinspect.replayer.planning.allowances import Allowance
+        from rpcinspect.replayer.planning.gate import Gate
+
+        allowed = {word: Allowance.parse(word) for word in self.allow}
+        for word, found in allowed.items():
+            if found is None:
+                form = "none of MODULE, MODULE:NAME, MODULE:CLASS.METHOD and aten::NAME"
+                raise UsageMistake(f"--allow {word}: {form}")
+        return Gate([found for found in allowed.values() if found is not None], files)
+
+    def inputs(self) -> list[str]:
+        return [*self.files, *(str(path) for path in (self.main, *self.paths) if path is not None)]
+
+    def mistakes(self) -> Iterator[str]:
+        yield from super().mistakes()
+        if self.roles and self.live_workers:
+            yield "--role and --live can't be used together: each says who the others are"
+
+
+class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
+    """How captured calls are sent to live workers, and what is said of it."""
+
+    EXITS: ClassVar[Mapping[int, str]] = {
+        0: "identical, or within the tolerance given; with --plan always",
+        1: "different, failed or nothing to replay; with --require-all: a request was skipped",
+        2: "wrong options, no PyTorch, or the output can't be written",
+        3: "not readable as a capture",
+        4: "refused: it would run what you did not allow; nothing was started",
+        130: "interrupted",
+    }
+
+    plan: Annotated[bool, option("--plan", "Show what would be sent and what can't be; start nothing.")] = (
+        False
+    )
+    speed: Annotated[
+        float | None, option("--speed X", "Send at X times the captured pace. Default: as fast as can be.")
+    ] = None
+    repeat: Annotated[int, option("--repeat N", "Replay everything so many times.")] = 1
+    tolerance: ToleranceOption = False
+    rtol: RtolOption = None
+    atol: AtolOption = None
+    record: Annotated[Path | None, option("--record PCAP", "Write the replay's own connections there.")] = (
+        None
+    )
+    show_all: Annotated[bool, option("-a --all", "Show every step; in a plan the agents' own calls.")] = False
+    format: FormatOption = "table"
+    output: OutputOption = None
+
+    def replay_options(self, files: "Sources") -> "ReplayOptions":
+        """Returns how a plan is carried out."""
+        from rpcinspect.cli.arguments import above_zero, rules
+        from rpcinspect.replayer.replayer import ReplayOptions
+
+        return ReplayOptions(
+            workers=self.worker_options(files),
+            rules=rules(self.rtol, self.atol, by_dtype=self.tolerance, strict=True),
+            timeout_s=above_zero("--timeout", self.timeout_s),
+            speed=above_zero("--speed", self.speed),
+            repeat=self.repeat,
+            record=self.record,
+            engine=self.player,
+        )
+
+    def worker_options(self, files: "Sources") -> "WorkerOptions":
+        """Returns how live workers are run: what was judged by the user's files is imported from them."""
+        from rpcinspect.replayer.workers.workers import WorkerOptions
+
+        folders = [path.parent if path.is_file() else path for path in self.paths]
+        return WorkerOptions(
+            path=tuple(dict.fromkeys(map(str, folders))),
+            files=() if self.trust else tuple(files.files().items()),
+            main=None if self.main is None else str(self.main),
+        )
+
+    def outputs(self) -> Mapping[str, Path | None]:
+        return {"--output": self.output, "--record": self.record}
+
+    def mistakes(self) -> Iterator[str]:
+        yield from super().mistakes()
+        if self.repeat < 1:
+            yield f"--repeat {self.repeat}: a number from 1 up"
+        named = [path.absolute() for path in (self.output, self.record) if path is not None]
+        if len(set(named)) < len(named):
+            yield f"{self.record}: --output and --record are the same file"
+
+
+def read_workers(imports: list[str], seeds: list[str], threads: int) -> "Seeds":
+    """Reads the options of live workers that are started; returns their seeds."""
+    from rpcinspect.replayer.workers.seeds import read_seed, read_seeds
+
+    for module in imports:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise UsageMistake(f"--import {module}: not the name of a module")
+    for word in seeds:
+        if read_seed(word) is None:
+            raise UsageMistake(f"--seed {word}: not N or NAME=N; torch takes seeds of 64 bits")
+    if not 1 <= threads <= MAX_THREADS:
+        raise UsageMistake(f"--threads {threads}: a number from 1 to {MAX_THREADS}")
+    return read_seeds(seeds)
+
+
+def read_store(text: str) -> "StoreAddress":
+    """Reads the address of a running group."""
+    from rpcinspect.replayer.peers.running_group import StoreAddress
+
+    store = StoreAddress.parse(text)
+    if store is None:
+        raise UsageMistake(f"{text}: not tcp://HOST:PORT, the store of the group")
+    return store

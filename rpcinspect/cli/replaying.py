@@ -1,0 +1,141 @@
+"""A replay from the command line: decodes captures, plans, has the plan carried out, and says what came of
+it. Where the gate refuses a name, nothing is started.
+
+In: the options of `replay` or `join`. Out: the outcome on standard output or in a file, and the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from rpcinspect import exit_codes
+from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.installed import missing_torch
+from rpcinspect.cli.interrupt import ends_as_exits
+from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
+from rpcinspect.cli.progress import ProgressBar, reading_bar
+from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
+from rpcinspect.errors import DeviceError, ReplayError
+from rpcinspect.fields.phrases import counted, printable_json
+from rpcinspect.replayer.planning.model import Plan
+from rpcinspect.replayer.planning.plan import plan
+from rpcinspect.replayer.playing.outcome import ReplayOutcome
+from rpcinspect.replayer.playing.report import Report, report
+from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.workers.seeds import unknown
+from rpcinspect.run.run import Run
+from rpcinspect.session.model import Session
+
+
+def replayed(command: PlayOptions, refusal: str | None = None) -> int:
+    """Plans, replays, writes; returns the exit code. `refusal`: nothing is to be done, why."""
+    imports_are_over()
+    files = command.user_files()
+    gate, planned, options = command.gate(files), command.plan_options(), command.replay_options(files)
+    if refusal is not None:
+        say(refusal)
+        return exit_codes.REFUSED
+    with opened(command) as run:
+        made = plan(run.session, run.messages, planned, gate)
+        say_if_empty(run.session)
+        strange = unknown(options.seeds, (w for one in made.sessions for w in one.cast.live))
+        if strange:
+            say(f"--seed {strange[0]}: no live worker is called so; see --plan")
+            return exit_codes.USAGE
+        if command.plan:
+            return _planned(command, made)
+        if command.trust and any(not use.allowed for use in made.globals):
+            say("--trust-capture: live workers run what this capture names, whatever it is")
+        return _replayed(command, made, run, options)
+
+
+@contextmanager
+def opened(command: SelectedOptions) -> Iterator[Run]:
+    """Reads the captures into a run, and says where they end early."""
+    with reading_bar() as progress:
+        run = Run.open(command.files, replace(command.decoding_options(), progress=progress))
+    with run:
+        for line in run.ended_early:
+            say(line)
+        yield run
+
+
+def _planned(command: PlayOptions, made: Plan) -> int:
+    if command.format == "jsonl":
+        from rpcinspect.views.replay.plan_json import plan_lines
+
+        with open_output(command.output) as output:
+            output.write(printable_json(plan_lines(made)))
+    else:
+        from rpcinspect.views.replay.plan_table import show_plan
+
+        with open_console(command.output) as console:
+            show_plan(made, console, control=command.show_all)
+    if command.trust and any(not use.allowed for use in made.globals):
+        say("--trust-capture: a replay would run what this capture names, whatever it is")
+    return exit_codes.OK
+
+
+def _replayed(command: PlayOptions, made: Plan, run: Run, options: ReplayOptions) -> int:
+    outcome, error = _not_started(options, made, run.session), None
+    if not made.refused and made.count("send"):
+        missing = missing_torch() if options.join is None else None
+        if missing is not None:
+            say(missing)
+            return exit_codes.USAGE
+        try:
+            with ProgressBar("replaying") as progress, ends_as_exits():
+                outcome = replay(run, made, options, progress=progress)
+        except DeviceError as lacking:
+            say(str(lacking))
+            return exit_codes.USAGE
+        except ReplayError as failed:
+            error = str(failed)
+    result = report(outcome)
+    _write(command, outcome, result, error)
+    if error is not None and command.format == "jsonl":
+        say_block(error)
+    if command.require_all and result.lost:
+        say(f"--require-all: {counted(result.lost, 'request')} skipped")
+    return exit_code(result, require_all=command.require_all)
+
+
+def exit_code(result: Report, *, require_all: bool) -> int:
+    """Returns that of the contract."""
+    if result.verdict == "refused":
+        return exit_codes.REFUSED
+    if result.interrupted:
+        return exit_codes.INTERRUPTED
+    if not result.same or (require_all and result.lost):
+        return exit_codes.DIFFERENT
+    return exit_codes.OK
+
+
+def _not_started(options: ReplayOptions, made: Plan, session: Session) -> ReplayOutcome:
+    """Returns the outcome where nothing is to be started, or could be."""
+    begin = min(session.messages.time_ns, default=0)
+    end = max(session.messages.end_time_ns, default=0)
+    return ReplayOutcome(
+        plan=made,
+        runs=(),
+        engine=options.engine,
+        device=options.devices.kind,
+        wall_s=0.0,
+        captured_wall_s=(end - begin) / 1e9,
+    )
+
+
+def _write(command: PlayOptions, outcome: ReplayOutcome, result: Report, error: str | None) -> None:
+    if command.format == "jsonl":
+        from rpcinspect.views.replay.replay_json import replay_lines
+
+        with open_output(command.output) as output:
+            output.write(printable_json(replay_lines(outcome, result, error)))
+        return
+    from rpcinspect.views.replay.replay_table import show_replay
+
+    with open_console(command.output) as console:
+        show_replay(outcome, result, console, every_step=command.show_all, error=error)

@@ -1,0 +1,69 @@
+"""Whether torch is there, found out without importing it; and what a replay says where it is not."""
+
+from __future__ import annotations
+
+import shlex
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.cli.installed import pip_install
+from tests.cli.runner import CAPTURES, CHAIN
+
+ROOT = CAPTURES.parent
+
+
+def run(code: str, *folders: Path | str) -> subprocess.CompletedProcess[str]:
+    """In an interpreter that knows Python's own modules and these folders only."""
+    paths = [str(folder) for folder in folders]
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {paths!r}\n{code}"],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+def without_torch(folder: Path) -> Path:
+    """All installed packages but torch, by links."""
+    for installed in map(Path, site.getsitepackages()):
+        for entry in installed.iterdir():
+            if not entry.name.startswith(("torch", "_")) and not entry.name.endswith(".pth"):
+                (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def test_it_is_looked_for_and_not_imported(tmp_path: Path) -> None:
+    fake, others = tmp_path / "fake", without_torch(tmp_path)
+    (fake / "torch").mkdir(parents=True)
+    (fake / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
+    code = "from rpcinspect.cli.installed import missing_torch; print(missing_torch())"
+    assert run(code, ROOT, fake, others).stdout == "None\n"
+    assert run(code, ROOT, others).stdout.startswith(
+        "live workers need PyTorch, which is not installed here: "
+    )
+
+
+def test_a_replay_says_what_to_install_and_a_plan_needs_nothing(tmp_path: Path) -> None:
+    folder = without_torch(tmp_path)
+    code = f"sys.argv = ['rpcinspect', 'replay', {str(CHAIN)!r}, '--path', {str(CAPTURES)!r}, *MORE]\n"
+    code += "from rpcinspect.cli import main; main()"
+    done = run(code.replace("*MORE", ""), ROOT, folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert f"{sys.executable} -m pip install 'rpcinspect[replay]'" in line
+    assert "200 MB" in line
+    planned = run(code.replace("*MORE", "'--plan'"), ROOT, folder)
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert "5 to send" in planned.stdout
+
+
+def test_it_is_of_the_python_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for python in (sys.executable, "/an environment/bin/python"):
+        monkeypatch.setattr(sys, "executable", python)
+        told = shlex.split(pip_install("'rpcinspect[replay]'"))
+        assert told == [python, "-m", "pip", "install", "rpcinspect[replay]"]

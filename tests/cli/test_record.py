@@ -1,0 +1,73 @@
+"""How a recording is called, and what is beside it. What is recorded: tests/recorder."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from rpcinspect.cli.recording import beside, default_name, hidden, look_into
+from rpcinspect.errors import OutputError
+from tests.cli.runner import CHAIN
+from tests.truth import capture_of
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "train.py", "--steps", "3"], "train"),
+        (["/opt/x/bin/torchrun", "--nproc-per-node", "2", "jobs/ps.py"], "ps"),
+        (["./train.py"], "train"),
+        (["/usr/bin/make", "run"], "make"),
+        (["python3", "-m", "acme.train"], "python3"),
+    ],
+)
+def test_a_file_is_called_after_the_script(command: list[str], name: str) -> None:
+    made = default_name(command, "agent")
+    assert made.parent.name == ""
+    assert re.fullmatch(re.escape(name) + r"-\d{8}-\d{6}\.rpclog", made.name)
+    assert default_name(command, "wire").suffix == ".pcap"
+
+
+def test_what_is_not_redacted_yet_is_ours_alone_and_goes(tmp_path: Path) -> None:
+    """Somebody may have guessed its name, and put a link there."""
+    path, precious = beside(tmp_path / "run.pcap"), tmp_path / "precious"
+    precious.write_bytes(b"mine")
+    path.symlink_to(precious)
+    with hidden(path):
+        assert not path.is_symlink()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path.write_bytes(b"secret")
+    assert [each.name for each in tmp_path.iterdir()] == ["precious"]
+    assert precious.read_bytes() == b"mine"
+    with pytest.raises(OutputError, match="can't be written: "), hidden(tmp_path / "none" / "x"):
+        pass
+
+
+def test_messages_and_workers_are_found() -> None:
+    held = look_into(CHAIN)
+    assert held is not None
+    assert (held.messages, held.complete, held.why_none) == (24, True, None)
+    assert held.workers == {"worker0", "worker1"}
+
+
+def test_a_file_without_messages_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(CHAIN.read_bytes()[:24])
+    held = look_into(path)
+    assert held is not None
+    assert held.messages == 0
+    assert "the capture holds no packets" in str(held.why_none)
+
+
+def test_a_large_file_is_not_read_to_its_end() -> None:
+    held = look_into(capture_of("dtype_zoo"), seconds=-1)
+    assert held is not None
+    assert not held.complete
+    assert held.why_none is None
+
+
+def test_what_is_no_capture_any_more(tmp_path: Path) -> None:
+    assert look_into(tmp_path / "none") is None
