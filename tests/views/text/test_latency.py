@@ -6,8 +6,9 @@ import re
 
 from msgspec.structs import replace
 
+from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.message import type_name
-from rpcinspect.run.latency import for_people
+from rpcinspect.run.latency import Timing, for_people
 from rpcinspect.views.text.latency import MAX_ROWS, show_latency
 from tests.checks.runs import workload_trace
 from tests.cli.runner import visible
@@ -33,10 +34,16 @@ def test_functions_pairs_and_stragglers_have_their_rows() -> None:
     ] == [straggler.timing.call.index for straggler in latency.stragglers]
 
 
+def named(timing: Timing, name: str) -> Timing:
+    """The same of a call without an answer to somebody else."""
+    call = replace(timing.call, name=Name(name, name), answer=None)
+    return replace(timing, call=call, row=name)
+
+
 def test_long_lists_are_cut_unless_all_is_wanted() -> None:
     latency = workload_trace("basic_chain").latency
     one = next(timing for timing in latency.timings if not timing.call.housekeeping)
-    timings = tuple(replace(one, row=f"app.f{n}", what=f"app.f{n}") for n in range(MAX_ROWS + 9))
+    timings = tuple(named(one, f"app.f{n}") for n in range(MAX_ROWS + 9))
     many = replace(latency, timings=timings)
     console, out = file_console()
     show_latency(many, console)
@@ -50,7 +57,7 @@ def test_long_lists_are_cut_unless_all_is_wanted() -> None:
 def test_captured_names_are_harmless() -> None:
     latency = workload_trace("basic_chain").latency
     one = next(timing for timing in latency.timings if not timing.call.housekeeping)
-    open_ = replace(one, row=HOSTILE, what=HOSTILE, busy_ns=None, answer_ns=None, nested_ns=None, answer=None)
+    open_ = replace(named(one, HOSTILE), busy_ns=None, answer_ns=None, nested_ns=None)
     console, out = file_console()
     show_latency(replace(latency, timings=(open_,)), console)
     assert visible(out.getvalue())
