@@ -1,17 +1,17 @@
 """The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
 
-    capture/   CaptureReader        bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
-    sources    PacketSource
-      wire/    Segmenter           either               → SegmentBlock
-      wire/    Tcp                 SegmentBlock         → streams that grew
-      wire/    Demux               streams              → TpMessage
+    capture/       CaptureReader   bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
+    sources        PacketSource
+      tcp/         Segmenter       either               → SegmentBlock
+      tcp/         Tcp             SegmentBlock         → streams that grew
+      tensorpipe/  Demux           streams              → TpMessage
     or, of a log, whose records are messages already:
-    capture/   CaptureReader        bytes of a file      → LogBlock
-    sources    LogSource
-      rpclog/  LogJoin             LogBlock             → TpMessage
-    rpc/       RecordDecoder       TpMessage            → RpcRecord
-    session/   SessionBuilder      RpcRecord            → Session
-    trace/     Findings            RpcRecord, Session   → Finding
+    capture/       CaptureReader   bytes of a file      → LogBlock
+    sources        LogSource
+      rpclog/      LogJoin         LogBlock             → TpMessage
+    rpc/           RecordDecoder   TpMessage            → RpcRecord
+    session/       SessionBuilder  RpcRecord            → Session
+    checks/        Findings        RpcRecord, Session   → Finding
 
 Every stage has `feed`, which takes a block of what the one before has made, and `finish`. A `Decoding` is one
 pass over the captures; it yields records as their messages become complete and builds the session on the way.
@@ -37,9 +37,9 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
-from rpcinspect.session.names import Roster, call_roll, unnamed
+from rpcinspect.session.workers import WorkerIdentities, resolve_workers, unnamed
 from rpcinspect.sources.packets import PacketSource
-from rpcinspect.sources.source import MessageSource, Watch
+from rpcinspect.sources.source import MessageSource, ReadWatch
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import TpMessage
@@ -90,14 +90,7 @@ class Decoding(Closing):
                 self._stack.enter_context(CaptureReader(path, index, options.reading))
                 for index, path in enumerate(paths)
             ]
-            self._front = _front_of(
-                self.readers,
-                self.bytes,
-                options.limits,
-                options.reading,
-                Watch(self._is_stopped, self._tell),
-                patient=not options.by_completion,
-            )
+            self._source = self._source_of()
         except BaseException:
             self._stack.close()
             raise
@@ -106,11 +99,26 @@ class Decoding(Closing):
         self._decoder = RecordDecoder(options.limits)
         self._session: Session | None = None
         self._wire_facts: WireFacts | None = None
-        self._roster_state = (-1, -1, -1)
-        self._roster_rows = 0
+        self._resolved_facts = (-1, -1, -1)
+        self._resolved_rows = 0
         self._unexpected: dict[Problem, None] = {}
-        """Of the calling of the roll, which is called again and again."""
-        self._roster = call_roll((), (), self.builder.witness)
+        """Why workers could not be told apart, which is tried again and again."""
+        self._identities = resolve_workers((), (), self.builder.evidence)
+
+    def _source_of(self) -> MessageSource:
+        """The one for these captures; raises `CaptureError` where they are of both kinds."""
+        readers, options = self.readers, self._options
+        watch = ReadWatch(self._is_stopped, self._tell)
+        logs = [reader.reader == "log" for reader in readers]
+        if any(logs) and not all(logs):
+            log, packets = (readers[logs.index(kind)].path for kind in (True, False))
+            raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
+        if any(logs):
+            from rpcinspect.sources.log import LogSource  # a fifth of our own start, which packets need not
+
+            return LogSource(readers, watch)
+        patient = not options.by_completion
+        return PacketSource(readers, self.bytes, options.limits, options.reading, watch, patient=patient)
 
     def stop(self) -> None:
         """Ends the reading: of a file before its next block, of an input that is still being written once its
@@ -122,23 +130,26 @@ class Decoding(Closing):
     def _is_stopped(self, reader: CaptureReader) -> bool:
         return self._stopped and not self._ending[reader.index]
 
-    def roster(self) -> Roster:
+    def identities(self) -> WorkerIdentities:
         """Who is who, as far as it is known by now, or was not many messages ago."""
-        pipes, front = len(self._front.pipes), self._front
-        state = (pipes, front.facts, self.builder.witness.facts)
+        pipes, source = len(self._source.pipes), self._source
+        state = (pipes, source.facts, self.builder.evidence.facts)
         rows = len(self.builder.columns)
-        # Calling the roll costs time for all that is known, so that it is not done for each of many facts.
-        if state != self._roster_state and rows - self._roster_rows >= max(sum(state) - FEW_FACTS, 0) // 16:
-            self._roster_state, self._roster_rows = state, rows
-            self._roster = self._call_roll()
-        return self._roster
+        # Looking through all that is known costs time, so that it is not done for each of many facts.
+        if (
+            state != self._resolved_facts
+            and rows - self._resolved_rows >= max(sum(state) - FEW_FACTS, 0) // 16
+        ):
+            self._resolved_facts, self._resolved_rows = state, rows
+            self._identities = self._resolve_workers()
+        return self._identities
 
-    def _call_roll(self) -> Roster:
+    def _resolve_workers(self) -> WorkerIdentities:
         try:
-            return self._front.roster(self.builder.witness)
+            return self._source.identities(self.builder.evidence)
         except Exception as error:
             self._unexpected[unexpected(error, "session", Location())] = None
-            return unnamed(self._front.pipes)
+            return unnamed(self._source.pipes)
 
     def records(self) -> Iterator[RpcRecord]:
         """Records in the order in which their messages become complete."""
@@ -148,7 +159,7 @@ class Decoding(Closing):
         """The same, some at a time: what is counted and paired by then holds all of these."""
         decode, build, look = self._decoder.feed, self.builder.feed, self._findings.feed
         cut = _one_by_one if self._options.by_completion else _some
-        for messages in self._front.messages():
+        for messages in self._source.messages():
             for some in cut(messages):
                 records = decode(some)
                 build(records)
@@ -161,17 +172,17 @@ class Decoding(Closing):
             self._options.progress(1, 1)
 
     def _tell(self) -> None:
-        """How far the reading is."""
+        """Tells who listens how far the reading is."""
         if self._options.progress is None:
             return
-        done, of = self._front.progress
+        done, of = self._source.progress
         self._options.progress(done if of is None else min(done, max(of - 1, 0)), of)
 
     @property
     def unread_link_types(self) -> list[str]:
         """The link types that no packet could be read for, if there are no others."""
         packets = sum(reader.packets for reader in self.readers)
-        unread = {what: n for what, n in self._front.unread.items() if what.startswith("link type ")}
+        unread = {what: n for what, n in self._source.unread.items() if what.startswith("link type ")}
         return sorted(unread) if packets and sum(unread.values()) == packets else []
 
     @property
@@ -205,23 +216,19 @@ class Decoding(Closing):
         return self._wire_facts
 
     def _finish(self) -> Session:
-        front, roster = self._front, self._call_roll()
+        source, identities = self._source, self._resolve_workers()
         problems = [problem for reader in self.readers for problem in reader.problems]
-        problems += [*front.problems, *self._unexpected]
-        rpc_bytes, tensor_bytes, skipped_bytes, store_bytes = front.sums
+        problems += [*source.problems, *self._unexpected]
         session = self.builder.finish(
-            captures=[_info(r, front.offset(r.index)) for r in self.readers],
-            pipes=front.pipes,
-            roster=roster,
+            captures=[_info(r, source.offset(r.index)) for r in self.readers],
+            pipes=source.pipes,
+            identities=identities,
             problems=problems,
-            rpc_bytes=rpc_bytes,
-            tensor_bytes=tensor_bytes,
-            skipped_bytes=skipped_bytes,
-            store_bytes=store_bytes,
+            sums=source.sums,
             by_completion=self._options.by_completion,
-            failed=front.failed,
+            failed=source.failed,
         )
-        self._wire_facts = front.wire_facts()
+        self._wire_facts = source.wire_facts()
         unread: list[Problem] = []
         if self._options.worker_logs:
             from rpcinspect.checks.worker_logs import join_logs
@@ -244,29 +251,6 @@ class Decoding(Closing):
     def close(self) -> None:
         """Closes every file."""
         self._stack.close()
-
-
-def _front_of(
-    readers: Sequence[CaptureReader],
-    source: CaptureBytes,
-    limits: Limits,
-    reading: Reading,
-    watch: Watch,
-    *,
-    patient: bool,
-) -> MessageSource:
-    """The one for these captures; raises `CaptureError` where they are of both kinds."""
-    logs = [reader.reader == "log" for reader in readers]
-    if any(logs) and not all(logs):
-        log, packets = (readers[logs.index(kind)].path for kind in (True, False))
-        raise CaptureError(f"{log} is a log and {packets} is none: they can't be read as one session")
-    if any(logs):
-        from rpcinspect.sources.log import (
-            LogSource,  # a fifth of our own start, which packets need not wait for
-        )
-
-        return LogSource(readers, watch)
-    return PacketSource(readers, source, limits, reading, watch, patient=patient)
 
 
 def _one_by_one(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:

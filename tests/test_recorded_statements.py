@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rpcinspect.rpc.message import type_name
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Finding
@@ -132,7 +133,7 @@ def steps_of(name: str) -> dict[str, tuple[str, ...]]:
 
 def step(on: Told, line: Json) -> None:
     """Its calls are there; how many there are in all is compared below."""
-    made = {bare(t.what) for t in on.trace.latency.timings if not t.control}
+    made = {bare(t.call.what) for t in on.trace.latency.timings if not t.call.control}
     assert set(steps_of(on.name)[line["step"]]) <= made
 
 
@@ -194,7 +195,7 @@ def error(on: Told, line: Json) -> None:
     assert function in found[0].text
     (answer,) = found[0].messages
     assert on.trace.exchanges.calls
-    assert any(t.failed and t.answer == answer for t in on.trace.latency.timings)
+    assert any(t.call.failed and t.call.answer == answer for t in on.trace.latency.timings)
 
 
 def events(on: Told, line: Json) -> None:
@@ -272,8 +273,15 @@ def test_the_driver_made_the_calls_of_its_steps_and_no_others(name: str) -> None
     expected = Counter(f for line in on.lines for f in steps[line["step"]])
     expected.update(AFTER_THE_LAST_LINE.get(name, ()))
     driver = DRIVER.get(name, "worker0")
-    made = [t for t in on.trace.latency.timings if t.caller == driver and not t.control]
-    assert Counter(bare(t.what) for t in made if "CALL" in t.kind and "FETCH" not in t.kind) == expected
+    made = [t for t in on.trace.latency.timings if t.call.caller == driver and not t.call.control]
+    assert (
+        Counter(
+            bare(t.call.what)
+            for t in made
+            if "CALL" in type_name(t.call.kind) and "FETCH" not in type_name(t.call.kind)
+        )
+        == expected
+    )
 
 
 # --- what the scripts say besides ---------------------------------------------------------------------------
@@ -297,20 +305,20 @@ def test_nested_calls_hang_together() -> None:
     """Who called whom while serving whom: mid → leaf, amid → add, cyc six deep."""
     on = Told("nested")
     causes = on.trace.causes.decided()
-    timings = {t.request: t for t in on.trace.latency.timings}
+    timings = {t.call.index: t for t in on.trace.latency.timings}
     parents = Counter(
-        (bare(timings[causes.parents[t.request]].what), bare(t.what))
+        (bare(timings[causes.parents[t.call.index]].call.what), bare(t.call.what))
         for t in timings.values()
-        if t.request in causes.parents and t.kind.endswith("CALL")
+        if t.call.index in causes.parents and type_name(t.call.kind).endswith("CALL")
     )
     assert parents == {("mid", "leaf"): 2, ("amid", "aten::add"): 1, ("cyc", "cyc"): 5}
     depths = []
     for timing in timings.values():
-        if bare(timing.what) == "cyc":
+        if bare(timing.call.what) == "cyc":
             depth, at = 0, timing
-            while at.request in causes.parents:
-                depth, at = depth + 1, timings[causes.parents[at.request]]
-            depths.append((depth, timing.callee))
+            while at.call.index in causes.parents:
+                depth, at = depth + 1, timings[causes.parents[at.call.index]]
+            depths.append((depth, timing.call.callee))
     assert sorted(depths) == [(n, f"worker{(n + 1) % 3}") for n in range(6)]
 
 
@@ -331,9 +339,9 @@ def test_references_that_the_script_hands_on() -> None:
 
 
 def test_five_calls_at_once_overlap() -> None:
-    made = [t for t in Told("kitchen").trace.latency.timings if bare(t.what) == "f"][-5:]
-    ends = [t.begin_ns + (t.total_ns or 0) for t in made]
-    assert any(later.begin_ns < end for end, later in zip(ends, made[1:], strict=False))
+    made = [t for t in Told("kitchen").trace.latency.timings if bare(t.call.what) == "f"][-5:]
+    ends = [t.call.begin_ns + (t.total_ns or 0) for t in made]
+    assert any(later.call.begin_ns < end for end, later in zip(ends, made[1:], strict=False))
 
 
 def test_cut_packets_leave_no_gradient_unsaid() -> None:

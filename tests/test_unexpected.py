@@ -13,8 +13,8 @@ from rpcinspect import exit_codes
 from rpcinspect.capture import reader as reader_module
 from rpcinspect.capture.pcap import read_pcap
 from rpcinspect.checks import findings
+from rpcinspect.checks.check import Check
 from rpcinspect.checks.findings import Findings
-from rpcinspect.checks.stage import Stage
 from rpcinspect.errors import CaptureError, DecodeError, Location
 from rpcinspect.export import safetensors
 from rpcinspect.export.parquet import messages
@@ -23,7 +23,7 @@ from rpcinspect.filter.selection import Selection
 from rpcinspect.pickles.jit import read_jit
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpclog import join
-from rpcinspect.session import builder, names
+from rpcinspect.session import builder, workers
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.segment import Segmenter
 from rpcinspect.tensorpipe.handshakes import PipeHandler
@@ -104,7 +104,7 @@ def in_notes(patch: pytest.MonkeyPatch) -> None:
     def unlike(record: Any) -> bool:
         return bool(record.row == AT and not record.problems)
 
-    patch.setattr(findings, "note_of", failing(findings.note_of, unlike))
+    patch.setattr(findings, "digest_of", failing(findings.digest_of, unlike))
 
 
 def in_the_view(patch: pytest.MonkeyPatch) -> None:
@@ -222,8 +222,8 @@ def test_a_field_that_a_filter_asks_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 METHODS = [
     pytest.param(stage, method, id=f"{stage.__name__}-{method}")
-    for stage in sorted(Stage.__subclasses__(), key=lambda stage: stage.__name__)
-    for method in ("feed", "pair", "indifferent", "indifferent_pair", "finish")
+    for stage in sorted(Check.__subclasses__(), key=lambda stage: stage.__name__)
+    for method in ("feed", "exchange", "finish")
     if method in vars(stage)
 ]
 
@@ -236,7 +236,7 @@ def stale() -> Decoded:
 
 @pytest.mark.parametrize(("stage", "method"), METHODS)
 def test_a_family_of_findings(
-    stage: type[Stage], method: str, stale: Decoded, monkeypatch: pytest.MonkeyPatch
+    stage: type[Check], method: str, stale: Decoded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage, method, oops)
     found = read(STALE)
@@ -370,7 +370,7 @@ def test_a_part_of_the_session(where: object, part: str, lost: str, monkeypatch:
 def test_who_is_who(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(CHAIN, *options)
     monkeypatch.setattr(
-        names, "_call_job", failing(names._call_job, lambda number, job, pipes, *_: len(pipes) > 0)
+        workers, "_call_job", failing(workers._call_job, lambda number, job, pipes, *_: len(pipes) > 0)
     )
     found = read(CHAIN, *options)
     assert told(found.summary["problem_list"])["layer"] == "session"

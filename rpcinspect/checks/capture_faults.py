@@ -1,35 +1,41 @@
 """What a capture could not hold, lost or doubled: `invisible-transport`, `capture-gap`, `truncated-packets`,
-`conflicting-overlap`.
+`conflicting-overlap`; and `no-rpc` where nothing of RPC is in it, and no other finding says why.
 
-Most of it is known to the wire stages; here are kept the rows of messages of which bytes are missing.
+In: what the wire stages know, and the rows of messages of which bytes are missing. Out: findings; those of a
+capture without messages say what it has instead, and how to capture what is missing.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.checks.failed_init import RETRIES, failed_inits, outcome
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, Session
-from rpcinspect.session.words import counted, unique
+from rpcinspect.session.words import amount, counted, several, unique
 from rpcinspect.tensorpipe.records import Visibility
 
 TO_SEE_EVERYTHING = (
     'run the job with TensorPipeRpcBackendOptions(_transports=["uv"], _channels=["basic"]) and capture again'
 )
-
+CAPTURE_RIGHT = (
+    "Capture on the interface that the workers talk over (lo on one machine, tcpdump -i any on several), "
+    "from before init_rpc on."
+)
+SAME_STORE = "See whether all workers have the same MASTER_ADDR and MASTER_PORT (init_method)."
+RECORD_AGAIN = "Record the job again, and see whether it calls init_rpc."
 
 MAX_WAYS = 4
 """Of dropped messages that one finding names."""
 
 
-class CaptureFaults(Stage):
-    """See the module's text."""
+class CaptureFaults(Check):
+    """Messages and packets that are not whole."""
 
     def __init__(self) -> None:
         self._truncated = array("q")
@@ -37,19 +43,15 @@ class CaptureFaults(Stage):
         self._tensors_missing = array("q")
         """Rows with tensor bytes that the capture should have had."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         tp = record.tp
         if tp.payload_missing is not None:
             self._truncated.append(record.row)
         if tp.tensors and not tp.pipe.invisible_channels:
-            for tensor in tp.tensors:
-                extent = tensor.extent
-                if (extent is None or extent.missing) and tensor.missing_bytes:
-                    self._tensors_missing.append(record.row)
-                    return
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not record.tp.descriptor.tensors
+            holes = (one for one in tp.tensors if one.extent is None or one.extent.missing)
+            if any(tensor.missing_bytes for tensor in holes):
+                self._tensors_missing.append(record.row)
+        return bool(tp.descriptor.tensors)
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         session, wire = run.session, run.wire
@@ -60,9 +62,7 @@ class CaptureFaults(Stage):
         rows = [int(session.order[index]) for index in messages]
         workers = unique(end for row in rows for end in (session.source(row), session.destination(row)))
         yield from invisible_transport(session)
-        yield from _capture_gap(wire, incomplete, messages, workers)
-        yield from _dropped(wire)
-        yield from _truncated_packets(wire, incomplete, messages, workers)
+        yield from _losses(wire, incomplete, messages, workers)
         yield from _conflicting_overlap(session, wire)
 
 
@@ -106,7 +106,7 @@ def _published_elsewhere(session: Session) -> list[str]:
 
 
 def _incomplete(truncated: int, missing: int) -> str:
-    """What the lost bytes touch."""
+    """A clause that says what the lost bytes belong to."""
     told = [counted(truncated, "message")] if truncated else []
     told += [f"the tensors of {counted(missing, 'message')}"] if missing else []
     if not told:
@@ -114,58 +114,45 @@ def _incomplete(truncated: int, missing: int) -> str:
     return f"{' and '.join(told)} {'is' if (truncated, missing) == (1, 0) else 'are'} incomplete"
 
 
-def _capture_gap(
+def _losses(
     wire: WireFacts, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
-) -> Iterable[Finding]:
-    """Bytes that the capture lost."""
-    if not wire.holes:
-        return
-    total = sum(lost for _, _, lost in wire.holes)
-    holes = sum(number for _, number, _ in wire.holes)
-    worst = max(wire.holes, key=lambda item: item[2])
-    yield Finding(
-        code="capture-gap",
-        severity="warning",
-        text=f"{counted(total, 'byte')} in {counted(holes, 'gap')} of {counted(len(wire.holes), 'stream')} "
-        f"{'was' if total == 1 else 'were'} not captured "
-        f"(most in {worst[0]}: {worst[2]:,}); {incomplete}.",
-        remedy="Capture with a larger kernel buffer (tcpdump -B 262144), "
-        "on the interface of the RPC traffic only.",
-        messages=messages,
-        workers=workers,
-    )
-
-
-def _dropped(wire: WireFacts) -> Iterable[Finding]:
-    """Messages that are in no log."""
-    if not wire.dropped:
-        return
-    ways = ", ".join(f"{sender} → {receiver}" for sender, receiver in wire.dropped[:MAX_WAYS])
-    more = len(wire.dropped) - MAX_WAYS
-    yield Finding(
-        code="capture-gap",
-        severity="warning",
-        text=f"The log says that messages are missing in it: {ways}"
-        f"{f' and {more:,} more' if more > 0 else ''}.",
-        remedy="What wrote the log could not keep up, or what it was made of had gaps.",
-        workers=unique(end for way in wire.dropped for end in way),
-    )
-
-
-def _truncated_packets(
-    wire: WireFacts, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
-) -> Iterable[Finding]:
-    """Packets that the snap length cut."""
-    if not wire.cut_bytes:
-        return
-    yield Finding(
-        code="truncated-packets",
-        severity="warning",
-        text=f"The snap length of the capture cut off {counted(wire.cut_bytes, 'byte')}; {incomplete}.",
-        remedy="Capture whole packets (tcpdump -s 0).",
-        messages=messages,
-        workers=workers,
-    )
+) -> Iterator[Finding]:
+    """Bytes that the capture lost, messages that are in no log, packets that the snap length cut."""
+    if wire.holes:
+        total = sum(lost for _, _, lost in wire.holes)
+        holes = sum(number for _, number, _ in wire.holes)
+        worst = max(wire.holes, key=lambda item: item[2])
+        yield Finding(
+            code="capture-gap",
+            severity="warning",
+            text=f"{counted(total, 'byte')} in {counted(holes, 'gap')} of "
+            f"{counted(len(wire.holes), 'stream')} {'was' if total == 1 else 'were'} not captured "
+            f"(most in {worst[0]}: {worst[2]:,}); {incomplete}.",
+            remedy="Capture with a larger kernel buffer (tcpdump -B 262144), "
+            "on the interface of the RPC traffic only.",
+            messages=messages,
+            workers=workers,
+        )
+    if wire.dropped:
+        ways = ", ".join(f"{sender} → {receiver}" for sender, receiver in wire.dropped[:MAX_WAYS])
+        more = len(wire.dropped) - MAX_WAYS
+        yield Finding(
+            code="capture-gap",
+            severity="warning",
+            text=f"The log says that messages are missing in it: {ways}"
+            f"{f' and {more:,} more' if more > 0 else ''}.",
+            remedy="What wrote the log could not keep up, or what it was made of had gaps.",
+            workers=unique(end for way in wire.dropped for end in way),
+        )
+    if wire.cut_bytes:
+        yield Finding(
+            code="truncated-packets",
+            severity="warning",
+            text=f"The snap length of the capture cut off {counted(wire.cut_bytes, 'byte')}; {incomplete}.",
+            remedy="Capture whole packets (tcpdump -s 0).",
+            messages=messages,
+            workers=workers,
+        )
 
 
 def _conflicting_overlap(session: Session, wire: WireFacts) -> Iterable[Finding]:
@@ -184,3 +171,51 @@ def _conflicting_overlap(session: Session, wire: WireFacts) -> Iterable[Finding]
             remedy="Look at both packets: a middlebox, a broken card or an attack rewrites the stream.",
             workers=ends.get(flow, ()),
         )
+
+
+class NoRpc(Check):
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        if run.session.totals.messages or any(invisible_transport(run.session)) or any(failed_inits(run)):
+            return
+        refused = _refused(run)
+        remedy = RECORD_AGAIN if run.session.logged else CAPTURE_RIGHT
+        if refused:
+            remedy = f"{SAME_STORE} If they do: {remedy}"
+        yield Finding(
+            code="no-rpc",
+            severity="error",
+            text=f"No RPC messages: {_instead(run)}{refused}.",
+            remedy=remedy,
+        )
+
+
+def _refused(run: CaptureEvidence) -> str:
+    """Which addresses processes tried again and again, if there is a store that they may have meant."""
+    tried = [one for one in run.wire.refusals if one.count >= RETRIES] if run.wire.stores else []
+    told = [f"{counted(one.count, 'connection')} to {one.server}" for one in tried]
+    if not told:
+        return ""
+    return f"; the store is at {several(sorted(run.wire.stores))}, and {several(told)} {outcome(tried)}"
+
+
+def _instead(run: CaptureEvidence) -> str:
+    """A clause that says what the capture has instead of messages."""
+    session, totals = run.session, run.session.totals
+    if session.logged:
+        return "the log holds none that is whole"
+    if not sum(capture.packets for capture in session.captures):
+        return "the capture holds no packets"
+    if session.pipes:
+        return "pipes between workers were opened, but no message was sent or captured on them"
+    if run.wire.visits:
+        return (
+            "the workers met at the TCPStore, but no pipe between them was captured. Either they never "
+            "opened one, since init_rpc failed, or it is on another interface"
+        )
+    if totals.store_bytes:
+        return "processes met at a TCPStore, but nothing that init_rpc says there was captured"
+    if totals.skipped_bytes:
+        return (
+            f"the capture's TCP payload ({amount(totals.skipped_bytes)}) is neither TensorPipe nor a TCPStore"
+        )
+    return "the capture holds no TCP payload"

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Collection, Iterable
 from enum import IntEnum
 
-from rpcinspect.checks.notes import Note
+from rpcinspect.checks.check import MessageDigest
 from rpcinspect.pickles.semantic import beside_fork, tensor_reference
 from rpcinspect.pickles.tree import SCALARS, Dict, Global, Set, Value, children
 from rpcinspect.rpc.callee import PROXIES, REMOTE_FORWARD
@@ -41,7 +41,7 @@ class Holds(IntEnum):
     """True or False, by which a caller may decide what comes next."""
 
 
-class Contents:
+class CallContents:
     """`feed` requests and answers; then ask."""
 
     def __init__(self, source: CaptureBytes) -> None:
@@ -55,13 +55,13 @@ class Contents:
         """(row of an answer, mark)."""
         self._known: dict[object, tuple[int, tuple[int, ...]]] = {}
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        """One message; those that are neither calls nor answers to calls are passed over."""
-        if not self.wants(record, note):
-            return
-        if note.kind in CALLED:
-            digest, marked = _digest(record, self._source) if note.whole else (UNKNOWN, 0)
-            parts = record.row, digest, marked, size_of(record)
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        """Takes one message. Returns False for those that are neither calls nor answers to calls."""
+        if not self._wants(record, digest):
+            return False
+        if digest.kind in CALLED:
+            number, marked = _digest(record, self._source) if digest.whole else (UNKNOWN, 0)
+            parts = record.row, number, marked, size_of(record)
             for column, part in zip(self._requests, parts, strict=True):
                 column.append(part)
         else:
@@ -77,6 +77,7 @@ class Contents:
             self._answers[1].append(holds)
             self._marks[0].extend([record.row] * len(marks))
             self._marks[1].extend(marks)
+        return True
 
     @property
     def any_empty(self) -> bool:
@@ -88,11 +89,11 @@ class Contents:
         return dict(zip(*self._answers, strict=True))
 
     @staticmethod
-    def wants(record: RpcRecord, note: Note) -> bool:
+    def _wants(record: RpcRecord, digest: MessageDigest) -> bool:
         """Whether a message is one of those."""
-        if note.kind in CALLED:
-            return not record.facts.control and is_programs(note.function)
-        return note.kind in RETURNED and note.whole and not note.failed
+        if digest.kind in CALLED:
+            return not record.facts.control and is_programs(digest.function)
+        return digest.kind in RETURNED and digest.whole and not digest.failed
 
     def calls(self) -> dict[int, int]:
         """Row of a call of the program's own → bytes of the request."""

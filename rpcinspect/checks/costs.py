@@ -6,37 +6,35 @@ that its user would feel. Kept are numbers of calls and answers: see `contents`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from rpcinspect.checks.contents import Contents
-from rpcinspect.checks.empty import empty_results
+import numpy as np
+from msgspec import Struct
+
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.contents import CallContents, Holds
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.sequential import find_rounds, sequential_awaits
-from rpcinspect.checks.shares import Shares
-from rpcinspect.checks.stage import Stage
-from rpcinspect.checks.turns import turns
+from rpcinspect.checks.turns import Member, Turn, chains, program_requests, turns, what_of
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, Session
+from rpcinspect.session.provenance import mark_of
+from rpcinspect.session.words import counted, duration, numbers, several, unique
 from rpcinspect.tcp.ranges import CaptureBytes
 
 
-class Costs(Stage):
-    """See the module's text."""
-
+class Costs(Check):
     KINDS = frozenset(
         {MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL, MessageType.PYTHON_RET, MessageType.SCRIPT_RET}
     )
 
     def __init__(self, source: CaptureBytes) -> None:
-        self._contents = Contents(source)
+        self._contents = CallContents(source)
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        self._contents.feed(record, note)
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not self._contents.wants(record, note)
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        return self._contents.feed(record, digest)
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         calls = self._contents.calls()
@@ -55,3 +53,214 @@ def _several_callees(session: Session, calls: Collection[int]) -> bool:
     pipes = {session.messages.pipe[row] for row in calls}
     pairs = {(session.jobs[pipe], session.clients[pipe], session.servers[pipe]) for pipe in pipes}
     return len({pair[:2] for pair in pairs}) < len(pairs)
+
+
+LEAST_NS = 10_000_000
+"""Less is within what one start of a job differs from the next one."""
+LEAST_SHARE = 0.05
+"""Of the run: less is hard to feel, and to measure."""
+
+
+class Shares:
+    def __init__(self, session: Session) -> None:
+        columns = session.messages
+        jobs = np.asarray(session.jobs, dtype=np.int64)[np.asarray(columns.pipe)]
+        begin, end = np.asarray(columns.time_ns), np.asarray(columns.end_time_ns)
+        self._runs: dict[int, int] = {}
+        for job in np.unique(jobs).tolist():
+            its = np.flatnonzero(jobs == job)
+            self._runs[job] = int(end[its].max() - begin[its].min())
+
+    def worth_telling(self, job: int, time_ns: int) -> bool:
+        """Whether a time is so much of the run that a user feels it."""
+        return time_ns >= LEAST_NS and time_ns >= LEAST_SHARE * self._runs.get(job, 0)
+
+    def of(self, job: int, time_ns: int) -> str:
+        """`12 % of the run`."""
+        return f"{time_ns / max(1, self._runs.get(job, 0)):.0%} of the run".replace("%", " %")
+
+
+LEAST = 10
+"""Calls that are many."""
+IN_A_ROW = 5
+"""Turns of a chain, after all of which but the last the caller went on at once: by chance that is so in one
+case of 256."""
+
+
+def empty_results(
+    run: CaptureEvidence,
+    shares: Shares,
+    contents: CallContents,
+    turns: Mapping[Member, Sequence[Turn]],
+    told: Collection[int],
+) -> Iterator[Finding]:
+    """Of all calls but those that were told of."""
+    session, holds, sizes = run.session, contents.holds(), contents.calls()
+    for (job, caller), its in turns.items():
+        waited: dict[str, list[int]] = defaultdict(list)
+        for turn in (turn for chain in chains(its) if len(chain) >= IN_A_ROW for turn in chain):
+            if turn.goes_on and holds.get(turn.answer) == Holds.NOTHING and turn.row not in told:
+                waited[what_of(session, turn.row)].append(turn.row)
+        for what, rows in waited.items():
+            took = sum(session.messages.latency_ns(row) or 0 for row in rows)
+            if len(rows) >= LEAST and shares.worth_telling(job, took):
+                callees, indexes = unique(map(session.destination, rows)), session.indexes(rows)
+                yield Finding(
+                    code="empty-results",
+                    severity="info",
+                    text=f"{caller} waited {duration(took)} ({shares.of(job, took)}) for "
+                    f"{counted(len(rows), 'answer')} of {several(callees)} to {what} ({numbers(indexes)}) "
+                    f"that hold nothing; the requests are {sum(sizes[row] for row in rows):,} bytes.",
+                    remedy="A call may well be made for what it does, or to wait (a barrier). Where the next "
+                    "step does not depend on that, it costs less to wait once for many (rpc_async), to send "
+                    "many in one call, or not to wait at all (rpc.remote).",
+                    messages=indexes[:MAX_INDEXES],
+                    workers=unique([caller, *callees]),
+                )
+
+
+Round = Sequence[Turn]
+
+
+class Rounds(Struct, frozen=True):
+    """Those of one caller that call the same."""
+
+    caller: Member
+    what: str
+    rounds: tuple[Round, ...]
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows of the calls, in the order of time."""
+        return [turn.row for its in self.rounds for turn in its]
+
+
+def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Rounds]) -> Iterator[Finding]:
+    """Of those rounds that take enough of the run."""
+    for rounds in told:
+        session, (job, caller) = run.session, rounds.caller
+        saved = sum(_saved_ns(session, its) for its in rounds.rounds)
+        if not shares.worth_telling(job, saved):
+            continue
+        calls = rounds.rows
+        took = sum(session.messages.latency_ns(row) or 0 for row in calls)
+        callees = unique(session.destination(row) for row in calls)
+        indexes = session.indexes(calls)
+        yield Finding(
+            code="sequential-awaits",
+            severity="info",
+            text=f"{caller} made {counted(len(calls), 'call')} of {rounds.what} to {several(callees)} one "
+            f"after the other ({numbers(indexes)}), and no call is given what another one brought: "
+            f"{duration(took)} in {counted(len(rounds.rounds), 'round')}. If they may run at the same time, "
+            f"that saves about {duration(saved)} ({shares.of(job, saved)}).",
+            remedy="If no call depends on an earlier one in another way (its effect, or an answer that "
+            f"{caller} looks at), send the calls of a round by rpc_async, then wait for all of them "
+            "(torch.futures.wait_all). Workers that share a processor gain less.",
+            messages=indexes[:MAX_INDEXES],
+            workers=unique([caller, *callees]),
+        )
+
+
+def _saved_ns(session: Session, its: Round) -> int:
+    """All but the longest of the times in which callees were busy: requests and answers share the caller's
+    network."""
+    begin, end = session.messages.time_ns, session.messages.end_time_ns
+    busy = [max(0, begin[turn.answer] - end[turn.row]) for turn in its]
+    return sum(busy) - max(busy)
+
+
+def find_rounds(
+    run: CaptureEvidence, contents: CallContents, turns: Mapping[Member, Sequence[Turn]]
+) -> list[Rounds]:
+    """All rounds of calls that do not need each other."""
+    in_chains = {member: list(chains(its)) for member, its in turns.items()}
+    every = [turn for its in in_chains.values() for chain in its for turn in chain]
+    if not every:
+        return []
+    finder = _Finder(run.session, contents, every)
+    found = []
+    for member, its in in_chains.items():
+        rounds: dict[str, list[Round]] = defaultdict(list)
+        for chain in its:
+            for one in finder.rounds(chain):
+                if finder.independent(member, one):
+                    rounds[what_of(run.session, one[0].row)].append(one)
+        deciding = finder.deciding(turns[member]) if rounds else frozenset()
+        found += [Rounds(member, what, tuple(one)) for what, one in rounds.items() if what not in deciding]
+    return found
+
+
+class _Finder:
+    """What is asked of calls that follow each other."""
+
+    def __init__(self, session: Session, contents: CallContents, turns: Sequence[Turn]) -> None:
+        self._session = session
+        self._holds = contents.holds()
+        rows, answers = {turn.row for turn in turns}, {turn.answer for turn in turns}
+        self._given = contents.given(rows, session.provenance)
+        self._marks = contents.marks(answers)
+        self._tensors = session.provenance.tensors(rows | answers)
+        self._opaque = set(session.provenance.opaque(answers))
+        self._brought = session.provenance.brought()
+        self._sent = _sent(session)
+        self._ids = {(worker.job, worker.name): worker.id for worker in session.workers}
+
+    def rounds(self, chain: Iterable[Turn]) -> Iterator[Round]:
+        """Calls of one function, each to another worker than those before it, two at least."""
+        session = self._session
+        current: list[Turn] = []
+        key: object = None
+        for turn in chain:
+            kind, holds = session.provenance.kind_of(turn.row), self._holds.get(turn.answer)
+            given = None if holds == Holds.NOTHING else self._given.get(turn.row, turn)
+            its = kind.function, kind.callee, holds, given
+            callee = session.destination(turn.row)
+            if its != key or any(session.destination(one.row) == callee for one in current):
+                if len(current) > 1:
+                    yield current
+                current, key = [], its
+            current.append(turn)
+        if len(current) > 1:
+            yield current
+
+    def deciding(self, turns: Iterable[Turn]) -> frozenset[str]:
+        """Functions whose answers may have decided what was called next."""
+        held: dict[str, set[int]] = defaultdict(set)
+        for turn in turns:
+            if turn.answer in self._holds:
+                held[what_of(self._session, turn.row)].add(self._holds[turn.answer])
+        return frozenset(what for what, its in held.items() if len(its) > 1 or Holds.TRUTH in its)
+
+    def independent(self, caller: Member, its: Round) -> bool:
+        """Whether no call of a round needs another one's answer, as far as it is known."""
+        job, _ = caller
+        used = set().union(*(self._tensors[turn.row] for turn in its))
+        for turn, after in zip(its, [*its[1:], None], strict=True):
+            holds = self._holds.get(turn.answer)
+            if holds is None or turn.answer in self._brought or turn.answer in self._opaque:
+                return False
+            if self._tensors[turn.answer] & used or self._busy(job, turn):
+                return False
+            if after is not None:
+                callee = self._session.destination(after.row)
+                names = callee, self._ids.get((job, callee))
+                if any(name is not None and mark_of(name) in self._marks[turn.answer] for name in names):
+                    return False
+        return True
+
+    def _busy(self, job: int, turn: Turn) -> bool:
+        """Whether the callee sent something else before it answered."""
+        columns = self._session.messages
+        times = self._sent.get((job, self._session.destination(turn.row)), ())
+        at = bisect_left(times, columns.end_time_ns[turn.row])
+        return at < len(times) and times[at] <= columns.time_ns[turn.answer]
+
+
+def _sent(session: Session) -> dict[Member, list[int]]:
+    """When each worker sent requests of its program."""
+    found: dict[Member, list[int]] = defaultdict(list)
+    columns = session.messages
+    for row in program_requests(session).tolist():
+        pipe = columns.pipe[row]
+        found[session.jobs[pipe], session.clients[pipe]].append(columns.time_ns[row])
+    return {member: sorted(times) for member, times in found.items()}

@@ -16,11 +16,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
+from rpcinspect.checks.check import Check, MessageDigest, MessageGroup, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Crowd, Group, Groups
-from rpcinspect.checks.notes import Note
 from rpcinspect.checks.optimizers import Optimizers
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.semantic import tensor_index
 from rpcinspect.pickles.tree import Dict, walk
@@ -53,68 +53,63 @@ Way: TypeAlias = tuple[int, int]
 """(pipe, whether it is the client that sends)."""
 
 
-class DetachedTensors(Stage):
-    """See the module's text."""
-
+class DetachedTensors(Check):
     KINDS = REQUESTS | ANSWERS
 
     def __init__(self, columns: MessageColumns) -> None:
         self._columns = columns
-        self._bare = Groups(columns)
+        self._bare = MessageGroups(columns)
         """Messages with grads and without an autograd envelope."""
         self._bare_rows: dict[int, tuple[Sizes, ...]] = {}
         """The same, each with the sizes of its tensors that require grad."""
         self._plain: dict[tuple[Way, Sizes], array[int]] = defaultdict(lambda: array("q"))
         """Messages without an envelope whose tensors need no gradient, by the sizes of each."""
-        self._parameters = {inside: Groups(columns) for inside in (True, False)}
+        self._parameters = {inside: MessageGroups(columns) for inside in (True, False)}
         """Requests with a trainable nn.Parameter, by whether they are in a context."""
-        self._one_way = Groups(columns)
+        self._one_way = MessageGroups(columns)
         """Requests with an edge whose answer has none."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        if not note.wrapped and record.like.tensors:
-            self._note_sizes(record, note)
-        if _bare(note) and note.kind in REQUESTS:
-            self._bare.add(record.row, note.what)
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        if not digest.wrapped and record.like.tensors:
+            self._note_sizes(record, digest)
+        if _bare(digest) and digest.kind in REQUESTS:
+            self._bare.add(record.row, digest.what)
         pickle = record.facts.pickle
-        if record.facts.parameters and note.kind in CALLS and pickle is not None:
+        if record.facts.parameters and digest.kind in CALLS and pickle is not None:
             trainable = parameter_indexes(pickle, trainable=True)
-            if not note.wrapped and trainable:
+            if not digest.wrapped and trainable:
                 trainable -= _of_modules(pickle)
             if trainable:
-                self._parameters[note.wrapped].add(record.row, note.what)
+                self._parameters[digest.wrapped].add(record.row, digest.what)
+        return _bare(digest)  # what repeats has no parameters
 
-    def _note_sizes(self, record: RpcRecord, note: Note) -> None:
+    def _note_sizes(self, record: RpcRecord, digest: MessageDigest) -> None:
         row, own = record.row, [meta for meta in record.like.tensors if meta.part_of is None]
-        if _bare(note):
+        if _bare(digest):
             self._bare_rows[row] = tuple({meta.sizes: None for meta in own if meta.requires_grad})
-        elif not note.grads:
+        elif not digest.grads:
             way = self._columns.pipe[row], self._columns.from_client[row]
             for meta in own:
                 if len(self._plain[way, meta.sizes]) < MAX_PLAIN:
                     self._plain[way, meta.sizes].append(row)
 
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
-        if request.kind in REQUESTS and _bare(answer):
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
+        bare, one_way = request.kind in REQUESTS and _bare(answer), _one_way(request, answer)
+        if bare:
             self._bare.add(answer_row, f"answer of {request.what}")
-        if _one_way(request, answer):
+        if one_way:
             self._one_way.add(row, request.what)
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not _bare(note)  # what repeats has no parameters
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return not (request.kind in REQUESTS and _bare(answer)) and not _one_way(request, answer)
+        return bare or one_way
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._bare.gathered(run, self._wanted_back(run)):
-            yield _warning(
-                "lost-edge",
+            yield finding_of(
                 group,
-                f"{counted(len(group.indexes), 'message')} {group.way} "
-                f"({group.what} {numbers(group.indexes)}) had tensors that require grad, but no autograd "
-                f"envelope: "
-                "they arrive as leaves, and no gradient comes back.",
+                "lost-edge",
+                "warning",
+                f"{counted(len(group.indexes), 'message')} {group.way} ({group.what} "
+                f"{numbers(group.indexes)}) had tensors that require grad, but no autograd envelope: they "
+                "arrive as leaves, and no gradient comes back.",
                 "Make the call inside dist_autograd.context(). Where no gradient is wanted, detach the "
                 "tensors before they are sent, or compute them under torch.no_grad().",
             )
@@ -123,13 +118,13 @@ class DetachedTensors(Stage):
             where = "" if inside else ", outside of any autograd context"
             only = "" if inside else " inside dist_autograd.context()"
             for group in groups.gathered(run):
-                yield _warning(
-                    "detached-parameter",
+                yield finding_of(
                     group,
-                    f"{counted(len(group.indexes), 'request')} {group.way} "
-                    f"({group.what} {numbers(group.indexes)}) carried an nn.Parameter{where}: it is "
-                    f"pickled as a "
-                    "leaf of its own, so that no gradient returns.",
+                    "detached-parameter",
+                    "warning",
+                    f"{counted(len(group.indexes), 'request')} {group.way} ({group.what} "
+                    f"{numbers(group.indexes)}) carried an nn.Parameter{where}: it is pickled as a leaf of "
+                    "its own, so that no gradient returns.",
                     f"Send a plain tensor that depends on it (parameter * 1){only}, or an RRef to it. Where "
                     "only its values are wanted, send parameter.detach().",
                 )
@@ -158,7 +153,7 @@ class DetachedTensors(Stage):
     def _handed_back(
         self,
         run: CaptureEvidence,
-        group: Group,
+        group: MessageGroup,
         rows: Collection[int],
         plain: Mapping[tuple[int, str, str, Sizes], Sequence[int]],
     ) -> bool:
@@ -204,15 +199,15 @@ class DetachedTensors(Stage):
             ]
             if dead:
                 names = several(unique(packed(contexts[index]) for index in dead))
-                yield _warning(
+                yield finding_of(
+                    replace(group, indexes=tuple(dead)),
                     "lost-edge",
-                    Group(group.job, group.sender, group.receiver, group.what, tuple(dead)),
+                    "warning",
                     f"{group.receiver} got tensors that require grad from {group.sender} ({group.what} "
                     f"{numbers(dead)}) and sends none in context {names}: no backward pass can bring their "
                     "gradient.",
                     "Return what depends on the tensors, or detach them before they are sent: a backward "
-                    "pass in "
-                    "this context would wait forever.",
+                    "pass in this context would wait forever.",
                 )
 
 
@@ -228,12 +223,12 @@ def _of_modules(pickle: PythonPickle) -> frozenset[int]:
     return frozenset(index for node in walk(owned) if (index := tensor_index(node)) is not None)
 
 
-def _bare(note: Note) -> bool:
+def _bare(digest: MessageDigest) -> bool:
     """Whether tensors that require grad travel outside of an autograd envelope."""
-    return note.grads and not note.wrapped and note.whole
+    return digest.grads and not digest.wrapped and digest.whole
 
 
-def _one_way(request: Note, answer: Note) -> bool:
+def _one_way(request: MessageDigest, answer: MessageDigest) -> bool:
     """Whether a request has an edge and its answer has none."""
     return (
         request.wrapped
@@ -242,15 +237,4 @@ def _one_way(request: Note, answer: Note) -> bool:
         and not answer.grads
         and not answer.failed
         and answer.whole
-    )
-
-
-def _warning(code: str, group: Group | Crowd, text: str, remedy: str) -> Finding:
-    return Finding(
-        code=code,
-        severity="warning",
-        text=text,
-        remedy=remedy,
-        messages=group.indexes[:MAX_INDEXES],
-        workers=group.workers,
     )

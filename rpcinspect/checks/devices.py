@@ -14,10 +14,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest, MessageGroups
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Groups
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
@@ -38,7 +36,7 @@ META = "meta"
 MAX_DEVICE = 32
 
 
-class Refusal(Struct, frozen=True):
+class DeviceRefusal(Struct, frozen=True):
     """What an answer says that its sender, or a worker that it quotes, could not send."""
 
     node: int | None
@@ -53,26 +51,22 @@ class Refusal(Struct, frozen=True):
     """Of the tensor; None where the text does not say so."""
 
 
-class DeviceMaps(Stage):
-    """See the module's text."""
-
+class DeviceMaps(Check):
     def __init__(self, columns: MessageColumns) -> None:
-        self._uncovered = Groups(columns)
-        self._refused: dict[Refusal, list[int]] = defaultdict(list)
+        self._uncovered = MessageGroups(columns)
+        self._refused: dict[DeviceRefusal, list[int]] = defaultdict(list)
         """Rows of the answers that say so."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        if note.failed:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        if digest.failed:
             refusal = refusal_of(record)
             if refusal is not None:
                 self._refused[refusal].append(record.row)
-        if note.elsewhere:
+        if digest.elsewhere:
             devices = uncovered_devices(record)
             if devices:
                 self._uncovered.add(record.row, several(devices))
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not (note.failed or note.elsewhere)
+        return digest.failed or digest.elsewhere
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._uncovered.finish(run):
@@ -87,7 +81,7 @@ class DeviceMaps(Stage):
                 messages=group.indexes[:MAX_INDEXES],
                 workers=unique([group.sender, group.receiver]),
             )
-        found: dict[tuple[int, str, str, Refusal], list[int]] = defaultdict(list)
+        found: dict[tuple[int, str, str, DeviceRefusal], list[int]] = defaultdict(list)
         for refusal, rows in self._refused.items():
             for row in rows:
                 job = run.job(row)
@@ -98,7 +92,7 @@ class DeviceMaps(Stage):
             yield _refused(sender, receiver, refusal, run.session.indexes(rows))
 
 
-def _refused(sender: str, receiver: str, refusal: Refusal, indexes: tuple[int, ...]) -> Finding:
+def _refused(sender: str, receiver: str, refusal: DeviceRefusal, indexes: tuple[int, ...]) -> Finding:
     device = refusal.device or "a device"
     pair = f'"{device}": …' if refusal.device else "…"
     owner, other, what = sender, receiver, "a request"
@@ -119,7 +113,7 @@ def _refused(sender: str, receiver: str, refusal: Refusal, indexes: tuple[int, .
     )
 
 
-def refusal_of(record: RpcRecord) -> Refusal | None:
+def refusal_of(record: RpcRecord) -> DeviceRefusal | None:
     """What a failed answer says of tensors that could not be sent, None if it speaks of something else.
 
     Of an answer that could not be sent, only its own sender says so without naming another worker.
@@ -132,7 +126,7 @@ def refusal_of(record: RpcRecord) -> Refusal | None:
     request = way is not None and way[1] == "Request"
     if nodes and not request:
         return None
-    return Refusal(
+    return DeviceRefusal(
         node=nodes[-1] if nodes else None,
         own=len(nodes) < 2,
         request=request,

@@ -1,10 +1,15 @@
-"""`missing-gradient` and `dangling-send`: send functions whose gradient never came.
+"""Gradients that never came, and passes that never ran: `missing-gradient`, `dangling-send`, `lost-edge`.
 
-PyTorch's distributed backward pass waits for the gradient of every send function that a worker has in the
-context (the *FAST* mode of its notes). One that can't come lets it wait forever, without a message that
-says so. That holds for each pass of a context, so that one that begins with a later result hangs where an
-earlier result got its gradient in a pass before. Edges, gradients and passes are the session's; here are kept
-only requests that failed.
+In: which requests failed; then the session, which has edges, gradients and passes. Out: findings. PyTorch's
+distributed backward pass waits for the gradient of every send function that a worker has in the context (the
+*FAST* mode of its notes). One that can't come lets it wait forever, without a message that says so. That
+holds for each pass of a context, so that one that begins with a later result hangs where an earlier result
+got its gradient in a pass before.
+
+A caller that got results that require grad may leave the context without a pass, while others of the job got
+their gradients. `loss.backward()` in place of `dist_autograd.backward(context_id, …)` looks like that, and so
+does an evaluation. Nothing is said where an error came in between, or where gradients may be in a hole of the
+capture; nor of requests whose answer needs no gradient (`detached.py`).
 """
 
 from __future__ import annotations
@@ -13,19 +18,20 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct, field
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.session.contexts import first_ns, is_missing, passes
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
+from rpcinspect.session.provenance import NO_CONTEXT
 from rpcinspect.session.words import counted, numbers, packed, several, unique
 
 
-class LostGradients(Stage):
-    """See the module's text."""
+class LostGradients(Check):
+    """Edges that a pass waits for, and those of requests that failed."""
 
     def __init__(self) -> None:
         self._failed: list[tuple[int, str]] = []
@@ -33,16 +39,12 @@ class LostGradients(Stage):
         self._failed_passes: list[int] = []
         """Rows of gradient requests whose answer is an error."""
 
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
-        if not answer.failed:
-            return
-        if request.wrapped and request.grads:
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
+        if answer.failed and request.wrapped and request.grads:
             self._failed.append((row, request.what))
-        elif request.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
+        elif answer.failed and request.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
             self._failed_passes.append(row)
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return not answer.failed
+        return answer.failed
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         session = run.session
@@ -51,20 +53,18 @@ class LostGradients(Stage):
         lacking = [one for one in session.contexts if not all(edge.backward for edge in one.edges)]
         begun = passes(session) if lacking or _any_open_pass(session) else {}
         for context in lacking:
-            key = (context.job, context.context_id)
-            if key in begun:
-                yield from _missing(run, context, begun[key], dangling, failed)
+            its = begun.get(context.key, ())
+            if its:
+                yield from _missing(run, context, its, dangling, failed)
         for context in session.contexts if begun else ():
-            yield from _missing_again(run, context, begun.get((context.job, context.context_id), ()))
+            yield from _missing_again(run, context, begun.get(context.key, ()))
         yield from _dangling(run, dangling)
 
 
 def _any_open_pass(session: Session) -> bool:
     """Whether any request that carries a pass to a worker has no answer."""
-    columns = session.messages
-    kinds = [number for number, kind in enumerate(session.provenance.kinds) if kind.type in PASSES]
-    of_passes = np.isin(np.asarray(session.provenance.kind), kinds)
-    return bool(np.any(of_passes & (np.asarray(columns.partner) == NONE)))
+    of_passes = session.provenance.of_kinds(lambda kind: kind.type in PASSES)
+    return bool(np.any(of_passes & (np.asarray(session.messages.partner) == NONE)))
 
 
 def _missing(
@@ -73,7 +73,7 @@ def _missing(
     begun: Sequence[int],
     dangling: Collection[int],
     failed: Collection[int],
-) -> Iterable[Finding]:
+) -> Iterator[Finding]:
     """The edges of a context that were there when its first pass began, and got nothing."""
     began_ns = first_ns(run.session, begun)
     edges = [
@@ -81,8 +81,7 @@ def _missing(
         for edge in context.edges
         if is_missing(run.session, edge, began_ns)
         and edge.forward not in dangling
-        and not run.damaged_between(edge.receiver, edge.sender)
-        and not run.unheard(edge.receiver, context.job)
+        and not run.gradient_may_be_lost(edge, context.job)
     ]
     if not edges or (not context.cleanup and run.cut_off(max(map(run.end_ns, begun)))):
         return
@@ -96,20 +95,14 @@ def _missing(
             "Use every result that requires grad in what the backward pass begins with; make calls whose "
             "results are not for it outside of the context, or give them detached tensors."
         )
-    ways = several(unique(f"{edge.sender} → {edge.receiver}" for edge in edges))
-    yield Finding(
-        code="missing-gradient",
-        severity="error",
-        text=f"Context {packed(context.context_id)} ran a backward pass, but {counted(len(edges), 'edge')} "
-        f"of "
-        f"{len(context.edges):,} got no gradient ({ways}: {numbers(e.forward for e in edges)}): {cause}.",
-        remedy=remedy,
-        messages=tuple(sorted(edge.forward for edge in edges))[:MAX_INDEXES],
-        workers=_workers(edges),
+    text = (
+        f"Context {packed(context.context_id)} ran a backward pass, but {counted(len(edges), 'edge')} of "
+        f"{len(context.edges):,} got no gradient ({_ways(edges)}): {cause}."
     )
+    yield _of_edges("missing-gradient", "error", text, remedy, edges)
 
 
-def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequence[int]) -> Iterable[Finding]:
+def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequence[int]) -> Iterator[Finding]:
     """The edges of a worker that got gradients in earlier passes, and none in the one that hangs there."""
     for index, worker in _other_passes(run, begun):
         edges = [
@@ -119,23 +112,19 @@ def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequen
             and edge.backward
             and max(edge.backward) < index
             and edge.forward < index
-            and not run.damaged_between(edge.receiver, edge.sender)
-            and not run.unheard(edge.receiver, context.job)
+            and not run.gradient_may_be_lost(edge, context.job)
         ]
         if edges:
-            ways = several(unique(f"{edge.sender} → {edge.receiver}" for edge in edges))
-            yield Finding(
-                code="missing-gradient",
-                severity="error",
-                text=f"Context {packed(context.context_id)} ran another backward pass (#{index}), but "
-                f"{counted(len(edges), 'edge')} of an earlier one got no gradient in it ({ways}: "
-                f"{numbers(e.forward for e in edges)}), and PyTorch waits for every edge of the context in "
-                "each pass.",
-                remedy="Begin a context of its own for each forward and backward pass, or add up the losses "
-                "and run one pass.",
-                messages=tuple(sorted([*(edge.forward for edge in edges), index]))[:MAX_INDEXES],
-                workers=_workers(edges),
+            text = (
+                f"Context {packed(context.context_id)} ran another backward pass (#{index}), but "
+                f"{counted(len(edges), 'edge')} of an earlier one got no gradient in it ({_ways(edges)}), "
+                "and PyTorch waits for every edge of the context in each pass."
             )
+            remedy = (
+                "Begin a context of its own for each forward and backward pass, or add up the losses and "
+                "run one pass."
+            )
+            yield _of_edges("missing-gradient", "error", text, remedy, edges, index)
 
 
 def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[int, str]]:
@@ -147,14 +136,10 @@ def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[
     """Worker → when its passes so far were over; None where one is not, or failed."""
     for index in sorted(begun):
         row = int(session.order[index])
-        worker, answer = session.destination(row), columns.partner[row]
+        worker, answer, began_ns = session.destination(row), columns.partner[row], columns.time_ns[row]
         before = over_ns.get(worker)
         if answer == NONE:
-            if (
-                before is not None
-                and before <= columns.time_ns[row]
-                and not run.cut_off(columns.time_ns[row])
-            ):
+            if before is not None and before <= began_ns and not run.cut_off(began_ns):
                 yield index, worker
             over_ns[worker] = None
         elif session.provenance.kind_of(answer).failed:
@@ -163,7 +148,7 @@ def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[
             over_ns[worker] = max(before or 0, columns.end_time_ns[answer])
 
 
-def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterable[Finding]:
+def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterator[Finding]:
     """Wrapped requests that failed, by who called what."""
     groups: dict[tuple[int, str, str, str], list[Edge]] = defaultdict(list)
     contexts: dict[int, int] = {}
@@ -174,22 +159,110 @@ def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterable[Findin
                 groups[key].append(edge)
                 contexts[edge.forward] = context.context_id
     for (_, caller, callee, what), edges in groups.items():
-        indexes = tuple(sorted(edge.forward for edge in edges))
+        indexes = sorted(edge.forward for edge in edges)
         names = several(unique(packed(contexts[index]) for index in indexes))
-        yield Finding(
-            code="dangling-send",
-            severity="error",
-            text=f"{callee} answered {counted(len(edges), 'request')} of {caller} ({what} "
-            f"{numbers(indexes)}) in "
+        text = (
+            f"{callee} answered {counted(len(edges), 'request')} of {caller} ({what} {numbers(indexes)}) in "
             f"context {names} with an error: the send function that {caller} made for it can never get a "
-            f"gradient.",
-            remedy="Leave the context and begin another one: a backward pass in this one waits for that "
-            "gradient "
-            "forever.",
-            messages=indexes[:MAX_INDEXES],
-            workers=unique([caller, callee]),
+            f"gradient."
         )
+        remedy = (
+            "Leave the context and begin another one: a backward pass in this one waits for that gradient "
+            "forever."
+        )
+        yield _of_edges("dangling-send", "error", text, remedy, edges)
 
 
-def _workers(edges: Iterable[Edge]) -> tuple[str, ...]:
-    return unique(name for edge in edges for name in (edge.sender, edge.receiver))
+class _Left(Struct, eq=False):
+    """Contexts of one creator that no pass ran in."""
+
+    contexts: list[int] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+
+
+class PasslessContexts(Check):
+    """Contexts that were left without a backward pass."""
+
+    def __init__(self) -> None:
+        self._failed: list[int] = []
+        """Rows of requests whose answer is an error."""
+
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
+        if answer.failed:
+            self._failed.append(row)
+        return answer.failed
+
+    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+        session = run.session
+        passed: dict[int, int] = defaultdict(int)
+        for context in session.contexts:
+            passed[context.job] += any(edge.backward for edge in context.edges)
+        without = [one for one in session.contexts if passed[one.job] and _left_alone(run, one)]
+        if not without:
+            return
+        begun, broken = passes(session), self._broken(run)
+        found: dict[tuple[int, str], _Left] = defaultdict(_Left)
+        for context in without:
+            if context.key not in begun and context.key not in broken:
+                left = found[context.job, context.creator]
+                left.contexts.append(context.context_id)
+                left.edges += context.edges
+        for (job, creator), left in found.items():
+            text = (
+                f"{creator} left {counted(len(left.contexts), 'autograd context')} "
+                f"({several([packed(context) for context in left.contexts])}) in which no backward pass had "
+                "run, although results that require grad came in "
+                f"{'it' if len(left.contexts) == 1 else 'them'} ({_ways(left.edges)}); "
+                f"{counted(passed[job], 'other context')} of the job got gradients."
+            )
+            remedy = (
+                "Call dist_autograd.backward(context_id, …) in the context: loss.backward() does not know "
+                "it. Where no gradient is wanted, as in an evaluation, compute the results under "
+                "torch.no_grad()."
+            )
+            yield _of_edges("lost-edge", "warning", text, remedy, left.edges, first=creator)
+
+    def _broken(self, run: CaptureEvidence) -> set[tuple[int, int]]:
+        """(job, context) of those in which a request failed or had no answer."""
+        columns, contexts = run.session.messages, run.session.provenance.context
+        open_ones = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.partner) == NONE)
+        rows = np.flatnonzero(open_ones & (np.asarray(contexts) != NO_CONTEXT)).tolist()
+        return {(run.job(row), contexts[row]) for row in (*rows, *self._failed)}
+
+
+def _left_alone(run: CaptureEvidence, context: AutogradContext) -> bool:
+    """Whether a context was cleaned up without any gradient for a result, as far as the capture shows."""
+    columns, order, edges = run.session.messages, run.session.order, context.edges
+    return (
+        bool(context.cleanup)
+        and not any(edge.backward for edge in edges)
+        and any(not columns.from_client[int(order[edge.forward])] for edge in edges)
+        and not any(run.gradient_may_be_lost(edge, context.job) for edge in edges)
+    )
+
+
+def _ways(edges: Sequence[Edge]) -> str:
+    """From whom to whom edges go, and their forward messages."""
+    ways = unique(f"{edge.sender} → {edge.receiver}" for edge in edges)
+    return f"{several(ways)}: {numbers(sorted(edge.forward for edge in edges))}"
+
+
+def _of_edges(
+    code: str,
+    severity: str,
+    text: str,
+    remedy: str,
+    edges: Sequence[Edge],
+    *more: int,
+    first: str | None = None,
+) -> Finding:
+    """A finding of edges: their forward messages and `more`, the workers at their ends after the `first`."""
+    ends = [name for edge in edges for name in (edge.sender, edge.receiver)]
+    return Finding(
+        code=code,
+        severity=severity,
+        text=text,
+        remedy=remedy,
+        messages=tuple(sorted([*(edge.forward for edge in edges), *more]))[:MAX_INDEXES],
+        workers=unique(ends if not first else [first, *ends]),
+    )

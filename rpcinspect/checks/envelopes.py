@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rpcinspect.checks.check import Check, MessageDigest, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Groups
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
@@ -20,30 +18,30 @@ from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.session.words import counted, numbers
 
 
-class UnexpectedEnvelopes(Stage):
-    """See the module's text."""
-
+class UnexpectedEnvelopes(Check):
     def __init__(self, columns: MessageColumns) -> None:
         self._columns = columns
-        self._groups = Groups(columns)
+        self._groups = MessageGroups(columns)
         self._maps: dict[int, DeviceMap] = {}
         """Pipe → the map in the first envelope: a worker has one for each other, as long as it lives."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        for wrong in self._wrong(record, note):
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        found = self._wrong(record, digest)
+        for wrong in found:
             self._groups.add(record.row, wrong)
+        return bool(found)
 
-    def _wrong(self, record: RpcRecord, note: Note) -> list[str]:
+    def _wrong(self, record: RpcRecord, digest: MessageDigest) -> list[str]:
         """In which ways a message breaks the rule."""
-        if not note.whole:
+        if not digest.whole:
             return []
         found = []
         row = record.row
-        if (note.types or note.kind in WRAPPED) and self._columns.from_client[row]:
-            wrong = wrong_request(note.kind, note.builtin, note.types, note.grads)
+        if (digest.types or digest.kind in WRAPPED) and self._columns.from_client[row]:
+            wrong = wrong_request(digest.kind, digest.builtin, digest.types, digest.grads)
             if wrong is not None:
                 found.append(wrong)
-        if not note.wrapped:
+        if not digest.wrapped:
             return found
         for envelope in record.like.envelopes:
             if type(envelope) is RpcWithAutograd:
@@ -55,32 +53,26 @@ class UnexpectedEnvelopes(Stage):
                     found.append("the envelope of an answer has a device map")
         return found
 
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not self._wrong(record, note)
-
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
-        for wrong in _wrong_pair(request, answer):
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
+        found = _wrong_pair(request, answer)
+        for wrong in found:
             self._groups.add(answer_row, wrong)
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return not _wrong_pair(request, answer)
+        return bool(found)
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._groups.gathered(run):
-            yield Finding(
-                code="unexpected-envelope",
-                severity="warning",
-                text=f"{counted(len(group.indexes), 'message')} {group.way} "
-                f"({numbers(group.indexes)}): {group.what}.",
-                remedy="No release of PyTorch up to 2.14 does this: look at the bytes (decode --message "
-                "N), and who "
+            yield finding_of(
+                group,
+                "unexpected-envelope",
+                "warning",
+                f"{counted(len(group.indexes), 'message')} {group.way} ({numbers(group.indexes)}): "
+                f"{group.what}.",
+                "No release of PyTorch up to 2.14 does this: look at the bytes (decode --message N), and who "
                 "wrote them.",
-                messages=group.indexes[:MAX_INDEXES],
-                workers=group.workers,
             )
 
 
-def _wrong_pair(request: Note, answer: Note) -> list[str]:
+def _wrong_pair(request: MessageDigest, answer: MessageDigest) -> list[str]:
     """In which ways an answer does not fit its request."""
     if not (request.types or answer.types) or not (request.whole and answer.whole):
         return []

@@ -5,7 +5,7 @@ into *cascades*: an error was passed on if it arrived at a worker while that wor
 and the text of the answer to that request quotes it. What no other error explains is a root; roots that say
 the same on the same worker, but for numbers, are one finding.
 
-An error of a connection is about the worker at its other end (`checks/broken.py`), not about the messenger.
+An error of a connection is about the worker at its other end (`lost_workers.py`), not about the messenger.
 What the function of an RRef raised is kept, and each fetch is answered by it: the error is that function's.
 
 `run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
@@ -23,10 +23,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.checks.broken import OF_TENSORPIPE, Loss, Losses
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.checks.lost_workers import OF_TENSORPIPE, Loss, Losses
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
@@ -82,9 +81,7 @@ class _Root(Struct, eq=False):
     """In which it was raised, in order."""
 
 
-class ErrorResponses(Stage):
-    """See the module's text."""
-
+class ErrorResponses(Check):
     KINDS = ANSWERS
 
     def __init__(self) -> None:
@@ -92,17 +89,12 @@ class ErrorResponses(Stage):
         self._texts: dict[str, str] = {}
         self._characters = 0
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        error = error_of(record) if note.failed else None
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        error = error_of(record) if digest.failed else None
         if error is not None:
             kind = None if error.type is None else shorten(error.type, MAX_SHOWN)
             self._failures[record.row] = _Failure(record.row, kind, self._keep(error.text[:MAX_TEXT]))
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not note.failed
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return not answer.failed
+        return digest.failed
 
     def _keep(self, text: str) -> str:
         known = self._texts.get(text)
@@ -113,9 +105,10 @@ class ErrorResponses(Stage):
         self._characters += len(text)
         return self._texts.setdefault(text, text)
 
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
         if answer.failed and answer_row in self._failures:
             self._failures[answer_row].function = request.what
+        return answer.failed
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         columns = run.session.messages

@@ -14,8 +14,8 @@ import numpy as np
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, Ends, WireFacts
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.session.ended import Ended
-from rpcinspect.session.model import NONE, Session
+from rpcinspect.session.model import NONE, Edge, Session
+from rpcinspect.session.process_end import ProcessEnd
 
 TIMES = 10.0
 """An answer may take so many times as long as most others did, or a replay as its run did."""
@@ -34,8 +34,6 @@ def due_s(usual_s: float) -> float:
 
 
 class CaptureEvidence:
-    """See the module's text."""
-
     def __init__(self, session: Session, wire: WireFacts) -> None:
         self.session = session
         self.wire = wire
@@ -71,7 +69,7 @@ class CaptureEvidence:
 
     def job(self, row: int) -> int:
         """The job of a message."""
-        return self.jobs[self.session.messages.pipe[row]]
+        return self.session.job(row)
 
     def damaged(self, pipe: int, from_client: bool) -> bool:
         """Whether the capture lost bytes of this direction of a pipe's messages."""
@@ -109,12 +107,13 @@ class CaptureEvidence:
         pipes = {columns.pipe[row] for row in np.flatnonzero(np.asarray(columns.from_client)).tolist()}
         return frozenset((self.jobs[pipe], self.session.clients[pipe]) for pipe in pipes)
 
-    def pipes_to(self, worker: str, job: int) -> Sequence[int]:
-        """The pipes on which others send requests to a worker."""
-        return self._pipes_to.get((job, worker), ())
+    def gradient_may_be_lost(self, edge: Edge, job: int) -> bool:
+        """Whether the capture may lack the gradient of an edge, although one came."""
+        return self.damaged_between(edge.receiver, edge.sender) or self.unheard(edge.receiver, job)
 
     @cached_property
-    def _pipes_to(self) -> dict[tuple[int, str], list[int]]:
+    def pipes_to(self) -> dict[tuple[int, str], list[int]]:
+        """(job, worker) → the pipes on which others send requests to it."""
         found: dict[tuple[int, str], list[int]] = defaultdict(list)
         for pipe, server in enumerate(self.session.servers):
             found[self.jobs[pipe], server].append(pipe)
@@ -128,12 +127,9 @@ class CaptureEvidence:
     def _ends(self) -> Ends:
         return Ends(self.wire.ends)
 
-    def left_ns(self, worker: str, job: int) -> int | None:
-        """When a worker was the first to close one of its pipes; None if it was not, as far as is known."""
-        return self._left.get((job, worker))
-
     @cached_property
-    def _left(self) -> dict[tuple[int, str], int]:
+    def left_ns(self) -> dict[tuple[int, str], int]:
+        """(job, worker) → when it was the first to close one of its pipes, as far as is known."""
         left: dict[tuple[int, str], int] = {}
         for pipe, (client, server) in enumerate(zip(self.session.clients, self.session.servers, strict=True)):
             end = self.end(pipe)
@@ -142,12 +138,9 @@ class CaptureEvidence:
                 left[key] = min(end.time_ns, left.get(key, end.time_ns))
         return left
 
-    def ended(self, worker: str, job: int) -> Ended | None:
-        """How the process of a worker ended, by its label; None where no recorder tells."""
-        return self._ended.get((job, worker))
-
     @cached_property
-    def _ended(self) -> dict[tuple[int, str], Ended]:
+    def ended(self) -> dict[tuple[int, str], ProcessEnd]:
+        """(job, worker) → how its process ended, where a recorder tells."""
         return {
             (worker.job, worker.name): worker.ended
             for worker in self.session.workers

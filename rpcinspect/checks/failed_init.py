@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from rpcinspect.checks.check import Check
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.stage import Stage
 from rpcinspect.session.model import Finding
 from rpcinspect.session.words import counted, duration, several, unique
 from rpcinspect.store.visits import Visit
@@ -41,9 +41,7 @@ LONG_NS = 10_000_000_000
 """A store that is not there for so long does not only come late."""
 
 
-class FailedInit(Stage):
-    """See the module's text."""
-
+class FailedInit(Check):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         return failed_inits(run)
 
@@ -71,11 +69,11 @@ class _Attempt(Struct, eq=False):
 
 
 def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
-    """The findings."""
+    """Returns the findings: attempts at each store, then refusals that are of no attempt."""
     wire = run.wire
     if not (wire.visits or wire.refusals):
         return
-    names, refused_of = _Known(wire.visits), _refusals_by_visit(run)
+    names, refused_of = _Addresses(wire.visits), _refusals_by_visit(run)
     attempts = _attempts(_failed(run, refused_of))
     told: set[Refusal] = set()
     for at_store in attempts.values():
@@ -127,11 +125,10 @@ class _Group:
     def __init__(self, run: CaptureEvidence, visits: Sequence[Visit]) -> None:
         self._talking = run.wire.talking
         self._of: dict[tuple[int | None, str], list[Visit]] = defaultdict(list)
-        for visit in visits:
-            self._of[visit.rank, _host(visit.client)].append(visit)
         self._places: dict[str, set[str]] = defaultdict(set)
         """Where agents listen, by host."""
         for visit in visits:
+            self._of[visit.rank, _host(visit.client)].append(visit)
             if visit.place is not None:
                 self._places[_host(visit.place)].add(visit.place)
 
@@ -162,11 +159,8 @@ def _has_failed(
 
 
 def _overlap(one: Visit, other: Visit) -> bool:
-    return _starts_within(one, other) or _starts_within(other, one)
-
-
-def _starts_within(one: Visit, other: Visit) -> bool:
-    return other.begin_ns <= one.begin_ns and (other.ended_ns is None or one.begin_ns <= other.ended_ns)
+    begin_ns = max(one.begin_ns, other.begin_ns)
+    return all(visit.ended_ns is None or begin_ns <= visit.ended_ns for visit in (one, other))
 
 
 def _host(address: str) -> str:
@@ -210,7 +204,7 @@ def _attempts(visits: Sequence[Visit]) -> dict[tuple[str, str], list[_Attempt]]:
     return found
 
 
-class _Known:
+class _Addresses:
     """Who told a store that he listens at an address."""
 
     def __init__(self, visits: Iterable[Visit]) -> None:
@@ -220,15 +214,14 @@ class _Known:
         for visit in visits:
             if visit.rank is not None:
                 self._ranks[visit.server, visit.root, visit.group].add(visit.rank)
-            for who in visit.read.values():
-                if who.startswith("rank "):
-                    self._ranks[visit.server, visit.root, visit.group].add(int(who.removeprefix("rank ")))
             if visit.meets_at is not None:
                 self._of[visit.meets_at].append(visit)
             if visit.place is not None:
                 self._of[visit.place].append(visit)
             for address, who in visit.read.items():
                 self._read.setdefault(address, who)
+                if who.startswith("rank "):
+                    self._ranks[visit.server, visit.root, visit.group].add(int(who.removeprefix("rank ")))
 
     def whose(self, address: str) -> str | None:
         """Who that is; None where no store tells it."""
@@ -266,7 +259,7 @@ class _Known:
         return bool(its) and all(v.ended_ns is not None and v.ended_ns < refusal.first_ns for v in its)
 
 
-def _attempt(run: CaptureEvidence, names: _Known, attempt: _Attempt) -> Finding:
+def _attempt(run: CaptureEvidence, names: _Addresses, attempt: _Attempt) -> Finding:
     who, store = attempt.who, attempt.visits[0].server
     when = f"{_after(run, attempt.begin_ns)} into the capture"
     text = f"{_people(who)} met at the store {store} {when}, and no pipe came of it: "
@@ -316,18 +309,23 @@ def _how_far(visits: Sequence[Visit]) -> str:
     return f"{'it' if len(visits) == 1 else 'all'} left before an RPC agent was there"
 
 
-def _told(names: _Known, refused: Sequence[Refusal]) -> str:
+def _told(names: _Addresses, refused: Sequence[Refusal]) -> str:
     parts = []
     for one in refused:
         whose = names.whose(one.server)
         known = f" ({whose}{' of an earlier attempt' if names.left(one) else ''})" if whose else ""
         parts.append((one.count, f"to {one.server}{known}"))
-    total = sum(count for count, _ in parts)
-    silent = {one.silent for one in refused}
-    verb = "failed" if len(silent) > 1 else "got no answer" if True in silent else _were_refused(total)
+    total, verb = sum(count for count, _ in parts), outcome(refused)
     if len(parts) == 1:
         return f"{counted(total, 'connection')} {parts[0][1]} {verb}"
     return f"{counted(total, 'connection')} {verb}, {several([f'{count:,} {to}' for count, to in parts])}"
+
+
+def outcome(refused: Collection[Refusal]) -> str:
+    """What came of some connections: `were refused`, `got no answer`, or `failed` where some did either."""
+    silent = {one.silent for one in refused}
+    count = sum(one.count for one in refused)
+    return "failed" if len(silent) > 1 else "got no answer" if True in silent else _were_refused(count)
 
 
 def _were_refused(count: int) -> str:
@@ -348,7 +346,7 @@ def _more_attempts(run: CaptureEvidence, attempts: Sequence[_Attempt]) -> Findin
 # --- refusals that are of no attempt ------------------------------------------------------------------------
 
 
-def _refused(run: CaptureEvidence, names: _Known, left: Sequence[Refusal]) -> Iterator[Finding]:
+def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -> Iterator[Finding]:
     wire = run.wire
     nothing = not (run.session.totals.messages or run.session.pipes or wire.visits or wire.stores)
     for one in left:
@@ -363,9 +361,8 @@ def _refused(run: CaptureEvidence, names: _Known, left: Sequence[Refusal]) -> It
         if one.count > 1:
             when = f"from {when} to {_after(run, one.last_ns)}"
         yield _finding(
-            f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} "
-            f"{'got no answer' if one.silent else _were_refused(one.count)}, {when} into the capture, and no "
-            "later one came about",
+            f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} {outcome([one])}, "
+            f"{when} into the capture, and no later one came about",
             f"See whether the process that is to listen at {one.server} runs, and what is on the way to it.",
             workers,
         )
@@ -386,7 +383,7 @@ def _finding(text: str, remedy: str, workers: Iterable[str]) -> Finding:
 
 
 def _label(visit: Visit) -> str:
-    """As other output names it."""
+    """The name of the process that other output uses."""
     return visit.name or (visit.client if visit.rank is None else f"worker:{visit.rank}")
 
 

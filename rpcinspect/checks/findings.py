@@ -1,4 +1,4 @@
-"""The stage that makes the findings: every family sees each message once and speaks in the end.
+"""The stage that makes the findings: every check sees each message once and speaks in the end.
 
 In: records as they become complete, after the session's builder had them; then the session and what the TCP
 stage noted. Out: `Finding`s, errors first, those of a severity in the order of the table at the foot.
@@ -7,26 +7,20 @@ stage noted. Out: `Finding`s, errors first, those of a severity in the order of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
-from msgspec import Struct
-
-from rpcinspect.checks.capture_faults import CaptureFaults
+from rpcinspect.checks.capture_faults import CaptureFaults, NoRpc
+from rpcinspect.checks.check import Check, MessageDigest, Pairs, digest_of
 from rpcinspect.checks.costs import Costs
 from rpcinspect.checks.detached import DetachedTensors
 from rpcinspect.checks.devices import DeviceMaps
-from rpcinspect.checks.edges import LostGradients
+from rpcinspect.checks.edges import LostGradients, PasslessContexts
 from rpcinspect.checks.envelopes import UnexpectedEnvelopes
 from rpcinspect.checks.errors import ErrorResponses
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.failed_init import FailedInit
 from rpcinspect.checks.leaks import LeakedContexts, LeakedRRefs
-from rpcinspect.checks.no_rpc import NoRpc
-from rpcinspect.checks.notes import Note, Pairs, note_of
-from rpcinspect.checks.passless import PasslessContexts
 from rpcinspect.checks.plain_steps import PlainSteps
-from rpcinspect.checks.stage import Stage
 from rpcinspect.checks.stale import StaleGradients
 from rpcinspect.checks.startup import StartupSkew
 from rpcinspect.checks.unanswered import UnansweredRequests
@@ -45,19 +39,12 @@ MAX_KNOWN = 512
 SEVERITIES = ("error", "warning", "info")
 """What stops a run is told before what may."""
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-class _Known(Struct, eq=False):
-    """What is known of the messages of one pattern, pipe and direction, from the first of them."""
-
-    note: Note
-    stages: Sequence[Stage]
-    """Those that want to see each of them."""
-
-
 class Findings:
-    """The stage: `feed` every record, then `finish`. A family that fails against expectation is left out, and
+    """The stage: `feed` every record, then `finish`. A check that fails against expectation is left out, and
     the others go on.
     """
 
@@ -68,41 +55,41 @@ class Findings:
         self._columns = columns
         self._pairs = Pairs(columns)
         self.problems: list[Problem] = []
-        """Why a family was left out."""
-        self._known: dict[tuple[Pattern, int, int], _Known] = {}
-        """By pattern, pipe and direction."""
-        self._known_pairs: dict[tuple[Note, Note], Sequence[Stage]] = {}
-        """By the notes of a request and its answer: the stages that want to see each of them."""
-        stages = [make(columns, source, self._pairs) for make in STAGES]
-        self._use([stage for stage in stages if audit or not isinstance(stage, UnsafePickles)])
+        """Why a check was left out."""
+        self._known: dict[tuple[Pattern, int, int], tuple[MessageDigest, Sequence[Check]]] = {}
+        """(pattern, pipe, direction) → the digest of all such messages, and the checks that want each."""
+        self._known_pairs: dict[tuple[MessageDigest, MessageDigest], Sequence[Check]] = {}
+        """Digests of a request and its answer → the checks that want each such exchange."""
+        checks = [make(columns, source, self._pairs) for make in CHECKS]
+        self._use([check for check in checks if audit or not isinstance(check, UnsafePickles)])
 
-    def _use(self, stages: list[Stage]) -> None:
-        self._stages = stages
-        # a method that a stage does not override is not called
-        feeding = [stage for stage in stages if type(stage).feed is not Stage.feed]
-        self._stages_of = {
-            int(kind): [s for s in feeding if s.KINDS is None or kind in s.KINDS] for kind in MessageType
+    def _use(self, checks: list[Check]) -> None:
+        self._checks = checks
+        # a method that a check does not override is not called
+        feeding = [check for check in checks if type(check).feed is not Check.feed]
+        self._checks_of = {
+            int(kind): [c for c in feeding if c.KINDS is None or kind in c.KINDS] for kind in MessageType
         }
-        self._stages_of_all = [stage for stage in feeding if stage.KINDS is None]
-        self._pair_stages = [stage for stage in stages if type(stage).pair is not Stage.pair]
+        self._checks_of_all = [check for check in feeding if check.KINDS is None]
+        self._exchange_checks = [check for check in checks if type(check).exchange is not Check.exchange]
         self._known.clear()
         self._known_pairs.clear()
 
-    def _ask(self, stage: Stage, ask: Callable[..., T], record: RpcRecord | None, *args: object) -> T | None:
-        """What a stage answers; None from one that fails, at this record, and is left out from now on."""
+    def _ask(self, check: Check, ask: Callable[..., T], record: RpcRecord | None, *args: object) -> T | None:
+        """What a check answers; None from one that fails, at this record, and is left out from now on."""
         try:
             return ask(*args)
         except Exception as error:
-            self._leave_out(stage, error, record)
+            self._leave_out(check, error, record)
             return None
 
-    def _leave_out(self, stage: Stage, error: Exception, record: RpcRecord | None) -> None:
+    def _leave_out(self, check: Check, error: Exception, record: RpcRecord | None) -> None:
         where = Location() if record is None else record.location
         self.problems.append(unexpected(error, "finding", where))
-        self._use([other for other in self._stages if other is not stage])
+        self._use([other for other in self._checks if other is not check])
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
-        """Takes records whose rows follow each other. Of the messages of a pattern most stages want to see
+        """Takes records whose rows follow each other. Of the messages of a pattern most checks want to see
         only the first.
         """
         if not records:
@@ -115,84 +102,64 @@ class Findings:
             zip(records, pipes, forth, partners, strict=True), first
         ):
             pattern = record.pattern
-            if pattern is None:
-                note = self._look(record)[0]
+            known = None if pattern is None else known_of.get((pattern, pipe, way))
+            if known is None:
+                digest, wanting = self._look(record)
+                if pattern is not None:
+                    _remember(known_of, (pattern, pipe, way), (digest, wanting))
             else:
-                known = known_of.get((pattern, pipe, way))
-                if known is None:
-                    known = self._learn((pattern, pipe, way), record)
-                else:
-                    for stage in known.stages:
-                        try:
-                            stage.feed(record, known.note)
-                        except Exception as error:
-                            self._leave_out(stage, error, record)
-                note = known.note
-            other = join(row, partner, note)
+                digest, checks = known
+                for check in checks:
+                    try:  # not `_ask`: nearly every message comes here
+                        check.feed(record, digest)
+                    except Exception as error:
+                        self._leave_out(check, error, record)
+            other = join(row, partner, digest)
             if other is not None:
                 if way:
-                    self._feed_pair(record, row, note, partner, other)
+                    self._feed_exchange(record, row, digest, partner, other)
                 else:
-                    self._feed_pair(record, partner, other, row, note)
+                    self._feed_exchange(record, partner, other, row, digest)
 
-    def _look(self, record: RpcRecord) -> tuple[Note, list[Stage]]:
-        """Lets every stage that wants its kind see a message."""
+    def _look(self, record: RpcRecord) -> tuple[MessageDigest, list[Check]]:
+        """Lets every check that wants its kind see a message. Returns the digest, and those to which others
+        of its pattern matter."""
         try:
-            note = note_of(record)
+            digest = digest_of(record)
         except Exception as error:
             record.give_up(error, "finding")
-            note = note_of(record)
-        stages = self._stages_of.get(note.kind, self._stages_of_all)
-        for stage in stages:
-            self._ask(stage, stage.feed, record, record, note)
-        return note, stages
+            digest = digest_of(record)
+        checks = self._checks_of.get(digest.kind, self._checks_of_all)
+        return digest, [c for c in checks if self._ask(c, c.feed, record, record, digest)]
 
-    def _learn(self, key: tuple[Pattern, int, int], record: RpcRecord) -> _Known:
-        note, stages = self._look(record)
-        wanting = [
-            stage
-            for stage in stages
-            if self._ask(stage, stage.indifferent, record, record, note) is False and stage in self._stages
-        ]
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        known = self._known[key] = _Known(note, wanting)
-        return known
-
-    def _feed_pair(self, record: RpcRecord, row: int, request: Note, answer_row: int, answer: Note) -> None:
-        """Lets the stages see a request and its answer: of two patterns those that are not indifferent."""
-        stages: Sequence[Stage] = self._pair_stages
-        if request.repeats and answer.repeats:
-            known = self._known_pairs.get((request, answer))
-            stages = self._learn_pair(record, request, answer) if known is None else known
-        for stage in stages:
-            self._ask(stage, stage.pair, record, row, request, answer_row, answer)
-
-    def _learn_pair(self, record: RpcRecord, request: Note, answer: Note) -> Sequence[Stage]:
-        wanting = [
-            stage
-            for stage in self._pair_stages
-            if self._ask(stage, stage.indifferent_pair, record, request, answer) is False
-        ]
-        if len(self._known_pairs) >= MAX_KNOWN:
-            self._known_pairs.clear()
-        self._known_pairs[request, answer] = wanting
-        return wanting
+    def _feed_exchange(
+        self, record: RpcRecord, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest
+    ) -> None:
+        """Lets the checks see a request and its answer; of two patterns, those to which each matters."""
+        repeats = request.repeats and answer.repeats
+        known = self._known_pairs.get((request, answer)) if repeats else None
+        checks = self._exchange_checks if known is None else known
+        wanting = [c for c in checks if self._ask(c, c.exchange, record, row, request, answer_row, answer)]
+        if repeats and known is None:
+            _remember(self._known_pairs, (request, answer), wanting)
 
     def finish(self, session: Session, wire: WireFacts) -> tuple[Finding, ...]:
-        """Every finding."""
+        """Returns every finding, errors first."""
         run = CaptureEvidence(session, wire)
         found: list[Finding] = []
-        for stage in self._stages:
-            found += self._ask(stage, partial(_finished, stage, run), None) or ()
+        for check in self._checks:
+            found += self._ask(check, lambda its: list(its.finish(run)), None, check) or ()
         return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
-def _finished(stage: Stage, run: CaptureEvidence) -> list[Finding]:
-    return list(stage.finish(run))
+def _remember(known: dict[K, T], key: K, value: T) -> None:
+    """Keeps what is known of a pattern, of a limited number of them."""
+    if len(known) >= MAX_KNOWN:
+        known.clear()
+    known[key] = value
 
 
-STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (
+CHECKS: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Check], ...] = (
     lambda columns, source, pairs: CaptureFaults(),
     lambda columns, source, pairs: FailedInit(),
     lambda columns, source, pairs: NoRpc(),
@@ -212,4 +179,4 @@ STAGES: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Stage], ...] = (
     lambda columns, source, pairs: StartupSkew(),
     lambda columns, source, pairs: Costs(source),
 )
-"""Every family; a new one is one line."""
+"""Every check; a new one is one line."""

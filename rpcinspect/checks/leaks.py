@@ -14,16 +14,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.session.contexts import first_ns, is_missing, passes
 from rpcinspect.session.model import NONE, AutogradContext, Finding, RRef, Session
 from rpcinspect.session.words import counted, packed, several, unique
 
 
-class LeakedContexts(Stage):
-    """See the module's text."""
-
+class LeakedContexts(Check):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         named = {(worker.job, worker.name) for worker in run.session.workers}
         open_contexts = [
@@ -31,11 +29,9 @@ class LeakedContexts(Stage):
         ]
         begun = passes(run.session) if open_contexts else {}
         open_contexts = [
-            (one, left)
-            for one, left in open_contexts
-            if not _hangs(run.session, one, begun.get((one.job, one.context_id), ()))
+            (one, left) for one, left in open_contexts if not _hangs(run.session, one, begun.get(one.key, ()))
         ]
-        givers = _givers(run.session, {(one.job, one.context_id) for one, _ in open_contexts})
+        givers = _givers(run.session, {one.key for one, _ in open_contexts})
         groups: dict[tuple[int, str, tuple[str, ...], tuple[str, ...]], list[AutogradContext]]
         groups = defaultdict(list)
         for context, left in open_contexts:
@@ -49,8 +45,7 @@ class LeakedContexts(Stage):
                 code="leaked-context",
                 severity="warning",
                 text=f"{counted(len(contexts), 'autograd context')} of {creator} ({names}) got no clean-up "
-                f"on "
-                f"{several(left)}: graph and gradients stay in memory there."
+                f"on {several(left)}: graph and gradients stay in memory there."
                 + (f" {gone} was to pass it on, and left before." if relays else ""),
                 remedy=f"Look why {gone} left: its log says it. Nobody else passes the clean-up on."
                 if relays
@@ -76,7 +71,7 @@ def _left_behind(
         return ()
     last_ns = max(run.end_ns(index) for index in messages)
     # a worker that left took the context with it
-    left = tuple(w for w in left if not run.cut_off(last_ns, until_ns=run.left_ns(w, context.job)))
+    left = tuple(w for w in left if not run.cut_off(last_ns, until_ns=run.left_ns.get((context.job, w))))
     if run.damaged_among(context.workers, left):
         return ()
     return left
@@ -97,7 +92,7 @@ def _givers(
     """(job, context) → worker → who sent it a message of the context that a clean-up follows."""
     found: dict[tuple[int, int], dict[str, tuple[str, ...]]] = defaultdict(dict)
     for row, context in enumerate(session.provenance.context) if contexts else ():
-        key = (session.jobs[session.messages.pipe[row]], context)
+        key = (session.job(row), context)
         if key in contexts and session.provenance.kind_of(row).wrapped:
             its, receiver = found[key], session.destination(row)
             its[receiver] = unique([*its.get(receiver, ()), session.source(row)])
@@ -113,19 +108,17 @@ def _by_relays(
     """Those of the workers that somebody was to clean up after, by the relays that left; none, where the
     creator was to do it, or a relay that is there."""
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    its = givers.get((context.job, context.context_id), {})
+    its = givers.get(context.key, {})
     for worker in left:
         senders = its.get(worker, ())
-        relays = [one for one in senders if run.left_ns(one, context.job) is not None]
+        relays = [one for one in senders if (context.job, one) in run.left_ns]
         died = relays if len(relays) == len(senders) and context.creator not in senders else []
         if senders:  # else the requests to it were not captured, and so the clean-up was not
             found[tuple(died)].append(worker)
     return {relays: tuple(workers) for relays, workers in found.items()}
 
 
-class LeakedRRefs(Stage):
-    """See the module's text."""
-
+class LeakedRRefs(Check):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}
@@ -145,12 +138,10 @@ class LeakedRRefs(Stage):
             yield Finding(
                 code="leaked-rref",
                 severity="warning",
-                text=f"{counted(len(forks), 'fork')} of RRefs of {owner} ({names}) held by {holder} had "
-                f"not been "
-                f"deleted when the connections to {owner} were closed.",
+                text=f"{counted(len(forks), 'fork')} of RRefs of {owner} ({names}) held by {holder} had not "
+                f"been deleted when the connections to {owner} were closed.",
                 remedy=f"Drop the RRefs on {holder} before it leaves (del, no reference cycles), and leave "
-                f"with "
-                "rpc.shutdown(), which waits for the deletes.",
+                "with rpc.shutdown(), which waits for the deletes.",
                 messages=tuple(sorted(begin for _, begin in forks[:MAX_INDEXES])),
                 workers=unique([owner, holder]),
             )
@@ -159,7 +150,7 @@ class LeakedRRefs(Stage):
 def _over(run: CaptureEvidence, owner: str, job: int) -> bool:
     """Whether every pipe to a worker was closed, after all that was due had come: the agents had agreed to
     shut down, or nothing was sent for some time."""
-    pipes = run.pipes_to(owner, job)
+    pipes = run.pipes_to.get((job, owner), ())
     ends = [end for pipe in pipes if (end := run.end(pipe)) is not None]
     if not pipes or len(ends) < len(pipes) or any(run.damaged(pipe, True) for pipe in pipes):
         return False

@@ -1,10 +1,10 @@
 """Which parameters the steps of DistributedOptimizer change, as far as messages tell.
 
-In: a session, and its steps: rows with the context whose gradients each applies. Out: a `Step` for each that
-was carried out, with the RRefs of what it changes: the parameters that its part of the optimizer was made
-with, and the objects that these are known to belong to, since a call on such an object, or given nothing
-else, made them or answered with them. Then which RRefs a context used in a forward call, and whether two are
-of one object.
+In: a session, and its steps: rows with the context whose gradients each applies. Out: an `OptimizerStep` for
+each that was carried out, with the RRefs of what it changes: the parameters that its part of the optimizer
+was made with, and the objects that these are known to belong to, since a call on such an object, or given
+nothing else, made them or answered with them. Then which RRefs a context used in a forward call, and whether
+two are of one object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Key = tuple[int, frozenset[int], frozenset[int]]
 """What is called with what: the number of the kind, marks of values, marks of tensors."""
 
 
-class Step(Struct, frozen=True):
+class OptimizerStep(Struct, frozen=True):
     """One that a worker carried out for another."""
 
     arrived_ns: int
@@ -56,8 +56,6 @@ class _Forward(Struct, frozen=True):
 
 
 class Optimizers:
-    """See the module's text."""
-
     def __init__(self, session: Session, steps: Iterable[tuple[int, int]]) -> None:
         self._session = session
         self._brought: dict[int, dict[Id, None]] = defaultdict(dict)
@@ -70,7 +68,7 @@ class Optimizers:
         self._same: dict[tuple[int, Id, Id], bool] = {}
         columns = session.messages
         for event in session.provenance.events():
-            row, job = event.row, session.jobs[columns.pipe[event.row]]
+            row, job = event.row, session.job(event.row)
             if event.what == What.BROUGHT:
                 self._brought[row].setdefault(event.rref)
                 at_owner = event.rref[0] == event.owner and not columns.from_client[row]
@@ -93,16 +91,16 @@ class Optimizers:
                 continue
             answer = columns.partner[row]
             for optimizer in self._brought.get(answer, ()):
-                found[session.jobs[columns.pipe[row]], optimizer] = frozenset(brought)
+                found[session.job(row), optimizer] = frozenset(brought)
         return found
 
-    def _carried_out(self, steps: Iterable[tuple[int, int]]) -> Iterator[Step]:
+    def _carried_out(self, steps: Iterable[tuple[int, int]]) -> Iterator[OptimizerStep]:
         session = self._session
         columns = session.messages
         for row, context in steps:
             answer, job, owner = (
                 columns.partner[row],
-                session.jobs[columns.pipe[row]],
+                session.job(row),
                 session.destination(row),
             )
             # a worker that steps on its own changes what is its own
@@ -114,7 +112,7 @@ class Optimizers:
                     trained.update(self._belonging(job, parameter))
             arrived, done = columns.end_time_ns[row], columns.time_ns[answer]
             index = int(session.index[row])
-            yield Step(arrived, done, index, context, job, owner, frozenset(trained))
+            yield OptimizerStep(arrived, done, index, context, job, owner, frozenset(trained))
 
     def _belonging(self, job: int, rref: Id) -> Iterator[Id]:
         """The RRef, that of the object that it is a part of, and so on."""

@@ -15,16 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.pickles.tree import Dict, Global
 from rpcinspect.rpc.callee import PROXIES, Callee, Name, callee_of, name_of
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.classes import classes_of
+from rpcinspect.session.callees import classes_of
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
-from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, What, mark_of
+from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, mark_of
 from rpcinspect.session.words import counted, numbers, packed, unique
 
 STEP = "step"
@@ -34,7 +33,7 @@ SCHEDULES = ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
 """Modules below it whose classes have a step that needs no gradients."""
 
 
-class _Step(Struct, frozen=True):
+class _PlainStep(Struct, frozen=True):
     """A call of `step` through an RRef that was answered."""
 
     row: int
@@ -50,32 +49,28 @@ class _Step(Struct, frozen=True):
 
 
 class _Case(Struct, eq=False):
-    """Steps alike."""
+    """Steps that one caller made alike on one owner."""
 
     context: int
     edge: Edge
-    step: _Step
+    step: _PlainStep
     contexts: set[int] = field(default_factory=set)
     messages: set[int] = field(default_factory=set)
 
 
-class PlainSteps(Stage):
-    """See the module's text."""
-
+class PlainSteps(Check):
     KINDS = CALLS
 
     def __init__(self) -> None:
         self._calls: list[tuple[int, Callee, bool]] = []
         """(row, who is called, whether it is given nothing)."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         if record.facts.forks:
             callee = callee_of(record)
             if callee is not None and callee.through and callee.what == STEP:
                 self._calls.append((record.row, callee, _given_nothing(record)))
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return True  # what repeats brings no RRef
+        return False  # what repeats brings no RRef
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         if not self._calls:
@@ -84,8 +79,8 @@ class PlainSteps(Stage):
         contexts: dict[tuple[int, str], list[AutogradContext]] = defaultdict(list)
         for context in session.contexts:
             contexts[context.job, context.creator].append(context)
-        brought = _brought(session)
-        told = _Told(run)
+        brought = session.provenance.brought()
+        told = _KnownContexts(run)
         found: dict[tuple[int, str, str, str], _Case] = {}
         for step in self._steps(session, brought):
             meant = _meant(run, brought, step, contexts.get((step.job, step.caller), ()))
@@ -98,12 +93,12 @@ class PlainSteps(Stage):
         for case in found.values():
             yield _finding(session, case)
 
-    def _steps(self, session: Session, brought: Mapping[int, Sequence[Id]]) -> Iterator[_Step]:
+    def _steps(self, session: Session, brought: Mapping[int, Sequence[Id]]) -> Iterator[_PlainStep]:
         """Those that may have needed gradients, in the order of time."""
         provenance, columns = session.provenance, session.messages
         classes = classes_of(session)
         for row, callee, alone in sorted(self._calls, key=lambda call: int(session.index[call[0]])):
-            answer, job = columns.partner[row], session.jobs[columns.pipe[row]]
+            answer, job = columns.partner[row], session.job(row)
             if answer == NONE or provenance.kind_of(answer).failed or row not in brought:
                 continue
             made = classes.get((job, brought[row][0]))
@@ -111,7 +106,7 @@ class PlainSteps(Stage):
             context = None if provenance.context[row] == NO_CONTEXT else provenance.context[row]
             if optimizer or (alone and context is not None):
                 ends = session.source(row), session.destination(row)
-                yield _Step(row, job, *ends, brought[row][0], context, name_of(callee, made), optimizer)
+                yield _PlainStep(row, job, *ends, brought[row][0], context, name_of(callee, made), optimizer)
 
 
 def _given_nothing(record: RpcRecord) -> bool:
@@ -128,7 +123,7 @@ def _given_nothing(record: RpcRecord) -> bool:
 def _meant(
     run: CaptureEvidence,
     brought: Mapping[int, Sequence[Id]],
-    step: _Step,
+    step: _PlainStep,
     contexts: Sequence[AutogradContext],
 ) -> tuple[int, Edge] | None:
     """The context, one of the caller's, whose gradients a step could be for, and an edge that they came by:
@@ -153,15 +148,6 @@ def _is_optimizer(name: Global | None) -> bool:
     return name is not None and name.module.startswith(OPTIMIZERS) and name.module not in SCHEDULES
 
 
-def _brought(session: Session) -> Mapping[int, Sequence[Id]]:
-    """Row → the RRefs that it brings."""
-    found: dict[int, list[Id]] = defaultdict(list)
-    for event in session.provenance.events():
-        if event.what == What.BROUGHT:
-            found[event.row].append(event.rref)
-    return found
-
-
 def _given(session: Session, brought: Mapping[int, Sequence[Id]], edge: Edge) -> Sequence[Id]:
     """The RRefs that the call was given whose result a forward message is."""
     answer = int(session.order[edge.forward])
@@ -169,7 +155,7 @@ def _given(session: Session, brought: Mapping[int, Sequence[Id]], edge: Edge) ->
     return () if session.messages.from_client[answer] else brought.get(request, ())
 
 
-class _Told:
+class _KnownContexts:
     """Whether anything that a worker was asked could tell it the id of a context."""
 
     def __init__(self, run: CaptureEvidence) -> None:
@@ -187,14 +173,13 @@ class _Told:
     def _values(self, job: int, worker: str) -> frozenset[int] | None:
         """Marks of the values in all requests to a worker."""
         run, session = self._run, self._run.session
-        pipes = run.pipes_to(worker, job)
+        pipes = run.pipes_to.get((job, worker), ())
         if any(run.damaged(pipe, True) for pipe in pipes):
             return None
         columns, provenance = session.messages, session.provenance
-        calls = [number for number, kind in enumerate(provenance.kinds) if kind.type in CALLS]
         ours = np.isin(np.asarray(columns.pipe), list(pipes))
         ours &= (np.asarray(columns.from_client) != 0) & (np.asarray(columns.control) == 0)
-        rows = np.flatnonzero(ours & np.isin(np.asarray(provenance.kind), calls)).tolist()
+        rows = np.flatnonzero(ours & provenance.of_kinds(lambda kind: kind.type in CALLS)).tolist()
         found: set[int] = set()
         for its in provenance.values(rows).values():
             if len(its) >= MAX_MARKS:

@@ -17,10 +17,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.optimizers import STEPS, Optimizers, Step
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.checks.optimizers import STEPS, Optimizers, OptimizerStep
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
@@ -46,7 +45,7 @@ MAX_STEPS = 64
 class _Victims(Struct, eq=False):
     """Contexts of one worker, spoilt on one owner by steps of another worker's contexts."""
 
-    first: tuple[int, Edge, Step, int]
+    first: tuple[int, Edge, OptimizerStep, int]
     """(context, edge, step, gradient)."""
     between: bool
     """Whether that step began after the forward message and was done before the gradient."""
@@ -54,9 +53,7 @@ class _Victims(Struct, eq=False):
     messages: set[int] = field(default_factory=set)
 
 
-class StaleGradients(Stage):
-    """See the module's text."""
-
+class StaleGradients(Check):
     KINDS = CALLS | {MessageType.EXCEPTION}
 
     def __init__(self) -> None:
@@ -65,25 +62,25 @@ class StaleGradients(Stage):
         self._spoilt: dict[int, int] = {}
         """Row of an answer that says that something was changed → the version that was needed."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
-        if note.function in STEPS:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+        if digest.function not in STEPS and digest.kind != MessageType.EXCEPTION:
+            return False
+        if digest.function in STEPS:
             context = context_of_step(record)
             if context is not None:
                 self._steps.append((record.row, context))
-        elif note.kind == MessageType.EXCEPTION:
+        else:
             error = error_of(record)
             if error is not None and MODIFIED in error.text:
                 version = EXPECTED.search(error.text)
                 self._spoilt[record.row] = UNKNOWN if version is None else int(version[1])
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return note.function not in STEPS and note.kind != MessageType.EXCEPTION
+        return True
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         if not self._steps:
             return
         optimizers = Optimizers(run.session, self._steps)
-        steps: dict[tuple[int, str], list[Step]] = defaultdict(list)
+        steps: dict[tuple[int, str], list[OptimizerStep]] = defaultdict(list)
         for step in optimizers.steps:
             steps[step.job, step.owner].append(step)
         found: dict[tuple[int, str, str, str], _Victims] = {}
@@ -128,8 +125,8 @@ class StaleGradients(Stage):
         optimizers: Optimizers,
         context: AutogradContext,
         edge: Edge,
-        steps: list[Step],
-    ) -> Iterable[Step]:
+        steps: list[OptimizerStep],
+    ) -> Iterable[OptimizerStep]:
         """The steps of other contexts that changed, between an edge's forward message and its gradient, what
         the forward call used."""
         before_ns = run.time_ns(edge.backward[0])
@@ -148,8 +145,8 @@ class StaleGradients(Stage):
                 yield step
 
     def _blamed(
-        self, run: CaptureEvidence, context: AutogradContext, edge: Edge, steps: list[Step]
-    ) -> list[tuple[Step, bool]]:
+        self, run: CaptureEvidence, context: AutogradContext, edge: Edge, steps: list[OptimizerStep]
+    ) -> list[tuple[OptimizerStep, bool]]:
         """Where autograd says that something was changed: the steps of other contexts that may have done it,
         and whether they lie wholly between. Else the first of those that were carried out while the forward
         call or the gradient was being dealt with. Each step of an optimizer makes new versions of weights,
@@ -179,12 +176,12 @@ class StaleGradients(Stage):
         return None if answer == NONE else self._spoilt.get(answer)
 
 
-def run_by(step: Step) -> tuple[int, frozenset[Id]]:
+def run_by(step: OptimizerStep) -> tuple[int, frozenset[Id]]:
     """Whose optimizer a step is of: the worker, and what it trains."""
     return unpack_id(step.context)[0], step.trained
 
 
-def _between(steps: list[Step], after_ns: int, before_ns: int) -> list[Step]:
+def _between(steps: list[OptimizerStep], after_ns: int, before_ns: int) -> list[OptimizerStep]:
     """The first of those between two times."""
     low = bisect_right(steps, after_ns, key=lambda step: step.arrived_ns)
     high = bisect_left(steps, before_ns, key=lambda step: step.arrived_ns)
@@ -218,8 +215,7 @@ def _finding(owner: str, victim: str, guilty: str, victims: _Victims) -> Finding
         severity="warning",
         text=f"{text}{others}.",
         remedy=f"Let only one trainer at a time be between forward and step on {owner} (a lock, or "
-        f"gradients that "
-        "are collected and applied together).",
+        "gradients that are collected and applied together).",
         messages=tuple(sorted(victims.messages))[:MAX_INDEXES],
         workers=unique([owner, victim, guilty]),
     )

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from rpcinspect.checks.check import Check
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.stage import Stage
 from rpcinspect.session.model import Arrival, Finding, Worker
 from rpcinspect.session.words import duration
 
@@ -26,9 +26,7 @@ STILL_NS = 500_000_000
 """A worker that waits at the store is heard of sooner, unless its host stands still."""
 
 
-class StartupSkew(Stage):
-    """See the module's text."""
-
+class StartupSkew(Check):
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, int], list[Worker]] = defaultdict(list)
         for worker in run.session.workers:

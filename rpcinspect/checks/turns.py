@@ -8,7 +8,7 @@ at any time. The agents' own calls, and the clean-up that they send by themselve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -87,28 +87,22 @@ def _turns(session: Session) -> Iterator[tuple[Member, Turn]]:
     counts = [len(answered), len(requests), len(answered), len(requests)]
     what = np.repeat([GOT, ASKED, ANSWERED, SENT], counts)
     order = np.lexsort([what, when, np.concatenate(who)])
-    return _alone(list(members), np.concatenate(who)[order], when[order], what[order], which[order], partner)
+    events = [one[order] for one in (np.concatenate(who), when, what, which)]
+    return _alone(list(members), events, partner)
 
 
 def program_requests(session: Session) -> NDArray[np.int64]:
     """Rows of requests that a program has sent, or a library for it."""
     columns = session.messages
     asks = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.control) == 0)
-    rows = np.flatnonzero(asks)
-    cleans = np.asarray([kind.type in CLEAN_UP for kind in session.provenance.kinds], dtype=bool)
-    found: NDArray[np.int64] = rows[~cleans[np.asarray(session.provenance.kind)[rows]]]
-    return found
+    return np.flatnonzero(asks & ~session.provenance.of_kinds(lambda kind: kind.type in CLEAN_UP))
 
 
 def _alone(
-    members: list[Member],
-    who: NDArray[np.int64],
-    when: NDArray[np.int64],
-    what: NDArray[np.int64],
-    which: NDArray[np.int64],
-    partner: NDArray[np.int64],
+    members: list[Member], events: Sequence[NDArray[np.int64]], partner: NDArray[np.int64]
 ) -> Iterator[tuple[Member, Turn]]:
-    """Turns among all that happened, by worker and in the order of time."""
+    """Turns among all that happened, by worker and in the order of time: columns of who, when, what, row."""
+    who, when, what, which = events
     same = who[1:] == who[:-1]
     alone = same & (what[:-1] == SENT) & (what[1:] == GOT) & (which[1:] == which[:-1])
     took, pause = when[1:] - when[:-1], np.append(when[2:] - when[1:-1], 0)

@@ -11,15 +11,14 @@ answer, not that the callee gave none: answers that come while a process ends ar
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct, field
 
-from rpcinspect.checks.circles import circles
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest, Pairs
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note, Pairs
-from rpcinspect.checks.processes import Departed, departed
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
+from rpcinspect.checks.lost_workers import Departed, departed
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import CLEAN_UP
@@ -48,9 +47,7 @@ class _Open(Struct, eq=False):
     rows: list[int] = field(default_factory=list)
 
 
-class UnansweredRequests(Stage):
-    """See the module's text."""
-
+class UnansweredRequests(Check):
     KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
 
     def __init__(self, pairs: Pairs, columns: MessageColumns) -> None:
@@ -61,13 +58,14 @@ class UnansweredRequests(Stage):
         self._passes: dict[int, int] = {}
         """Row of a gradient request without an answer → its context."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         command = record.like.command
         if isinstance(command, PropagateGradientsReq):
             context = command.autograd_metadata.autograd_context_id
             self._passes[record.row] = record.ids[0] if record.ids else context
+        return True
 
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
         self._passes.pop(row, None)
         name = request.function
         if name is not None:
@@ -78,18 +76,16 @@ class UnansweredRequests(Stage):
                     self._longest_ns[name] = took
             elif took > known:
                 self._longest_ns[name] = took
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return request.function is None and request.kind != MessageType.BACKWARD_AUTOGRAD_REQ
+        return name is not None or request.kind == MessageType.BACKWARD_AUTOGRAD_REQ
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[Kind, _Open] = {}
-        for row, note in sorted(self._pairs.unanswered(), key=lambda one: int(run.session.index[one[0]])):
+        for row, digest in sorted(self._pairs.unanswered(), key=lambda one: int(run.session.index[one[0]])):
             told = row in run.session.failures
             if told or not run.damaged(self._columns.pipe[row], False):
-                severity, why = self._judge(run, row, note)
+                severity, why = self._judge(run, row, digest)
                 callee = run.session.destination(row)
-                key = (run.job(row), run.session.source(row), callee, note.what, why)
+                key = (run.job(row), run.session.source(row), callee, digest.what, why)
                 groups.setdefault(key, _Open(severity)).rows.append(row)
         waits = _Waits(
             ((job, caller), (job, callee))
@@ -101,17 +97,17 @@ class UnansweredRequests(Stage):
             yield self._finding(run, key, found, waits, unused)
         yield from _lost(run)
 
-    def _judge(self, run: CaptureEvidence, row: int, note: Note) -> tuple[str, str]:
+    def _judge(self, run: CaptureEvidence, row: int, digest: MessageDigest) -> tuple[str, str]:
         """Severity, and one of the reasons below."""
         failure = run.session.failures.get(row)
         end = run.end(self._columns.pipe[row])
         if failure is not None and (end is None or failure.reason != CONNECTION):
-            return "info" if note.kind in CLEAN_UP else "error", failure.reason
+            return "info" if digest.kind in CLEAN_UP else "error", failure.reason
         if end is not None:
-            if note.kind in CLEAN_UP:
+            if digest.kind in CLEAN_UP:
                 return "info", CALLER_LEFT if end.by_client else LEFT
             return "error", CALLER_CLOSED if end.by_client else CLOSED
-        longest_s = self._longest_ns.get(note.function or "", 0) / 1e9
+        longest_s = self._longest_ns.get(digest.function or "", 0) / 1e9
         if run.cut_off(self._columns.time_ns[row], longest_s):
             return "info", EARLY
         left = self._caller_left(run, row)
@@ -203,7 +199,7 @@ class _Unused:
         self._edges: dict[tuple[int, int, str], list[Edge]] = defaultdict(list)
         """(job, context, sender) → its edges without a gradient."""
         for context in run.session.contexts if wanted else ():
-            if (context.job, context.context_id) in wanted:
+            if context.key in wanted:
                 for edge in context.edges:
                     if not edge.backward and not run.damaged_between(edge.receiver, edge.sender):
                         self._edges[context.job, context.context_id, edge.sender].append(edge)
@@ -317,3 +313,43 @@ REMEDIES = {
     CONNECTION: "See in the log of {callee} why it ended or closed the connection.",
     ERROR: "See in the log of {caller} what its agent reports.",
 }
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def circles(waits: Mapping[T, Collection[T]]) -> dict[T, int]:
+    """Who waits in a circle: the strongly connected parts of a graph, by Tarjan's algorithm, in linear time.
+    Returns a number for each who waits or is waited for; those in one circle have the same.
+
+    Without recursion: a chain of waiting workers may be longer than Python's stack.
+    """
+    order: dict[T, int] = {}
+    low: dict[T, int] = {}
+    part: dict[T, int] = {}
+    open_: list[T] = []
+    """Visited, and in no part yet."""
+    for start in waits:
+        if start in order:
+            continue
+        order[start] = low[start] = len(order)
+        open_.append(start)
+        path: list[tuple[T, Iterator[T]]] = [(start, iter(waits[start]))]
+        while path:
+            node, others = path[-1]
+            other = next((one for one in others if one not in part), None)
+            if other is None:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                if low[node] == order[node]:
+                    number = len(part)
+                    while node not in part:
+                        part[open_.pop()] = number
+            elif other in order:
+                low[node] = min(low[node], order[other])
+            else:
+                order[other] = low[other] = len(order)
+                open_.append(other)
+                path.append((other, iter(waits.get(other, ()))))
+    return part

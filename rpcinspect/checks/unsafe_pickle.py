@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
@@ -21,11 +20,11 @@ from rpcinspect.session.words import counted, numbers, several, unique
 
 MAX_NAMES = 12
 """Names that one finding tells."""
+CONFUSED = (MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_RET)
+"""A request of Python's dialect that an answer of TorchScript's came to."""
 
 
-class UnsafePickles(Stage):
-    """See the module's text."""
-
+class UnsafePickles(Check):
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         """(code, name) → reasons."""
@@ -34,10 +33,10 @@ class UnsafePickles(Stage):
         self._naming: array[int] = array("q")
         """Rows of the messages that hold names of the user's own."""
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         audit = record.facts.audit
         if not audit:
-            return
+            return False
         for error in audit.errors:
             self._note("unsafe-pickle", error.name, error.reason, record.row)
         if audit.dangerous_call is not None:
@@ -45,6 +44,7 @@ class UnsafePickles(Stage):
         if audit.names:
             self._names.update(dict.fromkeys(audit.names))
             self._naming.append(record.row)
+        return True
 
     def _note(self, code: str, name: str, reason: str, row: int) -> None:
         self._reasons[code, name].setdefault(reason)
@@ -52,16 +52,12 @@ class UnsafePickles(Stage):
         if not rows or rows[-1] != row:
             rows.append(row)
 
-    def pair(self, row: int, request: Note, answer_row: int, answer: Note) -> None:
-        if _confuses(request, answer):
+    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
+        confused = (request.kind, answer.kind) == CONFUSED
+        if confused:
             reason = f"it answers {type_name(request.kind)}, whose sender loads the text in it as a pickle"
             self._note("unsafe-pickle", type_name(answer.kind), reason, answer_row)
-
-    def indifferent_pair(self, request: Note, answer: Note) -> bool:
-        return not _confuses(request, answer)
-
-    def indifferent(self, record: RpcRecord, note: Note) -> bool:
-        return not record.facts.audit
+        return confused
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for (code, name), rows in sorted(self._rows.items()):
@@ -115,12 +111,6 @@ def _found_by(names: Sequence[str]) -> str:
     else:
         way = "--path says where they lie, and allows what they define"
     return f"Let a replay find them: {way}."
-
-
-def _confuses(request: Note, answer: Note) -> bool:
-    """Whether an answer is of TorchScript's dialect and its request of Python's."""
-    kinds = (request.kind, answer.kind)
-    return kinds == (MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_RET)
 
 
 def _where(run: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, Ends
 from rpcinspect.session.model import LogEvent, LogFile, Session, WorkerLogs
-from rpcinspect.session.names import names_by_id
 from rpcinspect.session.words import duration, several
+from rpcinspect.session.workers import names_by_id
 from rpcinspect.workerlog.prefix import DAY_NS, SECOND_NS, Stamp
 from rpcinspect.workerlog.read import LogLine, WorkerLog
 
@@ -56,7 +56,7 @@ def join_logs(
     session: Session, logs: Sequence[WorkerLog], ends: Iterable[ConnectionEnd], zone_s: int | None = None
 ) -> WorkerLogs:
     """`zone_s`: of times without a zone, where the user says it."""
-    known = _Known(session, ends)
+    known = _CaptureTimes(session, ends)
     files = []
     keyed: list[tuple[tuple[int, int, int], LogEvent]] = []
     for number, log in enumerate(logs):
@@ -107,7 +107,7 @@ def _apart(time_ns: int, anchor_ns: int, loose: bool) -> int:
     return max(0, begin - anchor_ns, anchor_ns - begin - SECOND_NS)
 
 
-class _Known:
+class _CaptureTimes:
     """What the capture tells that lines can be compared with."""
 
     def __init__(self, session: Session, ends: Iterable[ConnectionEnd]) -> None:
@@ -131,37 +131,37 @@ class _Known:
         self._names_of = _names_of(session)
 
     def event(self, file: int, line: LogLine, fit: _Fit | None) -> LogEvent:
-        said = line.said
+        statement = line.statement
         time_ns, placed = self._time(line, fit)
-        peer = said.peer
-        if peer is None and said.what in ("context-not-released", "raised-elsewhere"):
-            peer = None if said.node is None else self._names_of.get(said.node)
-        elif said.what == "ended" and said.rank is not None:
-            peer = self._names_of.get(said.rank)
+        peer = statement.peer
+        if peer is None and statement.what in ("context-not-released", "raised-elsewhere"):
+            peer = None if statement.node is None else self._names_of.get(statement.node)
+        elif statement.what == "ended" and statement.rank is not None:
+            peer = self._names_of.get(statement.rank)
         row = self._request(line)
         text = line.text
-        if said.type_name is not None:
-            text = text.replace(f"type {said.type}", f"type {said.type} ({said.type_name})", 1)
-        if said.what == "raised" and said.cause:
-            text = f"{text} {said.cause}"
+        if statement.type_name is not None:
+            text = text.replace(f"type {statement.type}", f"type {statement.type} ({statement.type_name})", 1)
+        if statement.what == "raised" and statement.cause:
+            text = f"{text} {statement.cause}"
         return LogEvent(
             file=file,
             line=line.number,
-            worker=said.worker,
+            worker=statement.worker,
             peer=peer,
-            what=said.what,
-            lost=said.lost,
+            what=statement.what,
+            lost=statement.lost,
             severity=line.severity,
             time_ns=time_ns,
             placed=placed,
             message=None if row is None else int(self._session.index[row]),
-            type=said.type_name,
+            type=statement.type_name,
             text=text,
         )
 
     def _time(self, line: LogLine, fit: _Fit | None) -> tuple[int | None, str | None]:
         if line.stamp is None:
-            near = self._anchors(line) if line.said.lost else []
+            near = self._anchors(line) if line.statement.lost else []
             together = bool(near) and max(near) - min(near) <= SECOND_NS
             return (min(near), "connection") if together else (None, None)
         if line.stamp.zone_s is not None:
@@ -190,23 +190,23 @@ class _Known:
 
     def _anchors(self, line: LogLine) -> list[int]:
         """When what it speaks of took place in the capture."""
-        said = line.said
-        if said.lost:
-            return [] if said.pair is None else self._ends.get(said.pair, [])
+        statement = line.statement
+        if statement.lost:
+            return [] if statement.pair is None else self._ends.get(statement.pair, [])
         row = self._request(line)
         if row is None:
             return []
         messages = self._session.messages
         partner = messages.partner[row]
-        answered = partner >= 0 and said.what.startswith("response")
+        answered = partner >= 0 and statement.what.startswith("response")
         return [messages.time_ns[partner if answered else row]]
 
     def _request(self, line: LogLine) -> int | None:
         """The row of the request that it names."""
-        said = line.said
-        if said.request is None or said.pair is None:
+        statement = line.statement
+        if statement.request is None or statement.pair is None:
             return None
-        rows = [self._rows.get((pipe, said.request)) for pipe in self._pipes.get(said.pair, ())]
+        rows = [self._rows.get((pipe, statement.request)) for pipe in self._pipes.get(statement.pair, ())]
         found = [row for row in rows if row is not None]
         return found[0] if len(found) == 1 else None
 
@@ -287,7 +287,7 @@ class _Known:
             yield f"the capture knows no {several(strangers)}: is it the log of another run?"
         if not log.lines:
             yield "no line of it speaks of RPC"
-        elif any(line.said.worker is None and line.said.what != "ended" for line in log.lines):
+        elif any(line.statement.worker is None and line.statement.what != "ended" for line in log.lines):
             yield "some lines do not tell whose they are: --worker-log NAME=FILE says it"
         if log.left_out:
             yield f"{log.left_out:,} lines of RPC are too many and left out"

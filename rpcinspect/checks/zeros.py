@@ -10,10 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from rpcinspect.checks.check import Check, MessageDigest, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Groups
-from rpcinspect.checks.notes import Note
-from rpcinspect.checks.stage import MAX_INDEXES, Stage
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.dtypes import DTYPES, DType
 from rpcinspect.rpc.message import MessageType
@@ -31,35 +29,29 @@ SIGNS = b"\0\x80"
 CHUNK = 1 << 20
 
 
-class ZeroGradients(Stage):
-    """See the module's text."""
-
+class ZeroGradients(Check):
     KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
 
     def __init__(self, columns: MessageColumns, source: CaptureBytes) -> None:
-        self._groups = Groups(columns)
+        self._groups = MessageGroups(columns)
         self._source = source
 
-    def feed(self, record: RpcRecord, note: Note) -> None:
+    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         command, tensors = record.like.command, record.like.tensors
-        if type(command) is not PropagateGradientsReq:
-            return
-        for index in command.grads:
-            if index < len(tensors) and all_zeros(record, tensors[index], self._source):
-                self._groups.add(record.row, "")
-                return
+        grads = command.grads if type(command) is PropagateGradientsReq else ()
+        if any(i < len(tensors) and all_zeros(record, tensors[i], self._source) for i in grads):
+            self._groups.add(record.row, "")
+        return True
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         for group in self._groups.gathered(run):
-            yield Finding(
-                code="zero-gradient",
-                severity="info",
-                text=f"{counted(len(group.indexes), 'gradient message')} {group.way} "
-                f"({numbers(group.indexes)}) carried gradients that are all zeros.",
-                remedy="Often these stand for results that nobody used: return, or send, only what is "
-                "needed.",
-                messages=group.indexes[:MAX_INDEXES],
-                workers=group.workers,
+            yield finding_of(
+                group,
+                "zero-gradient",
+                "info",
+                f"{counted(len(group.indexes), 'gradient message')} {group.way} ({numbers(group.indexes)}) "
+                "carried gradients that are all zeros.",
+                "Often these stand for results that nobody used: return, or send, only what is needed.",
             )
 
 

@@ -24,7 +24,7 @@ class LatencyCommand(QuestionOptions, frozen=True, kw_only=True):
         every = self.show_all or self.format != "table"
 
         def count(run: "Run") -> int:
-            return sum(every or not timing.housekeeping for timing in run.latency.timings)
+            return sum(every or not timing.call.housekeeping for timing in run.latency.timings)
 
         return Answer(
             noun="exchange",

@@ -34,8 +34,8 @@ from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import AutogradContext, Worker
-from rpcinspect.session.names import ID_LABEL
 from rpcinspect.session.words import counted
+from rpcinspect.session.workers import ID_LABEL
 
 BY_DEFAULT = Rules()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.fields.phrases import amount, packed, printable
-from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge
+from rpcinspect.run.graph import ContextGraph, GraphEdge, GraphGradient
 from rpcinspect.views.graph_words import graph_title, tensors_words, what_words
 
 
@@ -73,7 +73,7 @@ def _edge(graph: ContextGraph, edge: GraphEdge, missing: bool, send: str, recv: 
         yield f"    {recv} -> {send} [label={quoted(label)}, {style}];"
 
 
-def _gradient(gradient: Gradient) -> str:
+def _gradient(gradient: GraphGradient) -> str:
     words = f"{tensors_words(gradient.tensors)}, {amount(gradient.nbytes)}"
     words += ", all zeros" if gradient.zero else ""
     return f"{words}, failed" if gradient.failed else words

@@ -22,9 +22,9 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.questions import KEEPING
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.names import names_of
-from rpcinspect.session.model import NONE, Heads, MessageColumns, Session
-from rpcinspect.session.names import Roster
+from rpcinspect.session.callees import names_of
+from rpcinspect.session.model import NONE, MessageColumns, MessageHeads, Session
+from rpcinspect.session.workers import WorkerIdentities
 
 Column: TypeAlias = Sequence[Any]
 Ends: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
@@ -50,7 +50,7 @@ class Known:
 
     rows: Sequence[int] = ()
     """The messages that were chosen."""
-    heads: Heads
+    heads: MessageHeads
     start_ns = 0
     """When the first message of all began."""
     logged = False
@@ -236,18 +236,18 @@ class SoFar(Known):
         control = is_control(self._decoding, record)
         times = [row], [tp.first_ns], [tp.last_ns], [pipe]
         kinds = [message.type], [message.id], [int(control)], [int(forth)]
-        self.heads = Heads(*times, *kinds, [NONE if forth else partner], [NONE], [0])
+        self.heads = MessageHeads(*times, *kinds, [NONE if forth else partner], [NONE], [0])
         self.rows, self.logged, self.start_ns = (row,), tp.pipe.logged, self._columns.time_ns[0]
-        server, client = map(text, pipe_ends(record, self._decoding.roster()))
+        server, client = map(text, pipe_ends(record, self._decoding.identities()))
         self._ends = {pipe: (server, client)}
         return self
 
 
-def pipe_ends(record: RpcRecord, roster: Roster) -> tuple[str, str]:
+def pipe_ends(record: RpcRecord, identities: WorkerIdentities) -> tuple[str, str]:
     """Labels of server and client of a message's pipe, as far as they are known by now."""
     pipe = record.tp.pipe
-    if pipe.number < len(roster.clients):
-        return roster.servers[pipe.number], roster.clients[pipe.number]
+    if pipe.number < len(identities.clients):
+        return identities.servers[pipe.number], identities.clients[pipe.number]
     return str(pipe.server), pipe.client_name or str(pipe.client)
 
 

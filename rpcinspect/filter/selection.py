@@ -26,7 +26,7 @@ from rpcinspect.filter.regex import compile_search
 from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.touched import touched
+from rpcinspect.run.participation import participation_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.tcp.ranges import CaptureBytes
 
@@ -113,7 +113,7 @@ class Selection:
         """Which are picked."""
         rows = bytes(self._picked(session))
         hints = () if any(rows) else tuple(_hints(self._filter, session))
-        return Shown(self._filter.text, rows, touched(session, rows), hints)
+        return Shown(self._filter.text, rows, participation_of(session, rows), hints)
 
     def _picked(self, session: Session) -> bytearray:
         asked, picked = self._filter, bytearray(state == YES for state in self._states)
@@ -194,7 +194,7 @@ class StreamSelection:
         """Which were picked; `session` of the same decoding, at its end."""
         rows = bytes(self._rows)
         hints = () if any(rows) else tuple(_hints(self._filter, session))
-        return Shown(self._filter.text, rows, touched(session, rows), hints)
+        return Shown(self._filter.text, rows, participation_of(session, rows), hints)
 
 
 def _hints(chosen: Filter, session: Session) -> Iterator[str]:

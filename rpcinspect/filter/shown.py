@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from rpcinspect.fields.phrases import printable
 from rpcinspect.rpc.message import type_name
-from rpcinspect.run.touched import Touched
+from rpcinspect.run.participation import Participation
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
 
 
@@ -20,7 +20,7 @@ class Shown(Struct, frozen=True):
     """The filter, as the user wrote it."""
     rows: bytes
     """Of each row 1 or 0."""
-    touched: Touched = field(default_factory=Touched)
+    touched: Participation = field(default_factory=Participation)
     """What the messages take part in."""
     hints: tuple[str, ...] = ()
     """Where there are none: what values there are, of a field that never has the one asked for."""

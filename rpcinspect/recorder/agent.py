@@ -27,7 +27,7 @@ from rpcinspect.recorder.processes import Process, ProcessNote, is_running
 from rpcinspect.recorder.record import Mechanism, RecordingResult, counted
 from rpcinspect.rpclog.header import MAX_NAME
 from rpcinspect.rpclog.write import FIRST_LINE, process_line, span_line
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 SHARED_MEMORY = Path("/dev/shm")
 ROOM = 16
@@ -83,7 +83,7 @@ class AgentMechanism(Mechanism):
             except OSError as error:
                 raise RecordError(f"{self._file}: can't be written: {error.strerror}") from error
 
-    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, ProcessEnd]) -> RecordingResult:
         """What is left in queues of processes that are gone goes into the log, and how they ended."""
         assert self._queues is not None
         queues: list[MessageQueue] = []
@@ -121,7 +121,7 @@ class AgentMechanism(Mechanism):
             shutil.rmtree(self._queues, ignore_errors=True)
 
 
-def _processes(notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> Iterator[bytes]:
+def _processes(notes: Sequence[ProcessNote], ends: Mapping[Process, ProcessEnd]) -> Iterator[bytes]:
     """How the process of each worker in the log ended."""
     for note in notes:
         ended = None if note.started is None else ends.get((note.pid, note.started))

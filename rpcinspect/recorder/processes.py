@@ -2,8 +2,8 @@
 parent is.
 
 In: a folder of notes and a handle on itself that each of them gives us at its start
-(startup/rpcinspect_notes.py), and what the kernel (Linux) says of our children. Out: `ProcessNote`s, and an
-`Ended` for each. Notes are written by processes of the user: one that can't be read is passed over.
+(startup/rpcinspect_notes.py), and what the kernel (Linux) says of our children. Out: `ProcessNote`s, and a
+`ProcessEnd` for each. Notes are written by processes of the user: one that can't be read is passed over.
 
 A handle is a pidfd. From Linux 6.15 on it keeps the status after the parent has taken it in; before, the
 status can be read as long as the parent has not. It comes through a socket whose queue keeps it, so that a
@@ -29,7 +29,7 @@ from pathlib import Path
 
 from msgspec import Struct, ValidationError, convert
 
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 
 class ProcessNote(Struct, frozen=True, kw_only=True):
@@ -214,13 +214,13 @@ class CommandProcesses:
 
     def ends(
         self, notes: Iterable[ProcessNote], statuses: Mapping[Process, tuple[int, int]]
-    ) -> dict[Process, Ended]:
+    ) -> dict[Process, ProcessEnd]:
         """How each ended that has left a note, in the end; `statuses`: (wait status, time_ns) of our own."""
         self._halt()
         before, now = self._oom_kills, oom_kills()
         killed = 0 if before is None or now is None else max(0, now - before)
         handles = {process: handle for handle, process in self._handles.items()}
-        found: dict[Process, Ended] = {}
+        found: dict[Process, ProcessEnd] = {}
         for note in notes:
             if note.started is None:
                 continue
@@ -315,14 +315,14 @@ def zombie_status(process: Process) -> int | None:
     return int(stat[EXIT_CODE])
 
 
-def _ended(note: ProcessNote, status: int | None, time_ns: int | None, killed: int) -> Ended:
+def _ended(note: ProcessNote, status: int | None, time_ns: int | None, killed: int) -> ProcessEnd:
     assert note.started is not None
     if status is not None:
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
             error = note.error if code else None
-            return Ended(how="exit", status=code, error=error, time_ns=time_ns, pid=note.pid)
-        return Ended(
+            return ProcessEnd(how="exit", status=code, error=error, time_ns=time_ns, pid=note.pid)
+        return ProcessEnd(
             how="signal",
             signal=_name(-code),
             error=note.error,
@@ -331,10 +331,10 @@ def _ended(note: ProcessNote, status: int | None, time_ns: int | None, killed: i
             oom_kills=killed if -code == signal.SIGKILL else 0,
         )
     if is_running(note.pid, note.started):
-        return Ended(how="running", pid=note.pid)
+        return ProcessEnd(how="running", pid=note.pid)
     if note.ended is None:
-        return Ended(how="unknown", time_ns=time_ns, pid=note.pid)
-    return Ended(how="exit", status=note.status, error=note.error, time_ns=time_ns, pid=note.pid)
+        return ProcessEnd(how="unknown", time_ns=time_ns, pid=note.pid)
+    return ProcessEnd(how="exit", status=note.status, error=note.error, time_ns=time_ns, pid=note.pid)
 
 
 def _name(number: int) -> str:

@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from rpcinspect.recorder.launcher import Command
 from rpcinspect.recorder.processes import CommandProcesses, Process, ProcessNote, is_running, read_notes
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
 
 VARIABLE = "RPCINSPECT_RECORD"
@@ -70,7 +70,7 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, ProcessEnd]) -> RecordingResult:
         """The command has ended, and its processes as `ends` has it: completes the file."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Outcome(Struct, frozen=True):
     notes: Sequence[ProcessNote]
     left: frozenset[int]
     """Processes with a note that still run."""
-    ends: Mapping[Process, Ended] = field(default_factory=dict)
+    ends: Mapping[Process, ProcessEnd] = field(default_factory=dict)
     """How those with a note ended."""
 
 

@@ -18,7 +18,7 @@ from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.processes import Process, ProcessNote
 from rpcinspect.recorder.record import Mechanism, RecordingResult
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 MAY_NOT_CAPTURE = (
     "capturing packets is not allowed here: run rpcinspect as root, or give its Python that right "
@@ -67,7 +67,7 @@ class WireMechanism(Mechanism):
     def _complaint(self, reason: str) -> str:
         return f"rpcinspect: {self._file}: {reason}: the recording ends here, the job goes on\n"
 
-    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, Ended]) -> RecordingResult:
+    def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, ProcessEnd]) -> RecordingResult:
         """The sniffer writes what is left and ends; a pcap has no place for ends of processes."""
         assert self._sniffer is not None
         sniffed = self._sniffer.finish()

@@ -118,16 +118,14 @@ class Causes(Struct, frozen=True, dict=True):
 def explain(session: Session) -> Causes:
     """Finds what each request was sent for."""
     requests = Requests(session)
-    verdicts = decide(requests)
-    follow(requests, verdicts)
+    found = decide(requests)
+    follow(requests, found)
     index = session.index.tolist()
-    parents = {index[row]: index[parent] for row, parent in enumerate(verdicts.parent) if parent >= 0}
+    parents = {index[row]: index[parent] for row, parent in enumerate(found.parent) if parent >= 0}
     doubts = {}
-    for row, verdict in verdicts.doubtful.items():
-        message, possible = index[row], tuple([index[one] for one in verdict.rows])
-        doubts[message] = Doubt(
-            message, requests.caller(row), possible, verdict.own, verdict.own_likely, verdict.unseen
-        )
+    for row, one in found.doubtful.items():
+        message, possible = index[row], tuple([index[parent] for parent in one.rows])
+        doubts[message] = Doubt(message, session.source(row), possible, one.own, one.own_likely, one.unseen)
     _cut_circles(parents)
     return Causes(parents, doubts)
 

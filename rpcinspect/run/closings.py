@@ -21,7 +21,7 @@ from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import LogEvent, Session, Worker
 
 
-class PipeEnd(Struct, frozen=True, kw_only=True):
+class PipeClosing(Struct, frozen=True, kw_only=True):
     """How one pipe ended."""
 
     pipe: int
@@ -42,7 +42,7 @@ class Departure(Struct, frozen=True, kw_only=True):
     worker: str
     time_ns: int
     """When it ended the first of its pipes."""
-    pipes: tuple[PipeEnd, ...]
+    pipes: tuple[PipeClosing, ...]
     """That it ended, in the order of time; those of a part of the run only, where that is asked for."""
     reset: int
     """How many of them it reset."""
@@ -53,7 +53,7 @@ class Departure(Struct, frozen=True, kw_only=True):
 
 
 class Closings(Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """How the pipes of a run ended, and who left first."""
 
     departures: tuple[Departure, ...]
     first: Departure | None
@@ -79,7 +79,7 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
     on_pipe: dict[int, list[Exchange]] = defaultdict(list)
     for call in calls:
         on_pipe[call.request.tp.pipe.number].append(call)
-    found: dict[tuple[int, str], list[PipeEnd]] = defaultdict(list)
+    found: dict[tuple[int, str], list[PipeClosing]] = defaultdict(list)
     closed = 0
     for pipe in session.pipes:
         end = known.of(pipe)
@@ -89,7 +89,7 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
         client, server = session.clients[pipe.number], session.servers[pipe.number]
         by = client if end.by_client else server
         found[session.jobs[pipe.number], by].append(
-            PipeEnd(
+            PipeClosing(
                 pipe=pipe.number,
                 client=client,
                 server=server,
@@ -137,7 +137,7 @@ def _in_flight(call: Exchange, time_ns: int) -> bool:
     return call.begin_ns <= time_ns and (not over or min(over) > time_ns)
 
 
-def _departure(job: int, worker: str, pipes: Sequence[PipeEnd]) -> Departure:
+def _departure(job: int, worker: str, pipes: Sequence[PipeClosing]) -> Departure:
     pipes = sorted(pipes, key=lambda pipe: (pipe.time_ns, pipe.pipe))
     served = [pipe for pipe in pipes if pipe.server == worker]
     own = [pipe for pipe in pipes if pipe.client == worker]

@@ -1,6 +1,6 @@
 """What follows from messages, not from open requests: gradients, clean-up and housekeeping of RRefs.
 
-In: the requests of a session and the verdicts of what code sends. Out: verdicts of the rest.
+In: the requests of a session and what explains those that code sends. Out: what explains the rest.
 
 A worker's part of a backward pass is run by torch/csrc/distributed/autograd/engine/dist_engine.cpp: what it
 sends follows from gradients that came before in the same context, unless it began the pass itself. Which of
@@ -18,8 +18,8 @@ from functools import cached_property
 
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Worker
-from rpcinspect.run.verdicts import Verdict, Verdicts
+from rpcinspect.run.possible_causes import CauseColumn, PossibleCauses
+from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Traffic
 from rpcinspect.session.model import NONE
 from rpcinspect.session.provenance import Id, What
 
@@ -27,8 +27,8 @@ CLEANUP = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
 BACKWARD = MessageType.BACKWARD_AUTOGRAD_REQ
 
 
-def follow(requests: Requests, verdicts: Verdicts) -> None:
-    """Adds the verdicts of gradients, clean-ups and housekeeping."""
+def follow(requests: Requests, found: CauseColumn) -> None:
+    """Adds what explains gradients, clean-ups and housekeeping to what was found."""
     forward = array("q", [NONE]) * len(requests.begin)
     order = requests.session.order
     for context in requests.session.contexts:
@@ -36,23 +36,28 @@ def follow(requests: Requests, verdicts: Verdicts) -> None:
             for index in edge.backward:
                 forward[order[index]] = order[edge.forward]
     for member, worker in sorted(requests.workers.items()):
-        follower = _Follower(requests, verdicts, member, worker, forward)
+        follower = _Follower(requests, found, member, worker, forward)
         follower.gradients()
         follower.cleanups()
         follower.forks()
 
 
 class _Follower:
-    """One worker."""
+    """What explains the requests of one worker."""
 
     def __init__(
-        self, requests: Requests, verdicts: Verdicts, member: Member, worker: Worker, forward: Sequence[int]
+        self,
+        requests: Requests,
+        found: CauseColumn,
+        member: Member,
+        worker: Traffic,
+        forward: Sequence[int],
     ) -> None:
         self.requests = requests
-        self.verdicts = verdicts
+        self.found = found
         self.job, self.name = member
         self.worker = worker
-        self.own = Verdict((), True, True, requests.unseen_until(member) == NEVER)
+        self.own = PossibleCauses((), True, True, requests.unseen_until(member) == NEVER)
         self.forward = forward
         """Of each row of a gradient that of the forward message along whose edge it goes back, or -1."""
 
@@ -77,7 +82,7 @@ class _Follower:
             came = arrived.get(context, [])
             if len(came) == 1 and end[came[0]] <= begin[rows[0]]:  # as nearly always
                 for row in rows:
-                    self.verdicts.settle(row, came[0])
+                    self.found[row] = PossibleCauses((came[0],))
                 continue
             serving.at(begin[rows[0]])
             came.sort(key=end.__getitem__)
@@ -85,24 +90,24 @@ class _Follower:
             beginner = None if bisect_right(times, begin[rows[0]]) else self._holder(context, serving)
             for row in rows:
                 before = came[: bisect_right(times, begin[row])]
-                self.verdicts[row] = self._gradient(row, before, beginner)
+                self.found[row] = self._gradient(row, before, beginner)
 
-    def _gradient(self, row: int, before: Sequence[int], beginner: Verdict | None) -> Verdict:
+    def _gradient(self, row: int, before: Sequence[int], beginner: PossibleCauses | None) -> PossibleCauses:
         """A gradient follows from those before it, or from whoever began the pass on this worker."""
         if not before:
             return beginner or self.own
         if beginner is None and len(before) == 1:
-            return Verdict((before[0],), False)
+            return PossibleCauses((before[0],))
         known = self._fed(row, before)
         if known is not None and (beginner is None or known):
-            return Verdict(tuple(known or before[-MAX_OPEN:]), False)
+            return PossibleCauses(tuple(known or before[-MAX_OPEN:]))
         rows = tuple(reversed(before[-MAX_OPEN:]))
         if beginner is None:
-            return Verdict(rows, False)
+            return PossibleCauses(rows)
         passed_on = tuple(one for one in rows if self._passed_on(row, one))
         if passed_on:
-            return Verdict(passed_on, False)
-        return Verdict((*beginner.rows, *rows), beginner.own, beginner.own or bool(beginner.rows))
+            return PossibleCauses(passed_on)
+        return PossibleCauses((*beginner.rows, *rows), beginner.own, beginner.own or bool(beginner.rows))
 
     def _fed(self, row: int, before: Sequence[int]) -> list[int] | None:
         """Of the gradients that came, those for what left the worker on behalf of the request that had what a
@@ -141,8 +146,8 @@ class _Follower:
         request = row if requests.session.messages.from_client[row] else requests.answer(row)
         if request is None:
             return None
-        if requests.caller(request) == self.name:
-            parent = self.verdicts.parent[request]
+        if requests.session.source(request) == self.name:
+            parent = self.found.parent[request]
             return parent if parent >= 0 else None
         for event in requests.events.get(request, ()):
             if event.what == What.FETCHED:  # the value is the result of the call that made the RRef
@@ -155,14 +160,14 @@ class _Follower:
         events = (event for row in self.worker.received for event in self.requests.events.get(row, ()))
         return {event.rref: event.row for event in events if event.what == What.MADE}
 
-    def _holder(self, context: int, serving: Serving) -> Verdict:
+    def _holder(self, context: int, serving: Serving) -> PossibleCauses:
         """Whose code began a pass: that which sent the calls of the context."""
         for row in self._general.get(context, ()):
-            verdict = self.verdicts[row]
-            if not verdict.rows or any(one in serving for one in verdict.rows):
-                return verdict
+            known = self.found.of(row, self.own)
+            if not known.rows or any(one in serving for one in known.rows):
+                return known
         first = serving.first_in(context)
-        return self.own if first is None else Verdict((first,), False)
+        return self.own if first is None else PossibleCauses((first,))
 
     @cached_property
     def _general(self) -> dict[int, list[int]]:
@@ -187,12 +192,12 @@ class _Follower:
             if context is None:
                 continue
             first = self._general.get(context)
-            if requests.creator(self.job, context) != self.name and context in arrived:
-                self.verdicts.settle(row, arrived[context])
-            elif requests.creator(self.job, context) == self.name and first:
-                self.verdicts.copy(row, first[0])
+            if requests.creators.get((self.job, context)) != self.name and context in arrived:
+                self.found[row] = PossibleCauses((arrived[context],))
+            elif requests.creators.get((self.job, context)) == self.name and first:
+                self.found[row] = self.found.of(first[0], self.own)
             else:
-                self.verdicts[row] = self.own
+                self.found[row] = self.own
 
     def forks(self) -> None:
         """A fork's housekeeping has the cause of the message that brought or made the fork."""
@@ -218,9 +223,9 @@ class _Follower:
         for row in housekeeping:
             fork = next((event.fork for event in events.get(row, ())), None)
             if fork in served:
-                self.verdicts.settle(row, served[fork])
+                self.found[row] = PossibleCauses((served[fork],))
             elif fork in called:
-                self.verdicts[row] = self.verdicts.get(called[fork], self.own)
+                self.found[row] = self.found.of(called[fork], self.own)
             else:  # it came in a form that nobody knows as an RRef's, or before the capture
                 before = calls[: bisect_right(times, requests.begin[row])][-MAX_OPEN:]
-                self.verdicts[row] = Verdict(tuple(reversed(before)), True, not before)
+                self.found[row] = PossibleCauses(tuple(reversed(before)), True, not before)

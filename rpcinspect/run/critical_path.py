@@ -27,7 +27,7 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES, PASSES, created, rref_of
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.run.waits import Passes
+from rpcinspect.run.waits import BackwardWaits
 
 Id = tuple[int, int]
 GRADIENT = MessageType.BACKWARD_AUTOGRAD_REQ
@@ -49,7 +49,7 @@ class Segment(Struct, frozen=True, kw_only=True):
 
     @property
     def took_ns(self) -> int:
-        """Its length."""
+        """How long it lasted."""
         return self.end_ns - self.begin_ns
 
 
@@ -57,7 +57,7 @@ def critical_path(
     graph: ContextGraph,
     calls: Iterable[Exchange],
     waiting: Mapping[int, int],
-    passes: Passes,
+    passes: BackwardWaits,
     doubtful: Container[int] = (),
 ) -> tuple[Segment, ...]:
     """The path of one context, in the order of time; `calls` may hold others too, `waiting` and `passes` are
@@ -112,7 +112,7 @@ class _Frame(Struct, eq=False):
     gradients are waited for at its end only."""
 
 
-class _Step(Struct, frozen=True):
+class _Arrival(Struct, frozen=True):
     """Something that reached a worker."""
 
     time_ns: int
@@ -186,18 +186,18 @@ class _Path:
             kind = "pause" if frame is self._top else "busy"
         self._to("pause", self._top.worker, None, self._begin_ns)
 
-    def _last(self, frame: _Frame) -> _Step | None:
+    def _last(self, frame: _Frame) -> _Arrival | None:
         """What reached the worker last that it waited for."""
-        found: list[_Step] = []
+        found: list[_Arrival] = []
         for call in self._until_now(frame.ended, _over, only_calls=frame.amid):
-            found.append(_Step(_over(call), "answer", call))
+            found.append(_Arrival(_over(call), "answer", call))
         if frame.passes is not None:
             for call in self._until_now(self._gradients[frame.worker], attrgetter("arrived_ns")):
                 if call is not frame.call and call.begin_ns >= frame.passes:
-                    found.append(_Step(call.arrived_ns, "gradient", call))
+                    found.append(_Arrival(call.arrived_ns, "gradient", call))
         maker = self._maker(frame)
         if maker is not None and maker.answered_ns is not None and maker.answered_ns <= self._at:
-            found.append(_Step(maker.answered_ns, "value", maker))
+            found.append(_Arrival(maker.answered_ns, "value", maker))
         known = (s for s in found if s.time_ns >= frame.begin_ns and self._frames[s.call.index].parent)
         return max(known, key=lambda step: step.time_ns, default=None)
 
@@ -219,7 +219,7 @@ class _Path:
         maker = None if rref is None else self._makers.get(rref)
         return maker if maker is not None and maker.callee == frame.worker else None
 
-    def _take(self, step: _Step, frame: _Frame) -> _Frame:
+    def _take(self, step: _Arrival, frame: _Frame) -> _Frame:
         """Goes back to who sent or gave what was waited for."""
         call, its = step.call, self._frames[step.call.index]
         if step.kind == "gradient":

@@ -17,7 +17,6 @@ from rpcinspect.checks.devices import META, refusal_of, uncovered_devices
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 
@@ -70,7 +69,7 @@ def _written(device: str) -> str:
     return "..." if device == "?" else repr(device)
 
 
-class _Seen(Struct):
+class _Usage(Struct):
     maps: dict[Pairs, None] = field(default_factory=dict)
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     tensors: int = 0
@@ -81,7 +80,7 @@ class _Seen(Struct):
 
 def read_device_maps(calls: Sequence[Exchange]) -> tuple[DeviceMap, ...]:
     """A map for each caller and callee of a job, in the order of their first tensor or map."""
-    found: dict[Ends, _Seen] = defaultdict(_Seen)
+    found: dict[Ends, _Usage] = defaultdict(_Usage)
     for ends, _, index, record, forth in _travelled(calls):
         _note(found[ends], index, record, forth=forth)
     for call in calls:
@@ -142,9 +141,7 @@ def _travelled(calls: Sequence[Exchange]) -> Iterator[tuple[Ends, Exchange, int,
 
 def _refused(call: Exchange) -> tuple[Ends, str, bool] | None:
     """(whose map, device, whether in a request) of a tensor that the callee says it could not send."""
-    if call.response is None or not failed(call.response):
-        return None
-    refusal = refusal_of(call.response)
+    refusal = refusal_of(call.response) if call.response is not None and call.failed else None
     if refusal is None or refusal.device is None or not refusal.own:
         return None
     ends = (call.job, call.caller, call.callee)
@@ -159,7 +156,7 @@ def _messages(call: Exchange) -> Iterable[tuple[int, RpcRecord, bool]]:
         yield call.answer, call.response, False
 
 
-def _note(seen: _Seen, index: int, record: RpcRecord, *, forth: bool) -> None:
+def _note(seen: _Usage, index: int, record: RpcRecord, *, forth: bool) -> None:
     """One message; `forth`: it goes from the map's caller to its callee."""
     for envelope in record.rpc.envelopes:
         if (

@@ -1,21 +1,34 @@
 """What ties a request to one of those that its sender served then, and what rules the others out.
 
-In: the requests of a session. Out: for each request that code sends a `Verdict`: what it may have been sent
-for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code finds it
-ties nothing: an answer may hold what a thread of the worker fetched, a call may send what was brought before.
+In: the requests of a session. Out: for each request that code sends its `PossibleCauses`: what it may have
+been sent for. Only what must be, or can't be, removes a candidate. What a worker keeps where all of its code
+finds it ties nothing: an answer may hold what a thread of the worker fetched, a call may send what was
+brought before.
+
+Arguments that tell again and again which request a call was sent for are no coincidence any more (`matched`).
+That is a rule of a function that calls another, and holds in every single case of the run, or not at all: one
+exception, and nothing is told. It can't know of a program that acts in lock step with what it serves, with
+the same values, nor of functions that send each other's values around.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from rpcinspect.rpc.questions import FETCHES, GENERAL
-from rpcinspect.run.coincidence import LEAST_MATCHES, Sign, matched, sign_of
-from rpcinspect.run.likelihood import Likelihood
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Case, Member, Requests, Serving, Worker
-from rpcinspect.run.verdicts import Verdict, Verdicts
+from rpcinspect.run.possible_causes import CauseColumn, Likelihood, PossibleCauses
+from rpcinspect.run.requests import (
+    MAX_OPEN,
+    NEVER,
+    Case,
+    Member,
+    Requests,
+    Serving,
+    Sign,
+    Traffic,
+)
 from rpcinspect.session.provenance import Id, What
 
 SCOPE_NS = 250_000_000
@@ -23,8 +36,8 @@ SCOPE_NS = 250_000_000
 that is given back later was kept by the worker."""
 
 
-def decide(requests: Requests) -> Verdicts:
-    """A verdict of each request that code sends."""
+def decide(requests: Requests) -> CauseColumn:
+    """What explains each request that code sends."""
     senders = [_Sender(requests, member, worker) for member, worker in sorted(requests.workers.items())]
     cases: dict[int, Case] = {}
     for sender in senders:
@@ -36,20 +49,20 @@ def decide(requests: Requests) -> Verdicts:
         for sender in senders:
             sender.weigh(values)
     likelihood = Likelihood(requests, cases.values(), values)
-    verdicts = Verdicts(len(requests.begin))
+    found = CauseColumn(len(requests.begin))
     for row, case in cases.items():
         if case.rows:
             unseen = case.unseen and not case.settled
-            verdicts[row] = Verdict(likelihood.order(case), case.own, likelihood.own(case), unseen)
+            found[row] = PossibleCauses(likelihood.order(case), case.own, likelihood.own(case), unseen)
         else:
-            verdicts[row] = Verdict((), case.own, case.own, case.unseen)
-    return verdicts
+            found[row] = PossibleCauses((), case.own, case.own, case.unseen)
+    return found
 
 
 class _Sender:
     """One worker: what it sent, and what each of that may have been sent for."""
 
-    def __init__(self, requests: Requests, member: Member, worker: Worker) -> None:
+    def __init__(self, requests: Requests, member: Member, worker: Traffic) -> None:
         self.requests = requests
         self.job, self.name = member
         self.worker = worker
@@ -74,7 +87,7 @@ class _Sender:
         """
         requests, context = self.requests, self.requests.context(row)
         since = requests.wanted(row)
-        own = context is None or requests.creator(self.job, context) in (self.name, None)
+        own = context is None or requests.creators.get((self.job, context)) in (self.name, None)
         rows = [one for one in serving.latest(None if own else context, since) if one != row]
         if not own and self._asynchronous:
             others = [one for one in serving.latest(None, since) if requests.kind(one).asynchronous]
@@ -155,8 +168,9 @@ class _RRefs:
 
     def _used(self, row: int) -> Iterator[Id]:
         """RRefs of others that the sender of a request must have had."""
+        job, owners = self._requests.session.job(row), self._requests.owners
         for event in self._requests.events.get(row, ()):
-            if event.what in USES and self._requests.owner(row, event) != self._name:
+            if event.what in USES and owners.get((job, event.rref)) != self._name:
                 yield event.rref
 
     def _alone(self, rref: Id, case: Case) -> list[int]:
@@ -221,7 +235,7 @@ class _Tensors:
         """
         signs: dict[Sign, list[Case]] = defaultdict(list)
         for case in cases.values():
-            signs[sign_of(self._requests, case.row)].append(case)
+            signs[self._requests.sign(case.row)].append(case)
         for its in signs.values():
             if len(its) >= LEAST_MATCHES and not all(case.certain and case.rows for case in its):
                 found = [self._holder(case) for case in its]
@@ -242,3 +256,72 @@ class _Tensors:
 
 
 USES = frozenset({What.BROUGHT, What.FETCHED, What.DIFFERENTIATED})
+
+
+LEAST_MATCHES = 5
+LEAST_VALUES = 4
+"""So many calls, and values, must have told their requests before it is a rule that they do."""
+
+
+def matched(
+    requests: Requests, worker: Traffic, cases: Mapping[int, Case], values: Mapping[int, frozenset[int]]
+) -> dict[int, int]:
+    """Call → the one open request that has a value of its arguments, where all calls of the kind have a value
+    of an open request, and many of one only.
+    """
+    found: dict[int, int] = {}
+    signs: dict[Sign, list[Case]] = defaultdict(list)
+    for case in cases.values():
+        signs[requests.sign(case.row)].append(case)
+    served: dict[str | None, list[int]] = defaultdict(list)
+    for row in worker.received:
+        served[requests.kind(row).function].append(row)
+    for its in signs.values():
+        if any(case.rows and not case.certain for case in its):
+            rule = _rule(its, values)
+            if all(requests.waits_for(parent, row) for row, parent in rule.items()):
+                found |= _of_one_function(requests, served, its, rule)
+    return found
+
+
+def _rule(cases: Sequence[Case], values: Mapping[int, frozenset[int]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    marks: set[int] = set()
+    for case in cases:
+        held = _holders(case, values)
+        if not held:
+            return {}
+        alone = {rows[0]: mark for mark, rows in held.items() if len(rows) == 1}
+        if len(alone) == 1:
+            ((row, mark),) = alone.items()
+            found[case.row] = row
+            marks.add(mark)
+        elif alone or len(held) < len(values[case.row]):
+            return {}  # several are told, or none where there is something that none of them has
+    enough = len(found) >= LEAST_MATCHES and len(marks) >= LEAST_VALUES
+    return found if enough else {}
+
+
+def _of_one_function(
+    requests: Requests,
+    served: Mapping[str | None, Sequence[int]],
+    cases: Sequence[Case],
+    rule: Mapping[int, int],
+) -> dict[int, int]:
+    """The same without what is certain already, if one function made all of these calls, and made one
+    whenever it was called."""
+    functions = {requests.kind(parent).function for parent in rule.values()}
+    if len(functions) != 1:
+        return {}
+    callers = len(set(rule.values())) + len(cases) - len(rule)
+    if callers < len(served[functions.pop()]):
+        return {}
+    wanted = {case.row for case in cases if not case.certain and not case.unseen}
+    return {row: parent for row, parent in rule.items() if row in wanted}
+
+
+def _holders(case: Case, values: Mapping[int, frozenset[int]]) -> dict[int, list[int]]:
+    """Value of a call → the requests that it may have been sent for which have it."""
+    own = values.get(case.row, frozenset())
+    held = {mark: [row for row in case.rows if mark in values.get(row, ())] for mark in own}
+    return {mark: rows for mark, rows in held.items() if rows}

@@ -16,10 +16,10 @@ from rpcinspect.rpc.callee import Name, passed_to
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of
+from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import RemoteError, error_of
-from rpcinspect.run.names import names_of
+from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, CallFailure
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Exchange(Struct, eq=False, kw_only=True):
     """Last byte of the answer."""
     request: RpcRecord
     response: RpcRecord | None
+    failed: bool = False
+    """The answer reports an error."""
     failure: CallFailure | None = None
     """Why its caller gave it up, where a log tells; an answer may have come after that."""
     name: Name | None = None
@@ -84,6 +86,16 @@ class Exchange(Struct, eq=False, kw_only=True):
     def gave_up_ns(self) -> int | None:
         """When its caller gave it up."""
         return None if self.failure is None else self.failure.time_ns
+
+    @property
+    def request_bytes(self) -> int:
+        """Descriptor, payloads and tensors of the request."""
+        return size_of(self.request)
+
+    @property
+    def answer_bytes(self) -> int:
+        """The same of the answer; 0 where there is none."""
+        return 0 if self.response is None else size_of(self.response)
 
     @property
     def type(self) -> str:
@@ -149,7 +161,7 @@ class Exchange(Struct, eq=False, kw_only=True):
         return tuple(self.run.calls[index] for index in self.run.causes.children.get(self.index, ()))
 
 
-class Orphan(Struct, frozen=True):
+class UnmatchedAnswer(Struct, frozen=True):
     """An answer whose request was not captured."""
 
     index: int
@@ -164,7 +176,7 @@ class Exchanges(Struct, frozen=True):
 
     calls: tuple[Exchange, ...]
     """In the order in which they began."""
-    orphans: tuple[Orphan, ...]
+    orphans: tuple[UnmatchedAnswer, ...]
 
     def by_index(self) -> dict[int, Exchange]:
         """Calls by the index of the request."""
@@ -176,14 +188,16 @@ def read_exchanges(run: Run) -> Exchanges:
     session, messages = run.session, run.messages
     columns, names = session.messages, names_of(session)
     calls: list[Exchange] = []
-    orphans: list[Orphan] = []
+    orphans: list[UnmatchedAnswer] = []
     for index, record in enumerate(messages):
         row = record.row
-        job = session.jobs[columns.pipe[row]]
+        job = session.job(row)
         partner = columns.partner[row]
         if not columns.from_client[row]:
             if partner == NONE:
-                orphans.append(Orphan(index, job, session.source(row), session.destination(row), record))
+                orphans.append(
+                    UnmatchedAnswer(index, job, session.source(row), session.destination(row), record)
+                )
             continue
         answer = None if partner == NONE else int(session.index[partner])
         response = None if answer is None else messages[answer]
@@ -206,6 +220,7 @@ def read_exchanges(run: Run) -> Exchanges:
                 end_ns=None if response is None else response.tp.last_ns,
                 request=record,
                 response=response,
+                failed=response is not None and session.provenance.kind_of(partner).failed,
                 failure=session.failures.get(row),
                 name=names.get(row),
             )

@@ -1,13 +1,14 @@
 """The distributed autograd graph of each context: what was sent with grads, and which gradients came back.
 
-In: a session and its records in the order of time. Out: a `ContextGraph` per context. Edges, messages and
-times are those of the session (`session.contexts`), which keeps no records; what only records tell is added
-here: tensors with their bytes, names, and which answers are errors.
+In: a run. Out: a `ContextGraph` per context. Edges, messages and times are those of the session
+(`session.contexts`), which keeps no records; what only records tell is added here: tensors with their bytes,
+names, and which answers are errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,8 +19,11 @@ from rpcinspect.rpc.message import is_request, type_name
 from rpcinspect.rpc.questions import element_bytes, failed
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.contexts import ContextSpan, context_spans
-from rpcinspect.session.model import NONE, AutogradContext, Session
+from rpcinspect.session.model import NONE, AutogradContext
 from rpcinspect.tcp.ranges import CaptureBytes
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import Run
 
 
 class GraphTensor(Struct, frozen=True, kw_only=True):
@@ -35,7 +39,7 @@ class GraphTensor(Struct, frozen=True, kw_only=True):
     """Its bytes were captured, and all its elements are 0. Told of gradients only."""
 
 
-class Gradient(Struct, frozen=True, kw_only=True):
+class GraphGradient(Struct, frozen=True, kw_only=True):
     """One BACKWARD_AUTOGRAD_REQ of an edge."""
 
     message: int
@@ -52,7 +56,7 @@ class Gradient(Struct, frozen=True, kw_only=True):
 
     @property
     def zero(self) -> bool:
-        """All that came is zeros."""
+        """Whether all tensors that came are zeros."""
         return bool(self.tensors) and all(tensor.zero for tensor in self.tensors)
 
 
@@ -72,7 +76,7 @@ class GraphEdge(Struct, frozen=True, kw_only=True):
     end_ns: int
     tensors: tuple[GraphTensor, ...]
     nbytes: int
-    gradients: tuple[Gradient, ...]
+    gradients: tuple[GraphGradient, ...]
 
 
 class Passing(Struct, frozen=True, kw_only=True):
@@ -126,7 +130,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         """Whether a message is to be shown."""
         return self.shown is None or message in self.shown
 
-    def shows_gradient(self, gradient: Gradient) -> bool:
+    def shows_gradient(self, gradient: GraphGradient) -> bool:
         """Whether its message is to be shown or the answer to it, which nothing else may stand for."""
         return self.shows(gradient.message) or (gradient.answer is not None and self.shows(gradient.answer))
 
@@ -135,7 +139,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return self.shows(edge.forward) or any(map(self.shows_gradient, edge.gradients))
 
     @property
-    def gradients(self) -> tuple[Gradient, ...]:
+    def gradients(self) -> tuple[GraphGradient, ...]:
         """Of all edges, in the order of time."""
         return tuple(sorted((g for edge in self.edges for g in edge.gradients), key=lambda g: g.message))
 
@@ -150,34 +154,20 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return sum(1 for edge in self.edges if edge.gradients)
 
 
-def read_graphs(
-    session: Session,
-    messages: Sequence[RpcRecord],
-    names: Mapping[int, str],
-    source: CaptureBytes | None = None,
-) -> tuple[ContextGraph, ...]:
-    """The graphs in the order of the session's contexts; `messages` in the order of time, `names` of who is
-    called by the index of the request.
-
-    Without `source`, where their bytes are, no gradient is told to be zero.
+def read_graphs(run: Run) -> tuple[ContextGraph, ...]:
+    """The graphs in the order of the session's contexts. Without `run.source`, where the bytes of gradients
+    are, none of these is told to be zero.
     """
-    reader = _Reader(session, messages, names, source)
-    spans = context_spans(session, session.contexts)
-    return tuple(reader.graph(*both) for both in zip(session.contexts, spans, strict=True))
+    reader, contexts = _GraphReader(run), run.session.contexts
+    spans = context_spans(run.session, contexts)
+    return tuple(reader.graph(*both) for both in zip(contexts, spans, strict=True))
 
 
-class _Reader:
-    def __init__(
-        self,
-        session: Session,
-        messages: Sequence[RpcRecord],
-        names: Mapping[int, str],
-        source: CaptureBytes | None,
-    ) -> None:
-        self._session = session
-        self._messages = messages
-        self._names = names
-        self._source = source
+class _GraphReader:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._session = run.session
+        self._messages = run.messages
 
     def graph(self, context: AutogradContext, span: ContextSpan) -> ContextGraph:
         edges = tuple(
@@ -216,16 +206,16 @@ class _Reader:
             gradients=tuple(self._gradient(gradient) for gradient in gradients),
         )
 
-    def _gradient(self, index: int) -> Gradient:
+    def _gradient(self, index: int) -> GraphGradient:
         record = self._messages[index]
         command, answer = record.rpc.command, self._answer(index)
         known = command if isinstance(command, PropagateGradientsReq) else None  # else it was given up since
-        return Gradient(
+        return GraphGradient(
             message=index,
             answer=answer,
             begin_ns=record.tp.first_ns,
             end_ns=record.tp.last_ns,
-            tensors=() if known is None else _tensors(record, known.grads, self._source),
+            tensors=() if known is None else _tensors(record, known.grads, self._run.source),
             nbytes=_travelled(record),
             retain_graph=known is not None and known.retain_graph,
             failed=answer is not None and failed(self._messages[answer]),
@@ -258,7 +248,8 @@ class _Reader:
         """Who is called by a message, or whose result it brings; else the kind of message."""
         record = self._messages[index]
         request = self._session.answers(record.row)
-        name = self._names.get(index if request is None else request)
+        call = self._run.calls.get(index if request is None else request)
+        name = None if call is None or call.name is None else call.name.short
         return name or type_name(message_type_of(record.rpc.command))
 
 

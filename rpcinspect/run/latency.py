@@ -11,16 +11,18 @@ first byte is in neither.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import PASSES, failed, size_of
-from rpcinspect.run.causes import Causes
+from rpcinspect.rpc.questions import PASSES
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.waits import Passes, Span
+from rpcinspect.run.waits import BackwardWaits, Span
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import Run
 
 NEVER = 1 << 63
 """Later than all times."""
@@ -34,31 +36,12 @@ STRAGGLER_OF = 5
 class Timing(Struct, frozen=True, kw_only=True):
     """One exchange. Times in nanoseconds, None where there is no answer."""
 
-    request: int
-    answer: int | None
-    job: int
-    caller: str
-    callee: str
-    what: str
-    """Who is called, as a person says it, else the kind of message."""
+    call: Exchange
     row: str
-    """The same in full, with the module of a class: what exchanges of a row have in common."""
+    """Who is called, in full with the module of a class: what exchanges of a row have in common."""
     like: str
     """What exchanges have in common that are judged together: the row; of a pass also whose part of it that
     is, or whether the request only hands in a gradient."""
-    function: str | None
-    """As the wire has it."""
-    kind: str
-    """Name of the request's type, envelopes off."""
-    context: int | None
-    control: bool
-    housekeeping: bool
-    """Agents keep house with it; control is that, too."""
-    parents: tuple[int, ...]
-    """Requests that the caller was serving: none, one, or all that remain possible."""
-    parent_certain: bool
-    begin_ns: int
-    """First byte of the request."""
     request_ns: int
     """The request was on the wire."""
     busy_ns: int | None
@@ -68,13 +51,6 @@ class Timing(Struct, frozen=True, kw_only=True):
     had to wait for, or in which a gradient was away that came back."""
     answer_ns: int | None
     """The answer was on the wire."""
-    request_bytes: int
-    answer_bytes: int
-    failed: bool
-    gave_up: str | None = None
-    """Why the caller stopped waiting: `timeout`, `connection` or `error`; where a log tells."""
-    gave_up_ns: int | None = None
-    """How long it had waited by then."""
 
     @property
     def total_ns(self) -> int | None:
@@ -87,6 +63,12 @@ class Timing(Struct, frozen=True, kw_only=True):
     def own_ns(self) -> int | None:
         """The callee was busy itself, or waited for something that is no call."""
         return None if self.busy_ns is None or self.nested_ns is None else self.busy_ns - self.nested_ns
+
+    @property
+    def gave_up_ns(self) -> int | None:
+        """How long the caller had waited when it gave up, where a log tells."""
+        call = self.call
+        return None if call.gave_up_ns is None else max(0, call.gave_up_ns - call.begin_ns)
 
 
 class Spread(Struct, frozen=True, kw_only=True):
@@ -124,22 +106,26 @@ class LatencyGroup(Struct, frozen=True, kw_only=True):
     answer_bytes: int
 
 
-class Straggler(Struct, frozen=True, kw_only=True):
+class Straggler(Struct, frozen=True):
     """An exchange that took much longer than others like it."""
 
-    request: int
-    what: str
-    caller: str
-    callee: str
-    total_ns: int
+    timing: Timing
     median_ns: int
     """Of those like it."""
-    nested: bool
-    """Most of the time it waited for calls of its own."""
+
+    @property
+    def total_ns(self) -> int:
+        """From the first byte of the request to the last of the answer."""
+        return self.timing.total_ns or 0
+
+    @property
+    def nested(self) -> bool:
+        """Whether it waited for calls of its own most of the time."""
+        return 2 * (self.timing.nested_ns or 0) > self.total_ns
 
 
 class Latency(Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """Where the time of exchanges went, one by one and in sums."""
 
     timings: tuple[Timing, ...]
     """In the order of their requests, the agents' own among them."""
@@ -150,61 +136,59 @@ class Latency(Struct, frozen=True, kw_only=True):
     """The slowest first."""
 
 
-def read_latency(
-    calls: Sequence[Exchange], causes: Causes, waiting: Mapping[int, int], passes: Passes
-) -> Latency:
+def read_latency(run: Run) -> Latency:
     """The times of every exchange, and what is striking about them."""
-    timings = tuple(_timings(calls, causes, waiting, passes))
-    return _summed(timings, [timing for timing in timings if not timing.control])
+    timings = tuple(_timings(run))
+    return _summed(timings, [timing for timing in timings if not timing.call.control])
 
 
 def part_of(whole: Latency, requests: Collection[int]) -> Latency:
     """Some of the exchanges and sums over these; which of them straggle is judged by all."""
-    timings = tuple(timing for timing in whole.timings if timing.request in requests)
-    return _narrowed(whole, timings, [timing for timing in timings if not timing.control])
+    timings = tuple(timing for timing in whole.timings if timing.call.index in requests)
+    return _narrowed(whole, timings, [timing for timing in timings if not timing.call.control])
 
 
 def for_people(whole: Latency, *, housekeeping: bool = False) -> Latency:
     """The same with sums over calls alone; with `housekeeping` over every exchange, the agents' own too."""
-    timings = tuple(timing for timing in whole.timings if housekeeping or not timing.housekeeping)
+    timings = tuple(timing for timing in whole.timings if housekeeping or not timing.call.housekeeping)
     return _narrowed(whole, timings, timings)
 
 
 def _narrowed(whole: Latency, timings: tuple[Timing, ...], user: Sequence[Timing]) -> Latency:
-    requests = {timing.request for timing in timings}
-    stragglers = tuple(one for one in whole.stragglers if one.request in requests)
+    requests = {timing.call.index for timing in timings}
+    stragglers = tuple(one for one in whole.stragglers if one.timing.call.index in requests)
     return replace(_summed(timings, user), stragglers=stragglers)
 
 
 def _summed(timings: tuple[Timing, ...], user: Sequence[Timing]) -> Latency:
     """Sums over those of the user."""
-    rows = _grouped(user, lambda timing: (timing.job, timing.row))
-    pairs = _grouped(user, lambda timing: (timing.job, timing.caller, timing.callee))
+    rows = _grouped(user, lambda timing: (timing.call.job, timing.row))
+    pairs = _grouped(user, lambda timing: (timing.call.job, timing.call.caller, timing.call.callee))
     named: dict[tuple[int, str], set[str]] = defaultdict(set)
     for timing in user:
-        named[timing.job, timing.what].add(timing.row)
+        named[timing.call.job, timing.call.what].add(timing.row)
+    functions = []
+    for its in rows:
+        first = its[0].call
+        alone = len(named[first.job, first.what]) == 1
+        functions.append(_group(its, what=first.what if alone else its[0].row))
     return Latency(
         timings=timings,
-        functions=tuple(
-            _group(its, what=its[0].what if len(named[its[0].job, its[0].what]) == 1 else its[0].row)
-            for its in rows
-        ),
-        pairs=tuple(_group(its, caller=its[0].caller, callee=its[0].callee) for its in pairs),
-        stragglers=_stragglers(_grouped(user, lambda timing: (timing.job, timing.like))),
+        functions=tuple(functions),
+        pairs=tuple(_group(its, caller=its[0].call.caller, callee=its[0].call.callee) for its in pairs),
+        stragglers=_stragglers(_grouped(user, lambda timing: (timing.call.job, timing.like))),
     )
 
 
-def _timings(
-    calls: Sequence[Exchange], causes: Causes, waiting: Mapping[int, int], passes: Passes
-) -> Iterable[Timing]:
+def _timings(run: Run) -> Iterable[Timing]:
     waits: dict[int, list[Span]] = defaultdict(list)
-    for index, spans in passes.away.items():
+    for index, spans in run.passes.away.items():
         waits[index] += spans
-    for call in calls:
-        parent = waiting.get(call.index)
+    for call in run.exchanges.calls:
+        parent = run.waiting.get(call.index)
         if parent is not None:
             waits[parent].append((call.begin_ns, NEVER if call.end_ns is None else call.end_ns))
-    for call in calls:
+    for call in run.exchanges.calls:
         row = call.what if call.name is None else call.name.full
         busy = nested = on_wire = None
         arrived = call.arrived_ns
@@ -216,37 +200,18 @@ def _timings(
             answered = min(max(arrived, call.answered_ns), end)
             busy, on_wire = answered - arrived, end - answered
             nested = _covered(waits.get(call.index, ()), arrived, answered)
-        parents, certain = causes.of(call.index)
         yield Timing(
-            request=call.index,
-            answer=call.answer,
-            job=call.job,
-            caller=call.caller,
-            callee=call.callee,
-            what=call.what,
+            call=call,
             row=row,
-            like=_like(call, row, passes),
-            function=call.function,
-            kind=type_name(call.kind),
-            context=call.context,
-            control=call.control,
-            housekeeping=call.housekeeping,
-            parents=parents,
-            parent_certain=certain,
-            begin_ns=call.begin_ns,
+            like=_like(call, row, run.passes),
             request_ns=arrived - call.begin_ns,
             busy_ns=busy,
             nested_ns=nested,
             answer_ns=on_wire,
-            request_bytes=size_of(call.request),
-            answer_bytes=0 if call.response is None else size_of(call.response),
-            failed=call.response is not None and failed(call.response),
-            gave_up=None if call.failure is None else call.failure.reason,
-            gave_up_ns=None if call.failure is None else max(0, call.failure.time_ns - call.begin_ns),
         )
 
 
-def _like(call: Exchange, row: str, passes: Passes) -> str:
+def _like(call: Exchange, row: str, passes: BackwardWaits) -> str:
     if call.kind not in PASSES:
         return row
     return f"{row} handing in" if call.index in passes.handed_in else f"{row} {call.callee}"
@@ -282,22 +247,23 @@ def _group(
     caller: str | None = None,
     callee: str | None = None,
 ) -> LatencyGroup:
+    calls = [timing.call for timing in timings]
     totals = sorted(t.total_ns for t in timings if t.total_ns is not None)
     return LatencyGroup(
-        job=timings[0].job,
+        job=calls[0].job,
         what=what,
         caller=caller,
         callee=callee,
-        count=len(timings),
+        count=len(calls),
         answered=len(totals),
-        failed=sum(timing.failed for timing in timings),
-        given_up=sum(timing.gave_up is not None and timing.answer is None for timing in timings),
+        failed=sum(call.failed for call in calls),
+        given_up=sum(call.failure is not None and call.answer is None for call in calls),
         total=spread(totals),
         own=spread(sorted(t.own_ns for t in timings if t.own_ns is not None)),
         nested_ns=sum(timing.nested_ns or 0 for timing in timings),
         wire_ns=sum(t.request_ns + (t.answer_ns or 0) for t in timings),
-        request_bytes=sum(timing.request_bytes for timing in timings),
-        answer_bytes=sum(timing.answer_bytes for timing in timings),
+        request_bytes=sum(call.request_bytes for call in calls),
+        answer_bytes=sum(call.answer_bytes for call in calls),
     )
 
 
@@ -320,15 +286,5 @@ def _stragglers(groups: Iterable[Sequence[Timing]]) -> tuple[Straggler, ...]:
         for timing in timings:
             total = timing.total_ns or 0
             if total >= STRAGGLER_TIMES * median and total - median >= STRAGGLER_NS:
-                found.append(
-                    Straggler(
-                        request=timing.request,
-                        what=timing.what,
-                        caller=timing.caller,
-                        callee=timing.callee,
-                        total_ns=total,
-                        median_ns=median,
-                        nested=2 * (timing.nested_ns or 0) > total,
-                    )
-                )
-    return tuple(sorted(found, key=lambda s: (-s.total_ns, s.request)))
+                found.append(Straggler(timing, median))
+    return tuple(sorted(found, key=lambda one: (-one.total_ns, one.timing.call.index)))

@@ -114,7 +114,7 @@ class Tensor:
         if found is None:
             raise DecodeError("tensor", f"numpy has no type for {self.dtype}")
         try:
-            return np.frombuffer(self.tobytes(), found).reshape(self.shape)
+            return np.frombuffer(self.tobytes(), np.dtype(found).newbyteorder("<")).reshape(self.shape)
         except ValueError as error:
             raise DecodeError("tensor", f"numpy refuses these sizes: {error}") from error
 
@@ -213,7 +213,7 @@ class Message:
 
     @property
     def end_time_ns(self) -> int:
-        """When its last byte was."""
+        """When its last byte was captured, in nanoseconds since 1970."""
         return self.record.tp.last_ns
 
     @property
@@ -242,23 +242,9 @@ def tensors_of(record: RpcRecord, source: CaptureBytes) -> tuple[Tensor, ...]:
     return tuple(Tensor(record, meta, read) for meta in record.rpc.tensors)
 
 
+_SAME = "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
 NUMPY: Mapping[str, str] = {
-    "bool": "?",
-    "uint8": "u1",
-    "int8": "i1",
-    "int16": "<i2",
-    "int32": "<i4",
-    "int64": "<i8",
-    "uint16": "<u2",
-    "uint32": "<u4",
-    "uint64": "<u8",
-    "float16": "<f2",
-    "float32": "<f4",
-    "float64": "<f8",
-    "complex64": "<c8",
-    "complex128": "<c16",
-    "quint8": "u1",
-    "qint8": "i1",
-    "qint32": "<i4",
+    **{name: name for name in _SAME.split()},
+    **{f"q{name}": name for name in ("uint8", "int8", "int32")},
 }
 """torch's dtype → numpy's; of quantised tensors that of their integers."""

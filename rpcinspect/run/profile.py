@@ -35,7 +35,7 @@ MEMORY = "[memory]"
 MODES = ("rpc_sync", "rpc_async", "rpc_async_jit")
 
 
-class OperatorRun(Struct, frozen=True, kw_only=True):
+class OperatorRun(Struct, eq=False):
     """One run of an operator at the callee."""
 
     name: str
@@ -45,14 +45,29 @@ class OperatorRun(Struct, frozen=True, kw_only=True):
     thread: int
     begin_ns: int
     """By the callee's clock: since the epoch; in 1.8 of its monotonic clock."""
-    total_ns: int
-    self_ns: int
+    end_ns: int
     is_async: bool
     """It ended in another thread: its time counts in the total only."""
     memory: int
     """Bytes of the CPU that were allocated less those that were freed, children's included."""
-    self_memory: int
     shapes: tuple[tuple[int, ...], ...]
+    parent: OperatorRun | None = None
+    children: list[OperatorRun] = field(default_factory=list)
+
+    @property
+    def total_ns(self) -> int:
+        """How long it took, children included."""
+        return self.end_ns - self.begin_ns
+
+    @property
+    def self_ns(self) -> int:
+        """How long it took without its children."""
+        return 0 if self.is_async else self.total_ns - sum(child.total_ns for child in self.children)
+
+    @property
+    def self_memory(self) -> int:
+        """The same of memory."""
+        return 0 if self.is_async else self.memory - sum(child.memory for child in self.children)
 
 
 class CallProfile(Struct, frozen=True, kw_only=True):
@@ -195,34 +210,19 @@ def _text(name: str | bytes) -> str:
 # --- events → runs ------------------------------------------------------------------------------------------
 
 
-class _Range(Struct, eq=False):
-    """A run while it is put together."""
-
-    name: str
-    node_id: int
-    thread: int
-    begin_ns: int
-    end_ns: int
-    is_async: bool
-    memory: int
-    shapes: tuple[tuple[int, ...], ...]
-    parent: _Range | None = None
-    children: list[_Range] = field(default_factory=list)
-
-
 def operator_runs(events: Sequence[LegacyEvent]) -> tuple[tuple[OperatorRun, ...], bool]:
     """(runs, whether a pop lacked its push) of one answer."""
     ranges, broken = _ranges(events)
     ranges.sort(key=lambda r: (r.begin_ns, -r.end_ns))
     _nest(ranges)
-    return tuple(_run(one) for one in _without_doubles(ranges)), broken
+    return tuple(_without_doubles(ranges)), broken
 
 
-def _ranges(events: Sequence[LegacyEvent]) -> tuple[list[_Range], bool]:
+def _ranges(events: Sequence[LegacyEvent]) -> tuple[list[OperatorRun], bool]:
     """Pairs of push and pop, as `_parse_legacy_records` makes them: a push that repeats the one before it is
     left out, with everything under its handle; an allocation counts for every range that is open.
     """
-    done: list[_Range] = []
+    done: list[OperatorRun] = []
     opened: dict[tuple[float, int], tuple[LegacyEvent, int]] = {}
     """With all that had been allocated before each."""
     allocated = 0
@@ -247,7 +247,7 @@ def _ranges(events: Sequence[LegacyEvent]) -> tuple[list[_Range], bool]:
         elif event.kind == ALLOC:
             allocated += event.cpu_memory
             if not opened:
-                done.append(_Range(MEMORY, -1, 0, 0, 0, False, event.cpu_memory, ()))
+                done.append(OperatorRun(MEMORY, -1, 0, 0, 0, False, event.cpu_memory, ()))
         before = event
     return done, broken
 
@@ -256,8 +256,8 @@ def _alike(before: LegacyEvent, event: LegacyEvent) -> bool:
     return (before.name, before.kind, before.node_id) == (event.name, event.kind, event.node_id)
 
 
-def _range(start: LegacyEvent, end: LegacyEvent, memory: int) -> _Range:
-    return _Range(
+def _range(start: LegacyEvent, end: LegacyEvent, memory: int) -> OperatorRun:
+    return OperatorRun(
         _text(start.name),
         end.node_id,
         start.thread_id,
@@ -269,9 +269,9 @@ def _range(start: LegacyEvent, end: LegacyEvent, memory: int) -> _Range:
     )
 
 
-def _nest(ranges: Sequence[_Range]) -> None:
+def _nest(ranges: Sequence[OperatorRun]) -> None:
     """Gives each range its parent: the innermost of its thread that holds it whole."""
-    stacks: dict[tuple[int, int], list[_Range]] = defaultdict(list)
+    stacks: dict[tuple[int, int], list[OperatorRun]] = defaultdict(list)
     for one in ranges:
         if one.is_async:
             continue
@@ -284,7 +284,7 @@ def _nest(ranges: Sequence[_Range]) -> None:
         stack.append(one)
 
 
-def _without_doubles(ranges: Sequence[_Range]) -> list[_Range]:
+def _without_doubles(ranges: Sequence[OperatorRun]) -> list[OperatorRun]:
     """Leaves out ranges that are the only child of a range of the same name."""
     kept = []
     for one in ranges:  # parents come before their children
@@ -296,19 +296,3 @@ def _without_doubles(ranges: Sequence[_Range]) -> list[_Range]:
         else:
             kept.append(one)
     return kept
-
-
-def _run(one: _Range) -> OperatorRun:
-    total = one.end_ns - one.begin_ns
-    return OperatorRun(
-        name=one.name,
-        node_id=one.node_id,
-        thread=one.thread,
-        begin_ns=one.begin_ns,
-        total_ns=total,
-        self_ns=0 if one.is_async else total - sum(child.end_ns - child.begin_ns for child in one.children),
-        is_async=one.is_async,
-        memory=one.memory,
-        self_memory=0 if one.is_async else one.memory - sum(child.memory for child in one.children),
-        shapes=one.shapes,
-    )

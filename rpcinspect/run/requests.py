@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, Kind, What
+from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, MessageKind, What
 from rpcinspect.tensorpipe.records import Pipe, Visibility
 
 NEVER = (1 << 63) - 1
@@ -29,6 +29,8 @@ LOSSES = frozenset({"capture-gap", "truncated-packets"})
 
 Member = tuple[int, str]
 """(job, label) of a worker."""
+Sign = tuple[int, str | None]
+"""Type and function of a call."""
 
 
 class Case(Struct, eq=False):
@@ -43,7 +45,7 @@ class Case(Struct, eq=False):
     """Evidence names one of them."""
 
     def settle(self, row: int) -> None:
-        """Leaves one."""
+        """Leaves one candidate, by evidence."""
         self.rows, self.own, self.settled = [row], False, True
 
     @property
@@ -52,7 +54,7 @@ class Case(Struct, eq=False):
         return len(self.rows) + self.own == 1 and (self.settled or not self.unseen)
 
 
-class Worker(Struct, eq=False):
+class Traffic(Struct, eq=False):
     """What one worker of a job sent and received, as rows in the order of time; the agents' own left out."""
 
     sent: list[int] = field(default_factory=list)
@@ -60,7 +62,7 @@ class Worker(Struct, eq=False):
 
 
 class Requests:
-    """Answers by row; see the module's text."""
+    """Answers questions to requests, which are given by row."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -72,7 +74,7 @@ class Requests:
         """Last byte."""
         self._partner = columns.partner
         self._pipe = columns.pipe
-        self.workers: dict[Member, Worker] = defaultdict(Worker)
+        self.workers: dict[Member, Traffic] = defaultdict(Traffic)
         forth, control = np.asarray(columns.from_client), np.asarray(columns.control)
         order = session.order
         rows = order[(forth[order] != 0) & (control[order] == 0)] if len(columns) else order
@@ -83,21 +85,14 @@ class Requests:
             sent.append(row)
             received.append(row)
 
-    def job(self, row: int) -> int:
-        """The job of a message."""
-        return self.session.jobs[self._pipe[row]]
-
-    def caller(self, row: int) -> str:
-        """Who sent a request."""
-        return self.session.clients[self._pipe[row]]
-
-    def callee(self, row: int) -> str:
-        """Who served it."""
-        return self.session.servers[self._pipe[row]]
-
-    def kind(self, row: int) -> Kind:
+    def kind(self, row: int) -> MessageKind:
         """What kind of request it is."""
         return self.provenance.kind_of(row)
+
+    def sign(self, row: int) -> Sign:
+        """What a call is, whatever it is given."""
+        kind = self.kind(row)
+        return kind.type, kind.function
 
     def of_types(self, types: Collection[int], rows: Iterable[int]) -> list[int]:
         """Those of some requests that have one of these types."""
@@ -107,7 +102,7 @@ class Requests:
         """Those for which a function runs that can send something."""
         return self.where(lambda kind: kind.type in CALLS and not kind.builtin, rows)
 
-    def where(self, test: Callable[[Kind], bool], rows: Iterable[int]) -> list[int]:
+    def where(self, test: Callable[[MessageKind], bool], rows: Iterable[int]) -> list[int]:
         """Those whose kind passes a test, which is asked once of each kind."""
         of, wanted = self.provenance.kind, {n for n, kind in enumerate(self.provenance.kinds) if test(kind)}
         return [row for row in rows if of[row] in wanted]
@@ -212,20 +207,14 @@ class Requests:
             if since and not self.session.pipes[pipe].logged
         }
 
-    def creator(self, job: int, context: int) -> str | None:
-        """The worker that opened an autograd context."""
-        return self._creators.get((job, context))
+    @cached_property
+    def creators(self) -> dict[tuple[int, int], str]:
+        """(job, autograd context) → the worker that opened it."""
+        return {one.key: one.creator for one in self.session.contexts}
 
     @cached_property
-    def _creators(self) -> dict[tuple[int, int], str]:
-        return {(one.job, one.context_id): one.creator for one in self.session.contexts}
-
-    def owner(self, row: int, event: Event) -> str | None:
-        """The worker that has the value of the RRef which a message is about."""
-        return self._owners.get((self.job(row), event.rref))
-
-    @cached_property
-    def _owners(self) -> dict[tuple[int, Id], str | None]:
+    def owners(self) -> dict[tuple[int, Id], str | None]:
+        """(job, RRef) → the worker that has its value."""
         return {(one.job, one.rref_id): one.owner for one in self.session.rrefs}
 
     @cached_property
@@ -293,7 +282,7 @@ class Serving:
         return row in self._open
 
     def __bool__(self) -> bool:
-        """Whether any is."""
+        """Whether any request is open."""
         return bool(self._open)
 
     def latest(self, context: int | None, since: int = NEVER) -> list[int]:

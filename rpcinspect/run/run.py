@@ -32,9 +32,9 @@ from rpcinspect.run.exchanges import Exchange, Exchanges, read_exchanges
 from rpcinspect.run.graph import ContextGraph, read_graphs
 from rpcinspect.run.latency import Latency, Timing, read_latency
 from rpcinspect.run.message import Message
+from rpcinspect.run.participation import Participation
 from rpcinspect.run.profile import CallProfile, read_profiles
-from rpcinspect.run.touched import Touched
-from rpcinspect.run.waits import Passes, read_passes, waiting_requests
+from rpcinspect.run.waits import BackwardWaits, read_passes, waiting_requests
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
@@ -70,7 +70,7 @@ class Run(Closing):
         """The run that this is a part of; a whole run itself."""
         self._rows = b""
         """Of each row of a part 1 where the message is picked."""
-        self._touched = Touched()
+        self._touched = Participation()
         """What these take part in."""
         self._close = close
 
@@ -99,7 +99,7 @@ class Run(Closing):
             close=close,
         )
 
-    def narrowed(self, rows: bytes, touched: Touched) -> Run:
+    def narrowed(self, rows: bytes, touched: Participation) -> Run:
         """The part that some messages take part in: `rows` has a 1 for each row that is picked, `touched` is
         what these take part in. Its messages, exchanges and causes are those of the whole run.
         """
@@ -216,7 +216,7 @@ class Run(Closing):
         return self.whole.waiting if self.is_part else waiting_requests(self.exchanges.calls, self.causes)
 
     @cached_property
-    def passes(self) -> Passes:
+    def passes(self) -> BackwardWaits:
         """What backward passes did with gradients."""
         return self.whole.passes if self.is_part else read_passes(self.exchanges.calls, self.causes)
 
@@ -226,20 +226,19 @@ class Run(Closing):
         if self.is_part:
             contexts = self._touched.contexts
             return tuple(one for one in self.whole.graphs if (one.job, one.context_id) in contexts)
-        names = {call.index: call.name.short for call in self.exchanges.calls if call.name is not None}
-        return read_graphs(self.session, self.messages, names, self.source)
+        return read_graphs(self)
 
     @cached_property
     def latency(self) -> Latency:
         """Where the time of exchanges went."""
         if self.is_part:
             return latency.part_of(self.whole.latency, self.requests)
-        return read_latency(self.exchanges.calls, self.causes, self.waiting, self.passes)
+        return read_latency(self)
 
     @cached_property
     def timings(self) -> dict[int, Timing]:
         """The times of exchanges by the index of the request."""
-        return {timing.request: timing for timing in self.latency.timings}
+        return {timing.call.index: timing for timing in self.latency.timings}
 
     @cached_property
     def profiles(self) -> tuple[CallProfile, ...]:

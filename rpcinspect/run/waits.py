@@ -6,7 +6,7 @@ that came, of which it may not be known, yet it is the first one that waits for 
 torch/csrc/distributed/autograd/engine/dist_engine.cpp runs the worker's whole part of the pass for that one,
 and answers it when all that was sent has been answered. Later ones only hand in what they bring, and that
 may have been away: a gradient that leaves a worker is worked on elsewhere and comes back as another one, for
-which the first one waits, too (`Passes`).
+which the first one waits, too (`BackwardWaits`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def waiting_requests(calls: Sequence[Exchange], causes: Causes) -> dict[int, int
     return waiting
 
 
-class Passes(Struct, frozen=True):
+class BackwardWaits(Struct, frozen=True):
     """What backward passes did with gradients, by the index of requests."""
 
     away: dict[int, list[Span]]
@@ -63,7 +63,7 @@ class Passes(Struct, frozen=True):
     """Requests that only handed in a gradient: another one waits for what the worker does with it."""
 
 
-def read_passes(calls: Sequence[Exchange], causes: Causes) -> Passes:
+def read_passes(calls: Sequence[Exchange], causes: Causes) -> BackwardWaits:
     """What became of gradients. Where it is not known from which one another follows, that is taken to be the
     one that had come last.
     """
@@ -85,7 +85,7 @@ def read_passes(calls: Sequence[Exchange], causes: Causes) -> Passes:
             left = _left(later, origin)
             if left is not None and left >= first.arrived_ns:
                 away[first.index].append((left, later.arrived_ns))
-    return Passes(dict(away), frozenset(handing))
+    return BackwardWaits(dict(away), frozenset(handing))
 
 
 def _left(returned: Exchange, origin: Callable[[Exchange], Exchange | None]) -> int | None:

@@ -29,6 +29,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.contexts import BACKWARD, CLEANUP, TOUCH, ContextLog
+from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.model import (
     NONE,
     CallFailure,
@@ -37,10 +38,9 @@ from rpcinspect.session.model import (
     Session,
     Totals,
 )
-from rpcinspect.session.names import Roster
 from rpcinspect.session.provenance import Provenance
 from rpcinspect.session.rrefs import read_rrefs
-from rpcinspect.session.witness import Witness
+from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Pipe
 from rpcinspect.unexpected import unexpected
@@ -62,9 +62,9 @@ class SessionBuilder:
     def __init__(self, source: CaptureBytes | None = None) -> None:
         """Of `source` tensors are read, to tell which of them are equal."""
         self.columns = MessageColumns()
-        self.witness = Witness()
+        self.evidence = IdentityEvidence()
         self._senders: set[tuple[int, bool, int]] = set()
-        """What the envelopes of patterns have told to the witness."""
+        """What the envelopes of patterns have told to the evidence."""
         self._open: dict[tuple[int, int], int] = {}
         """(pipe, message id) → row of the side that has come so far."""
         self._by_type: Counter[int] = Counter()
@@ -118,7 +118,7 @@ class SessionBuilder:
                     said = (record.tp.pipe.number, record.tp.from_client, pattern.sender_id)
                     if said not in self._senders:
                         self._senders.add(said)
-                        self.witness.id(*said)
+                        self.evidence.id(*said)
                 elif len(ids) == 2:
                     add((ids[0], ids[1], record.row, BACKWARD))
                 else:
@@ -142,14 +142,14 @@ class SessionBuilder:
         command, row = record.rpc.command, record.row
         pipe, from_client = record.tp.pipe.number, record.tp.from_client
         if facts.responder is not None and not from_client:
-            self.witness.id(pipe, False, facts.responder[0])
-            self.witness.name(pipe, False, facts.responder[1])
+            self.evidence.id(pipe, False, facts.responder[0])
+            self.evidence.name(pipe, False, facts.responder[1])
         if facts.sender is not None and from_client:
-            self.witness.name(pipe, True, facts.sender)
+            self.evidence.name(pipe, True, facts.sender)
         if facts.receiver is not None and from_client:
-            self.witness.name(pipe, False, facts.receiver)
+            self.evidence.name(pipe, False, facts.receiver)
         if isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
-            self.witness.id(pipe, False, command.from_worker_id)
+            self.evidence.id(pipe, False, command.from_worker_id)
         elif isinstance(command, PropagateGradientsReq):
             metadata = command.autograd_metadata
             ids = (metadata.autograd_context_id, metadata.autograd_message_id)
@@ -163,28 +163,27 @@ class SessionBuilder:
         metadata = envelope.autograd_metadata
         tensors = sum(1 for meta in record.rpc.tensors if meta.requires_grad and meta.part_of is None)
         self._contexts.add((metadata.autograd_context_id, metadata.autograd_message_id, record.row, tensors))
-        self.witness.id(record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id)
+        self.evidence.id(record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id)
 
     def finish(
         self,
         *,
         captures: Sequence[CaptureInfo],
         pipes: Sequence[Pipe],
-        roster: Roster,
+        identities: WorkerIdentities,
         problems: Sequence[Problem],
-        rpc_bytes: int,
-        tensor_bytes: int,
-        skipped_bytes: int,
-        store_bytes: int,
+        sums: tuple[int, int, int, int],
         by_completion: bool = False,
         failed: Iterable[tuple[int, LoggedFailure]] = (),
     ) -> Session:
         """Everything; the arguments are what the stages below have counted and kept.
 
+        `sums`: bytes of RPC, of tensors, of other protocols and of the store;
         `by_completion`: indexes count messages as they became complete, not as they were sent; `failed`:
         (pipe, call that ended without an answer).
         """
         columns = self.columns
+        rpc_bytes, tensor_bytes, skipped_bytes, store_bytes = sums
         order = np.arange(len(columns)) if by_completion else columns.order()
         index = np.empty(len(order), dtype=np.int64)
         index[order] = np.arange(len(order))
@@ -192,11 +191,11 @@ class SessionBuilder:
         by_type = {type_name(kind): count for kind, count in sorted(self._by_type.items())}
         session = Session(
             captures=tuple(captures),
-            workers=roster.workers,
+            workers=identities.workers,
             pipes=tuple(pipes),
-            clients=roster.clients,
-            servers=roster.servers,
-            jobs=roster.jobs,
+            clients=identities.clients,
+            servers=identities.servers,
+            jobs=identities.jobs,
             messages=columns,
             order=order,
             index=index,
@@ -220,7 +219,7 @@ class SessionBuilder:
 
         def told(read: Callable[[Session, Callable[[int, int], str]], tuple[T, ...]]) -> tuple[T, ...]:
             try:
-                return read(session, roster.by_id)
+                return read(session, identities.by_id)
             except Exception as error:
                 unread.append(unexpected(error, "session", Location()))
                 return ()

@@ -141,11 +141,7 @@ def context_spans(session: Session, contexts: Sequence[AutogradContext]) -> tupl
         if context != NO_CONTEXT:
             rows[session.jobs[pipes[row]], context].append(row)
     begun = passes(session)
-    return tuple(
-        _span(session, one, rows.get(key, ()), begun.get(key, ()))
-        for one in contexts
-        for key in [(one.job, one.context_id)]
-    )
+    return tuple(_span(session, one, rows.get(one.key, ()), begun.get(one.key, ())) for one in contexts)
 
 
 def _span(
@@ -180,10 +176,9 @@ def _with_answers(session: Session, rows: Iterable[int]) -> set[int]:
 
 def passes(session: Session) -> dict[Key, list[int]]:
     """(job, context) → indexes of the messages that carried a backward pass to a worker, ascending."""
-    kinds = [number for number, kind in enumerate(session.provenance.kinds) if kind.type in PASSES]
     found: dict[Key, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(np.isin(np.asarray(session.provenance.kind), kinds)).tolist():
-        key = session.jobs[session.messages.pipe[row]], session.provenance.context[row]
+    for row in np.flatnonzero(session.provenance.of_kinds(lambda kind: kind.type in PASSES)).tolist():
+        key = session.job(row), session.provenance.context[row]
         found[key].append(int(session.index[row]))
     return {key: sorted(its) for key, its in found.items()}
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.errors import Problem
 from rpcinspect.rpc.questions import KEEPING
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.provenance import Id, Provenance
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe
@@ -70,7 +70,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     """Which job of the capture; names and ids are unique in a job only."""
     arrival: Arrival | None = None
     """None where that was not captured, and in groups without a fixed size, which wait for nobody."""
-    ended: Ended | None = None
+    ended: ProcessEnd | None = None
     """How its process ended; None where no recorder tells of that."""
 
 
@@ -96,6 +96,11 @@ class AutogradContext(Struct, frozen=True, kw_only=True, gc=False):
     edges: tuple[Edge, ...]
     cleanup: tuple[int, ...]
     job: int = 0
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """(job, context id): ids are unique in a job only."""
+        return self.job, self.context_id
 
 
 class Fork(Struct, frozen=True, kw_only=True, gc=False):
@@ -210,7 +215,7 @@ class LogEvent(Struct, frozen=True, kw_only=True):
 
 
 class LogFile(Struct, frozen=True, kw_only=True):
-    """One log."""
+    """One text log of a worker."""
 
     path: str
     workers: tuple[str, ...]
@@ -227,7 +232,7 @@ class LogFile(Struct, frozen=True, kw_only=True):
 
 
 class WorkerLogs(Struct, frozen=True, kw_only=True):
-    """All of them."""
+    """All text logs of workers, and their lines that speak of RPC."""
 
     files: tuple[LogFile, ...]
     events: tuple[LogEvent, ...]
@@ -247,7 +252,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     store_bytes: int
 
 
-class Heads(NamedTuple):
+class MessageHeads(NamedTuple):
     """Messages without what they say: columns of them."""
 
     number: list[int]
@@ -355,7 +360,7 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
         totals = replace(self.totals, problems=self.totals.problems + len(problems))
         return replace(self, problems=(*self.problems, *problems), totals=totals)
 
-    def heads(self, rows: Sequence[int]) -> Heads:
+    def heads(self, rows: Sequence[int]) -> MessageHeads:
         """What there is to tell of messages, without what they say."""
         m = self.messages
         at: NDArray[np.int64] = np.asarray(rows, dtype=np.int64)
@@ -365,7 +370,7 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
         latency = np.maximum(np.asarray(m.end_time_ns)[partner] - np.asarray(m.time_ns)[at], 0)
         columns = (self.index, m.time_ns, m.end_time_ns, m.pipe, m.type, m.id, m.control)
         lists = [np.asarray(column)[at].tolist() for column in columns]
-        return Heads(*lists, *(one.tolist() for one in (forth, answers, answered_by, latency)))
+        return MessageHeads(*lists, *(one.tolist() for one in (forth, answers, answered_by, latency)))
 
     def source(self, row: int) -> str:
         """Label of the sender of a message."""
@@ -376,6 +381,10 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
         """Label of the receiver of a message."""
         pipe = self.messages.pipe[row]
         return self.servers[pipe] if self.messages.from_client[row] else self.clients[pipe]
+
+    def job(self, row: int) -> int:
+        """Job of a message."""
+        return self.jobs[self.messages.pipe[row]]
 
     def answers(self, row: int) -> int | None:
         """Index of the request that this row answers."""

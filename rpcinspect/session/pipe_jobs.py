@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from rpcinspect.session.identity import End, IdentityEvidence
 from rpcinspect.session.store_jobs import Published, StoreJob
-from rpcinspect.session.witness import End, Witness
 from rpcinspect.tensorpipe.records import Pipe
 
 Listener: TypeAlias = tuple[str, int]
@@ -77,7 +77,7 @@ class Job(Struct, eq=False):
 
 
 class Placed(Struct, frozen=True):
-    """See the module's text."""
+    """The job and the listener of each pipe."""
 
     jobs: tuple[Job, ...]
     """In the order of their beginnings."""
@@ -86,15 +86,15 @@ class Placed(Struct, frozen=True):
     listener_of: tuple[Listener, ...]
 
 
-def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], witness: Witness) -> Placed:
+def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityEvidence) -> Placed:
     """Puts each pipe into its job."""
     jobs = [Job(store=store, names=frozenset(store.names())) for store in stores]
-    listeners, own = _sweep(pipes, jobs, witness)
+    listeners, own = _sweep(pipes, jobs, evidence)
     guests = [frozenset(name for name, _ in job.met) - job.names for job in jobs]
     if any(guests):  # a store that was not captured whole: these workers listen somewhere, too
         jobs = [Job(store=job.store, names=job.names | its) for job, its in zip(jobs, guests, strict=True)]
-        listeners, own = _sweep(pipes, jobs, witness)
-    parted = [part for job in own for part in _parted(job, pipes, listeners, witness)]
+        listeners, own = _sweep(pipes, jobs, evidence)
+    parted = [part for job in own for part in _parted(job, pipes, listeners, evidence)]
     found = sorted([*jobs, *parted], key=lambda job: job.begin_ns(pipes)) or [Job()]
     job_of = {number: at for at, job in enumerate(found) for number in job.pipes}
     every = range(len(pipes))
@@ -102,7 +102,7 @@ def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], witness: Witness) -
 
 
 def _sweep(
-    pipes: Sequence[Pipe], jobs: Sequence[Job], witness: Witness
+    pipes: Sequence[Pipe], jobs: Sequence[Job], evidence: IdentityEvidence
 ) -> tuple[dict[int, Listener], list[Job]]:
     """Goes through pipes in the order of time, and gives each to one of these jobs, or to others, which it
     returns with the listener of each pipe.
@@ -115,11 +115,11 @@ def _sweep(
     own, by_name = _Own(pipes), _Stores(jobs)
     for number in sorted(range(len(pipes)), key=lambda number: (pipes[number].first_ns, number)):
         pipe = pipes[number]
-        owner = at_address[str(pipe.listener)].at(pipe)
+        owner = _met(at_address.get(str(pipe.listener), ()), pipe)
         if owner is not None and _stays(owner, pipe, own):
             listeners[number] = owner.listener
             owner.job.add(number, pipe, owner.listener)
-        elif (only := by_name.only(pipe, witness)) is not None:
+        elif (only := by_name.only(pipe, evidence)) is not None:
             only.add(number, pipe, _unpublished(pipe))
         else:
             own.add(number)
@@ -141,24 +141,13 @@ class _Owner(Struct, frozen=True):
     listener: Listener
 
 
-class _Address:
-    """Those that a store says to listen at one address, one after the other."""
-
-    def __init__(self) -> None:
-        self.owners: list[_Owner] = []
-        self._since: list[int] = []
-
-    def add(self, owner: _Owner) -> None:
-        self.owners.append(owner)
-        self._since.append(owner.since_ns)
-
-    def at(self, pipe: Pipe) -> _Owner | None:
-        """Whom a pipe met."""
-        at = bisect_right(self._since, pipe.first_ns)
-        return self.owners[at - 1] if at else None
+def _met(owners: Sequence[_Owner], pipe: Pipe) -> _Owner | None:
+    """Which of those that a store says to listen at an address, one after the other, a pipe met."""
+    at = bisect_right(owners, pipe.first_ns, key=lambda owner: owner.since_ns)
+    return owners[at - 1] if at else None
 
 
-def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
+def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, list[_Owner]]:
     """By address; who was read, and not seen to be set, has been there since the last pipe before ended."""
     told: dict[str, list[tuple[Published, int]]] = defaultdict(list)
     for number, job in enumerate(jobs):
@@ -174,7 +163,7 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
     for pipe in pipes:
         if pipe.ended_ns is not None and str(pipe.listener) in told:
             ends[str(pipe.listener)].append(pipe.ended_ns)
-    found: dict[str, _Address] = defaultdict(_Address)
+    found: dict[str, list[_Owner]] = defaultdict(list)
     for address, its in told.items():
         its.sort(key=lambda one: one[0].since_ns)
         ended = sorted(ends[address])
@@ -187,7 +176,7 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, _Address]:
             listener = (address, since)
             before = published.since_ns
             if listener not in job.published:
-                found[address].add(_Owner(since, published.told, job, listener))
+                found[address].append(_Owner(since, published.told, job, listener))
             job.published.setdefault(listener, {})[published.group, published.name] = None
     return found
 
@@ -222,18 +211,18 @@ class _Stores:
                 for name in job.names:
                     self._of[name].append(job)
 
-    def only(self, pipe: Pipe, witness: Witness) -> Job | None:
+    def only(self, pipe: Pipe, evidence: IdentityEvidence) -> Job | None:
         """The one job that this pipe can be of, though no store tells its listener."""
         jobs = self._jobs
         if pipe.client_name:
             jobs = [*self._of.get(pipe.client_name, ()), *self._growing]
         if len(jobs) > MANY_JOBS:
             return None
-        found = [job for job in jobs if _may_be(job, pipe, witness)]
+        found = [job for job in jobs if _may_be(job, pipe, evidence)]
         return found[0] if len(found) == 1 else None
 
 
-def _may_be(job: Job, pipe: Pipe, witness: Witness) -> bool:
+def _may_be(job: Job, pipe: Pipe, evidence: IdentityEvidence) -> bool:
     store = job.store
     assert store is not None
     if pipe.first_ns < store.begin_ns:
@@ -245,7 +234,7 @@ def _may_be(job: Job, pipe: Pipe, witness: Witness) -> bool:
         return False
     if job.all_seen and str(pipe.listener).rpartition(":")[2] not in job.ports:
         return False
-    names = witness.of(pipe, True).names | witness.of(pipe, False).names
+    names = evidence.of(pipe, True).names | evidence.of(pipe, False).names
     return store.dynamic or names <= job.names
 
 
@@ -295,16 +284,16 @@ def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, List
 
 
 def _parted(
-    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
 ) -> list[Job]:
     """The parts of a job that nothing joins, if an id or a name would be two workers' otherwise."""
-    parts = _parts(job, pipes, listeners, witness)
+    parts = _parts(job, pipes, listeners, evidence)
     if len(parts) < 2:
         return [job]
     names: dict[int, set[str]] = defaultdict(set)
     ids: dict[str, set[int]] = defaultdict(set)
     for part in parts:
-        for name, number in _tied(part, pipes, listeners, witness):
+        for name, number in _tied(part, pipes, listeners, evidence):
             names[number].add(name)
             ids[name].add(number)
     if all(len(its) == 1 for its in names.values()) and all(len(its) == 1 for its in ids.values()):
@@ -318,7 +307,7 @@ def _parted(
 
 
 def _parts(
-    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
 ) -> list[list[int]]:
     """Pipes that a listener or a worker's name at one host joins."""
     leader: dict[object, object] = {}
@@ -331,8 +320,8 @@ def _parts(
     for number in job.pipes:
         pipe = pipes[number]
         mine = top(listeners[number])
-        ends: list[object] = [(pipe.client.host, name) for name in witness.of(pipe, True).names]
-        ends += [(pipe.server.host, name) for name in witness.of(pipe, False).names]
+        ends: list[object] = [(pipe.client.host, name) for name in evidence.of(pipe, True).names]
+        ends += [(pipe.server.host, name) for name in evidence.of(pipe, False).names]
         for end in ends:
             leader[top(end)] = mine
             mine = top(mine)
@@ -343,15 +332,15 @@ def _parts(
 
 
 def _tied(
-    part: Iterable[int], pipes: Sequence[Pipe], listeners: Mapping[int, Listener], witness: Witness
+    part: Iterable[int], pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
 ) -> set[tuple[str, int]]:
     """Each name with its id, where both are said of one end."""
     servers: dict[Listener, End] = defaultdict(End)
     ends = []
     for number in part:
         pipe = pipes[number]
-        ends.append(witness.of(pipe, True))
-        servers[listeners[number]].add(witness.of(pipe, False))
+        ends.append(evidence.of(pipe, True))
+        servers[listeners[number]].add(evidence.of(pipe, False))
     found = set()
     for end in (*ends, *servers.values()):
         if len(end.names) == len(end.ids) == 1:

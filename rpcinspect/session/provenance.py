@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from rpcinspect.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
 from rpcinspect.pickles.tree import Call, Dict, Global, Value, children
@@ -76,7 +78,7 @@ class What(IntEnum):
     """RREF_BACKWARD_REQ."""
 
 
-class Kind(Struct, frozen=True):
+class MessageKind(Struct, frozen=True):
     """What all messages of a kind have in common."""
 
     type: int
@@ -121,12 +123,12 @@ class Provenance:
     def __init__(self, source: CaptureBytes | None = None) -> None:
         """Of `source` the tensors of calls and answers are read; without it they have no marks."""
         self._source = source
-        self.kinds: list[Kind] = []
+        self.kinds: list[MessageKind] = []
         self.kind = array("i")
         """Of each row, its place in `kinds`."""
         self.context = array("q")
         """Of each row its autograd context, else `NO_CONTEXT`."""
-        self._numbers: dict[Kind, int] = {}
+        self._numbers: dict[MessageKind, int] = {}
         self._of_pattern: dict[int, tuple[object, int, bool]] = {}
         """Of patterns by id(); each is held, so that its id stays its own."""
         self._marks_of: BoundedCache[bytes, tuple[int, ...]] = BoundedCache(CACHE_BYTES)
@@ -164,24 +166,24 @@ class Provenance:
     def _tensors_of(self, record: RpcRecord) -> list[int]:
         return _tensors(record, self._source) if record.tp.tensors and self._source is not None else []
 
-    def _number(self, kind: Kind) -> int:
+    def _number(self, kind: MessageKind) -> int:
         number = self._numbers.get(kind)
         if number is None:
             number = self._numbers[kind] = len(self.kinds)
             self.kinds.append(kind)
         return number
 
-    def _kind(self, record: RpcRecord) -> tuple[Kind, tuple[int, ...]]:
+    def _kind(self, record: RpcRecord) -> tuple[MessageKind, tuple[int, ...]]:
         rpc = record.like
         kind = message_type_of(rpc.command)
         if not record.tp.from_client or kind not in CALLS:
             pickle = record.facts.pickle
             value = pickle.root if pickle is not None and type(pickle.root) is Global else None
             wrapped, failed = context_of(record) is not None, record.facts.failed or kind == EXCEPTION
-            return Kind(kind, wrapped=wrapped, failed=failed, value=value), ()
+            return MessageKind(kind, wrapped=wrapped, failed=failed, value=value), ()
         function = function_of(record)
         types = [type(envelope) for envelope in rpc.envelopes]
-        found = Kind(
+        found = MessageKind(
             kind,
             function,
             is_builtin(rpc.command),
@@ -215,7 +217,21 @@ class Provenance:
         for what, row, on, number, fork_on, fork, owner in zip(*self._events, strict=True):
             yield Event(What(what), row, (on, number), (fork_on, fork), owner)
 
-    def kind_of(self, row: int) -> Kind:
+    def brought(self) -> dict[int, list[Id]]:
+        """Row → the RRefs whose forks the message brings, in order."""
+        found: dict[int, list[Id]] = defaultdict(list)
+        for event in self.events():
+            if event.what == What.BROUGHT:
+                found[event.row].append(event.rref)
+        return found
+
+    def of_kinds(self, test: Callable[[MessageKind], bool]) -> NDArray[np.bool_]:
+        """Of each row whether its kind passes a test, which is asked once of each kind."""
+        passes = np.asarray([test(kind) for kind in self.kinds], dtype=bool)
+        found: NDArray[np.bool_] = passes[np.asarray(self.kind)]
+        return found
+
+    def kind_of(self, row: int) -> MessageKind:
         """What a message is."""
         return self.kinds[self.kind[row]]
 

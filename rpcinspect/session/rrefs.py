@@ -14,13 +14,13 @@ from operator import itemgetter
 from msgspec import Struct, field
 
 from rpcinspect.session.model import NONE, Fork, RRef, Session
-from rpcinspect.session.provenance import Event, Id, Kind, What
+from rpcinspect.session.provenance import Event, Id, MessageKind, What
 
 Key = tuple[int, Id]
 """(job, id)."""
 
 
-class _Seen(Struct, eq=False):
+class _RRefMessages(Struct, eq=False):
     """Messages about one RRef, as indexes."""
 
     owner_end: tuple[int, str] | None = None
@@ -43,7 +43,7 @@ class _Seen(Struct, eq=False):
 
 def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef, ...]:
     """All RRefs of which a fork was seen, by job and id; `name` gives the label of a worker by id and job."""
-    seen: dict[Key, _Seen] = defaultdict(_Seen)
+    seen: dict[Key, _RRefMessages] = defaultdict(_RRefMessages)
     accepted: dict[Key, int] = {}
     pipes = session.messages.pipe
     for event in sorted(session.provenance.events(), key=lambda event: int(session.index[event.row])):
@@ -52,11 +52,11 @@ def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef,
             accepted[job, event.fork] = index
         else:
             _note(seen[job, event.rref], session, event, index)
-    reader = _Reader(session, accepted, name)
+    reader = _RRefReader(session, accepted, name)
     return tuple(reader.rref(*key, seen[key]) for key in sorted(seen) if seen[key].forks)
 
 
-def _note(its: _Seen, session: Session, event: Event, index: int) -> None:
+def _note(its: _RRefMessages, session: Session, event: Event, index: int) -> None:
     what, row, fork = event.what, event.row, event.fork
     if what == What.FETCHED:
         its.fetches.append(index)
@@ -83,7 +83,7 @@ def _note(its: _Seen, session: Session, event: Event, index: int) -> None:
             its.deleted[fork] = index
 
 
-class _Reader:
+class _RRefReader:
     def __init__(
         self, session: Session, accepted: Mapping[Key, int], name: Callable[[int, int], str]
     ) -> None:
@@ -92,7 +92,7 @@ class _Reader:
         self._name = name
         self._names = {(worker.job, worker.id): worker.name for worker in session.workers}
 
-    def rref(self, job: int, rref: Id, seen: _Seen) -> RRef:
+    def rref(self, job: int, rref: Id, seen: _RRefMessages) -> RRef:
         owner: str | None = None
         if seen.owner_end is not None:
             owner = seen.owner_end[1]
@@ -115,7 +115,7 @@ class _Reader:
             backwards=tuple(seen.backwards),
         )
 
-    def _forks(self, job: int, rref: Id, owner: str | None, seen: _Seen) -> Iterable[Fork]:
+    def _forks(self, job: int, rref: Id, owner: str | None, seen: _RRefMessages) -> Iterable[Fork]:
         for fork in sorted(seen.forks):  # by id, not by the order in which streams were read
             begin, deleted = seen.begins.get(fork), seen.deleted.get(fork)
             made = fork in seen.made
@@ -133,7 +133,7 @@ class _Reader:
                 state="deleted" if deleted is not None else "home" if home else "alive",
             )
 
-    def _holder(self, begin: int | None, made: bool, seen: _Seen, fork: Id) -> str | None:
+    def _holder(self, begin: int | None, made: bool, seen: _RRefMessages, fork: Id) -> str | None:
         """Who got the fork: the receiver of what brought it; else the sender of what it says of the fork."""
         if begin is not None:
             return self._end(begin, sends=made)
@@ -152,7 +152,7 @@ class _Reader:
         partner = self._session.messages.partner[int(self._session.order[index])]
         return None if partner == NONE else int(self._session.index[partner])
 
-    def _kind_of(self, index: int) -> Kind:
+    def _kind_of(self, index: int) -> MessageKind:
         return self._session.provenance.kind_of(int(self._session.order[index]))
 
     def _failed(self, index: int | None) -> bool:

@@ -60,7 +60,7 @@ class StoreJob(Struct, eq=False):
 
     @property
     def begin_ns(self) -> int:
-        """Of its first entry."""
+        """When its first entry was seen."""
         return self.times[0]
 
     @property
@@ -96,7 +96,7 @@ class StoreJob(Struct, eq=False):
         return found
 
     def names(self) -> set[str]:
-        """Everybody that it tells of."""
+        """Names of all workers that it tells of."""
         found = {
             value.decode("utf-8", "surrogateescape") if isinstance(of, int) else of
             for (_, _, of), (value, _) in self.known.items()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rpcinspect.rpc.types import LOCAL_ID_BITS, pack_id, unpack_id
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 SHOWN = 4
 """Items of a list that a sentence spells out."""
@@ -44,7 +44,7 @@ def duration(nanoseconds: int) -> str:
     return f"{nanoseconds} ns"
 
 
-def lack_of_memory(ended: Ended) -> str:
+def lack_of_memory(ended: ProcessEnd) -> str:
     """What the kernel has counted while a process was recorded that SIGKILL ended; empty where nothing."""
     if not ended.oom_kills:
         return ""

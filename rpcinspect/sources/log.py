@@ -5,28 +5,26 @@ In: open captures that are logs. Out: what any `MessageSource` gives. Only loade
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rpcinspect.capture import CaptureReader, LogBlock
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import Problem
-from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.rpclog.join import LogJoin
-from rpcinspect.session.log_names import call_log
-from rpcinspect.session.names import Roster
-from rpcinspect.session.witness import Witness
-from rpcinspect.sources.source import Watch, read_of
-from rpcinspect.tcp.clocks import ClockOffset
-from rpcinspect.tensorpipe.records import Pipe, TpMessage
+from rpcinspect.session.identity import IdentityEvidence
+from rpcinspect.session.workers import WorkerIdentities, resolve_logged_workers
+from rpcinspect.sources.source import MessageSource, ReadWatch, read_of
+from rpcinspect.tensorpipe.records import TpMessage
 
 
-class LogSource:
+class LogSource(MessageSource):
     """Logs of the processes of one run."""
 
-    def __init__(self, readers: Sequence[CaptureReader], watch: Watch) -> None:
+    def __init__(self, readers: Sequence[CaptureReader], watch: ReadWatch) -> None:
         self._readers = readers
         self._watch = watch
         self._join = LogJoin()
+        self.pipes, self.failed = self._join.pipes, self._join.failed
 
     def messages(self) -> Iterator[list[TpMessage]]:
         for reader in self._readers:
@@ -37,30 +35,19 @@ class LogSource:
                 yield self._join.feed(block)
 
     @property
-    def pipes(self) -> Sequence[Pipe]:
-        return self._join.pipes
-
-    @property
     def facts(self) -> int:
         return len(self._join.workers) + len(self._join.processes)
 
-    def roster(self, witness: Witness) -> Roster:
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         join = self._join
-        return call_log(join.pipes, join.jobs, join.workers, witness, join.processes)
+        return resolve_logged_workers(join.pipes, join.jobs, join.workers, evidence, join.processes)
 
     def wire_facts(self) -> WireFacts:
         return log_facts(self._join)
 
     @property
-    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
-        return self._join.failed
-
-    @property
     def problems(self) -> Sequence[Problem]:
         return self._join.problems
-
-    def offset(self, capture: int) -> ClockOffset | None:
-        return None
 
     @property
     def sums(self) -> tuple[int, int, int, int]:
@@ -69,10 +56,6 @@ class LogSource:
     @property
     def progress(self) -> tuple[int, int | None]:
         return read_of(self._readers, twice=lambda reader: False)
-
-    @property
-    def unread(self) -> dict[str, int]:
-        return {}
 
 
 def log_facts(join: LogJoin) -> WireFacts:

@@ -5,7 +5,7 @@ In: open captures of packets. Out: what any `MessageSource` gives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
@@ -16,19 +16,19 @@ from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import Location, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.rpc.tensor import storage_lengths
-from rpcinspect.session.names import Roster, call_roll
-from rpcinspect.session.witness import Witness
-from rpcinspect.sources.source import Watch, read_of
+from rpcinspect.session.identity import IdentityEvidence
+from rpcinspect.session.workers import WorkerIdentities, resolve_workers
+from rpcinspect.sources.source import MessageSource, ReadWatch, read_of
 from rpcinspect.tcp.clocks import ClockOffset, ClockSamples
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tcp.segment import Segmenter
 from rpcinspect.tensorpipe.demux import Demux
-from rpcinspect.tensorpipe.records import Pipe, TpMessage
+from rpcinspect.tensorpipe.records import TpMessage
 from rpcinspect.unexpected import unexpected
 
 if TYPE_CHECKING:
-    from rpcinspect.rpclog.header import LoggedFailure
+    pass
 
 Packets: TypeAlias = PacketBlock | TcpBlock
 
@@ -37,8 +37,8 @@ PATIENCE_NS = 2_000_000_000
 than one file can still bring them, and those wait until the end."""
 
 
-class PacketSource:
-    """Captures of packets."""
+class PacketSource(MessageSource):
+    """Messages out of captures of packets."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PacketSource:
         source: CaptureBytes,
         limits: Limits,
         reading: Reading,
-        watch: Watch,
+        watch: ReadWatch,
         *,
         patient: bool,
     ) -> None:
@@ -62,6 +62,7 @@ class PacketSource:
         """Bytes of captures that were looked through before they are read."""
         self._tcp = Tcp(source, self._segmenter.flows, PATIENCE_NS if len(readers) == 1 else None)
         self._demux = Demux(limits, patient=patient, read_table=storage_lengths)
+        self.pipes, self.unread = self._demux.registry.opened, self._segmenter.other
 
     def messages(self) -> Iterator[list[TpMessage]]:
         for reader in self._readers:
@@ -118,24 +119,16 @@ class PacketSource:
         return samples.against(self._clocks, self._offsets)
 
     @property
-    def pipes(self) -> Sequence[Pipe]:
-        return self._demux.registry.opened
-
-    @property
     def facts(self) -> int:
         return len(self._demux.registry.store_entries)
 
-    def roster(self, witness: Witness) -> Roster:
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         self._demux.registry.note_ends()
-        return call_roll(self.pipes, self._demux.registry.store_entries, witness)
+        return resolve_workers(self.pipes, self._demux.registry.store_entries, evidence)
 
     def wire_facts(self) -> WireFacts:
         demux, registry = self._demux, self._demux.registry
         return WireFacts.of(self._tcp.connections, demux.given_up, registry.visits, registry.store_addresses)
-
-    @property
-    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
-        return ()  # whatever ends a call at its caller puts nothing on the wire
 
     @property
     def problems(self) -> Sequence[Problem]:
@@ -158,10 +151,6 @@ class PacketSource:
     def progress(self) -> tuple[int, int | None]:
         done, of = read_of(self._readers, twice=_look_before)
         return done + sum(self._looked_through.values()), of
-
-    @property
-    def unread(self) -> dict[str, int]:
-        return self._segmenter.other
 
 
 def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock) -> None:

@@ -7,16 +7,17 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from rpcinspect.capture import CaptureReader
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import Problem
-from rpcinspect.session.names import Roster
-from rpcinspect.session.witness import Witness
+from rpcinspect.session.identity import IdentityEvidence
+from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedFailure
 
 
-class Watch(Struct, frozen=True):
-    """Who watches the reading."""
+class ReadWatch(Struct, frozen=True):
+    """Calls of whoever watches the reading."""
 
     stopped: Callable[[CaptureReader], bool]
     """Whether that of a capture is to end before its next block."""
@@ -33,48 +34,52 @@ class Watch(Struct, frozen=True):
     """Hears that a part was read which gave no messages."""
 
 
-class MessageSource(Protocol):
+class MessageSource(ABC):
     """Gives messages as they become complete; once they have all been taken, knows who is who."""
 
+    pipes: Sequence[Pipe]
+    """Those that are known by now."""
+    failed: Collection[tuple[int, LoggedFailure]] = ()
+    """(pipe, call that ended without an answer), where that is told: what ends a call at its caller puts
+    nothing on the wire."""
+    unread: Mapping[str, int] = {}
+    """Packets that could not be read, by a short reason."""
+
+    @abstractmethod
     def messages(self) -> Iterator[list[TpMessage]]:
-        """All of them, some at a time."""
+        """Gives all of them, some at a time."""
 
     @property
-    def pipes(self) -> Sequence[Pipe]:
-        """Those that are known by now."""
-
-    @property
+    @abstractmethod
     def facts(self) -> int:
-        """Grows with what is known of workers."""
+        """A number that grows with what is known of workers."""
 
-    def roster(self, witness: Witness) -> Roster:
+    @property
+    @abstractmethod
+    def problems(self) -> Sequence[Problem]:
+        """Those that belong to no message."""
+
+    @abstractmethod
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         """Who is who, as far as it is known by now."""
 
+    @abstractmethod
     def wire_facts(self) -> WireFacts:
         """What was lost, and how connections ended."""
 
     @property
-    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
-        """(pipe, call that ended without an answer), where that is told."""
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """That belong to no message."""
-
-    def offset(self, capture: int) -> ClockOffset | None:
-        """Of a capture's clock against the first one's."""
-
-    @property
+    @abstractmethod
     def sums(self) -> tuple[int, int, int, int]:
         """Bytes of RPC, of tensors, of other protocols and of the store."""
 
     @property
+    @abstractmethod
     def progress(self) -> tuple[int, int | None]:
         """Bytes that were read, of how many (None where nobody knows)."""
 
-    @property
-    def unread(self) -> dict[str, int]:
-        """Packets that could not be read, by a short reason."""
+    def offset(self, capture: int) -> ClockOffset | None:
+        """How a capture's clock differs from the first one's; None where nothing tells."""
+        return None
 
 
 def read_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rpcinspect.fields.phrases import amount, counted, duration, packed, printable, shorten_middle, some
-from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
+from rpcinspect.run.graph import ContextGraph, GraphEdge, GraphGradient, GraphTensor, Passing
 
 MAX_TENSORS = 4
 MAX_WHAT = 60
@@ -37,7 +37,7 @@ def edge_words(edge: GraphEdge) -> str:
     return f"edge {packed(edge.autograd_message_id)}  {what}  {tensors_words(grads)}, {amount(edge.nbytes)}"
 
 
-def gradient_words(edge: GraphEdge, gradient: Gradient) -> str:
+def gradient_words(edge: GraphEdge, gradient: GraphGradient) -> str:
     """Of which edge it is, what came, and whether there is anything to say about it."""
     words = [
         f"gradient of {packed(edge.autograd_message_id)}",

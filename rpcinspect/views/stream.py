@@ -63,7 +63,7 @@ class TableStream:
         keeping = is_housekeeping(decoding, record)
         if keeping and not self._show_all:
             return
-        ends = pipe_ends(record, decoding.roster())
+        ends = pipe_ends(record, decoding.identities())
         source, destination = ends[tp.from_client], ends[not tp.from_client]
         partner = columns.partner[record.row]
         answers = None if partner == NONE or tp.from_client else partner

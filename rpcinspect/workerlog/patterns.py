@@ -1,7 +1,7 @@
 """What a line says of RPC: a table of the texts of torch 1.6 to 2.14, and of what ends workers.
 
-In: the text of a line, prefixes off. Out: a `Said`, None for a line that is not RPC's. The texts are those of
-torch/csrc/distributed/rpc/tensorpipe_agent.cpp, request_callback*.cpp and rref_context.cpp,
+In: the text of a line, prefixes off. Out: a `Statement`, None for a line that is not RPC's. The texts are
+those of torch/csrc/distributed/rpc/tensorpipe_agent.cpp, request_callback*.cpp and rref_context.cpp,
 torch/csrc/distributed/autograd/context/container.cpp, torch/distributed/rpc/*.py and, for what ends a worker,
 torch/distributed/elastic.
 """
@@ -18,8 +18,8 @@ MAX_TEXT = 2000
 """Characters of a line that are kept."""
 
 
-class Said(Struct, frozen=True, kw_only=True):
-    """What one line says."""
+class Statement(Struct, frozen=True, kw_only=True):
+    """What one line of a log says of RPC."""
 
     what: str
     """One of the names in `TEXTS`."""
@@ -54,7 +54,7 @@ class Said(Struct, frozen=True, kw_only=True):
         return self.what in LOSSES and _GONE.search(self.cause) is not None
 
 
-def read_text(text: str) -> Said | None:
+def read_text(text: str) -> Statement | None:
     """What a line says; None if that is not of RPC."""
     text = text[:MAX_TEXT].rstrip()
     if not _HINT.search(text):
@@ -65,7 +65,7 @@ def read_text(text: str) -> Said | None:
             continue
         found = match.groupdict()
         numbers = {key: _int(found.get(key)) for key in ("request", "type", "node", "rank")}
-        return Said(
+        return Statement(
             what=what,
             worker=found.get("worker"),
             peer=found.get("peer"),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.workerlog.patterns import MAX_TEXT, Said, read_text
+from rpcinspect.workerlog.patterns import MAX_TEXT, Statement, read_text
 from rpcinspect.workerlog.prefix import Stamp, split_prefix
 
 MAX_LINES = 200_000
@@ -29,12 +29,12 @@ class LogLine(Struct, frozen=True, kw_only=True):
     rank: int | None
     stamp: Stamp | None
     severity: str | None
-    said: Said
+    statement: Statement
     text: str
 
 
 class WorkerLog(Struct, frozen=True, kw_only=True):
-    """One file."""
+    """What one text log says of RPC."""
 
     path: str
     lines: tuple[LogLine, ...]
@@ -48,7 +48,9 @@ class WorkerLog(Struct, frozen=True, kw_only=True):
     @property
     def workers(self) -> tuple[str, ...]:
         """Who writes it, as far as its lines tell."""
-        return tuple(dict.fromkeys(line.said.worker for line in self.lines if line.said.worker is not None))
+        return tuple(
+            dict.fromkeys(line.statement.worker for line in self.lines if line.statement.worker is not None)
+        )
 
 
 def read_lines(path: str, lines: Iterable[str], worker: str | None = None) -> WorkerLog:
@@ -60,12 +62,14 @@ def read_lines(path: str, lines: Iterable[str], worker: str | None = None) -> Wo
     for number, line in enumerate(lines, 1):
         total = number
         prefix, text = split_prefix(line[:MAX_LINE])
-        if found and found[-1].number == number - 1 and not found[-1].said.cause:  # the error itself
-            found[-1] = replace(found[-1], said=replace(found[-1].said, cause=text.strip()[:MAX_TEXT]))
+        if found and found[-1].number == number - 1 and not found[-1].statement.cause:  # the error itself
+            found[-1] = replace(
+                found[-1], statement=replace(found[-1].statement, cause=text.strip()[:MAX_TEXT])
+            )
         if prefix.stamp is not None:
             first, last = first or prefix.stamp, prefix.stamp
-        said = read_text(text)
-        if said is None:
+        statement = read_text(text)
+        if statement is None:
             continue
         if len(found) >= MAX_LINES:
             left_out += 1
@@ -76,7 +80,7 @@ def read_lines(path: str, lines: Iterable[str], worker: str | None = None) -> Wo
                 rank=prefix.rank,
                 stamp=prefix.stamp,
                 severity=prefix.severity,
-                said=said,
+                statement=statement,
                 text=text.rstrip()[:MAX_TEXT],
             )
         )
@@ -88,16 +92,16 @@ def read_lines(path: str, lines: Iterable[str], worker: str | None = None) -> Wo
 
 def _attributed(lines: list[LogLine], worker: str | None) -> tuple[LogLine, ...]:
     """Lines that do not name their worker belong to the one that others with the same prefix are of."""
-    said: defaultdict[int | None, Counter[str]] = defaultdict(Counter)
+    named: defaultdict[int | None, Counter[str]] = defaultdict(Counter)
     for line in lines:
-        if line.said.worker is not None:
-            said[line.rank][line.said.worker] += 1
-    owners = {rank: next(iter(names)) for rank, names in said.items() if len(names) == 1}
+        if line.statement.worker is not None:
+            named[line.rank][line.statement.worker] += 1
+    owners = {rank: next(iter(names)) for rank, names in named.items() if len(names) == 1}
     if worker is not None:
         owners[None] = worker
     return tuple(
         line
-        if line.said.worker is not None or line.said.what == "ended"
-        else replace(line, said=replace(line.said, worker=owners.get(line.rank)))
+        if line.statement.worker is not None or line.statement.what == "ended"
+        else replace(line, statement=replace(line.statement, worker=owners.get(line.rank)))
         for line in lines
     )

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from rpcinspect.checks.stage import MAX_INDEXES
+from rpcinspect.checks.check import MAX_INDEXES
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.session.model import Finding

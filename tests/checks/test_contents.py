@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rpcinspect.checks.contents import Contents, Holds, is_programs
-from rpcinspect.checks.notes import note_of
+from rpcinspect.checks.check import digest_of
+from rpcinspect.checks.contents import CallContents, Holds, is_programs
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.command import Command, PythonCall, PythonResp, ScriptCall, ScriptResp
 from rpcinspect.session.provenance import mark_of
@@ -31,13 +31,13 @@ def given(argument: bytes, function: str = "app.f") -> PythonCall:
     return PythonCall(head + argument + b"\x85}\x87\x81.", False)
 
 
-def of(*commands: Command, tensors: Sequence[int] = ()) -> tuple[Talk, Contents]:
-    talk, contents = Talk(), Contents(CaptureBytes(no_bytes))
+def of(*commands: Command, tensors: Sequence[int] = ()) -> tuple[Talk, CallContents]:
+    talk, contents = Talk(), CallContents(CaptureBytes(no_bytes))
     for number, command in enumerate(commands):
         forth = isinstance(command, (PythonCall, ScriptCall))
         count = tensors[number] if tensors else 0
         record = talk.say(command, id=number, from_client=forth, tensors=count)
-        contents.feed(record, note_of(record))
+        contents.feed(record, digest_of(record))
     return talk, contents
 
 
@@ -121,9 +121,9 @@ def test_whose_functions() -> None:
 def test_calls_are_those_of_the_program() -> None:
     """Not those of the agents."""
     with Decoding([str(capture_of("costs/one_by_one"))]) as decoding:
-        contents = Contents(decoding.bytes)
+        contents = CallContents(decoding.bytes)
         for record in decoding.records():
-            contents.feed(record, note_of(record))
+            contents.feed(record, digest_of(record))
         index = decoding.session.index
         calls = {int(index[row]) for row in contents.calls()}
     own = [m for m in decode(capture_of("costs/one_by_one")).messages if m["request"] and not m["control"]]

@@ -50,7 +50,7 @@ def test_what_was_lost_and_what_was_closed() -> None:
     end = made.end(1)
     assert end is not None
     assert (end.time_ns, made.end(2)) == (7, None)
-    assert (made.left_ns("w0", 0), made.left_ns("w1", 0), made.left_ns("w0", 1)) == (7, None, None)
+    assert made.left_ns == {(0, "w0"): 7}
 
 
 def test_names() -> None:

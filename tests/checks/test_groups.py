@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rpcinspect.checks.check import Crowd, MessageGroup, MessageGroups
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.groups import Crowd, Group, Groups
 from rpcinspect.checks.wire_facts import WireFacts
 from tests.replayer.talks import Workers
 
@@ -13,14 +13,14 @@ def test_groups() -> None:
     workers.call(1, 0, 30, 40)
     workers.call(0, 1, 10, 20)
     workers.call(0, 1, 50, 60)
-    groups = Groups(workers.builder.columns)
+    groups = MessageGroups(workers.builder.columns)
     for row, what in ((4, "a"), (0, "a"), (2, "a"), (3, "a"), (4, "b")):
         groups.add(row, what)
     found = list(groups.finish(CaptureEvidence(workers.finish(), WireFacts())))
     assert found == [
-        Group(0, "w0", "w1", "a", (0, 4)),
-        Group(0, "w1", "w0", "a", (1, 2)),
-        Group(0, "w0", "w1", "b", (4,)),
+        MessageGroup(0, "w0", "w1", "a", (0, 4)),
+        MessageGroup(0, "w1", "w0", "a", (1, 2)),
+        MessageGroup(0, "w0", "w1", "b", (4,)),
     ]
 
 
@@ -29,7 +29,7 @@ def test_what_many_pairs_do_is_told_once() -> None:
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     for number, (a, b) in enumerate(pairs):
         workers.call(a, b, 100 * number, 100 * number + 50)
-    groups = Groups(workers.builder.columns)
+    groups = MessageGroups(workers.builder.columns)
     for number in range(len(pairs)):
         groups.add(2 * number, "all")
     for number in range(3):
@@ -44,4 +44,7 @@ def test_what_many_pairs_do_is_told_once() -> None:
 
 def test_nothing() -> None:
     workers = Workers(2)
-    assert list(Groups(workers.builder.columns).finish(CaptureEvidence(workers.finish(), WireFacts()))) == []
+    assert (
+        list(MessageGroups(workers.builder.columns).finish(CaptureEvidence(workers.finish(), WireFacts())))
+        == []
+    )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rpcinspect.checks.capture_faults import CAPTURE_RIGHT, NoRpc
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.no_rpc import CAPTURE_RIGHT, NoRpc
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.rpc.command import RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.checks.notes import MAX_NAME, Note, Pairs, note_of
+from rpcinspect.checks.check import MAX_NAME, MessageDigest, Pairs, digest_of
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.message import MessageType
 from tests.replayer.talks import Workers
 
 
-def notes(workers: Workers) -> list[Note]:
-    return [note_of(record) for record in workers.records]
+def notes(workers: Workers) -> list[MessageDigest]:
+    return [digest_of(record) for record in workers.records]
 
 
 def test_a_call_and_its_answer() -> None:

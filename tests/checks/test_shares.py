@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.checks.shares import Shares
+from rpcinspect.checks.costs import Shares
 from tests.replayer.talks import Workers
 
 MS = 1_000_000

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rpcinspect.checks.stage import MAX_INDEXES
+from rpcinspect.checks.check import MAX_INDEXES
 from rpcinspect.rpc.command import PythonCall
 from tests.checks.talks import findings, of_capture
 from tests.replayer.talks import Workers

@@ -71,7 +71,7 @@ def test_names_and_compressed_logs(tmp_path: Path) -> None:
     packed = tmp_path / "w.log.gz"
     packed.write_bytes(gzip.compress(b"RuntimeError: RPCErr:1:late\n"))
     [log] = read_worker_logs([f"worker1={packed}"])
-    assert [line.said.worker for line in log.lines] == ["worker1"]
+    assert [line.statement.worker for line in log.lines] == ["worker1"]
     odd = tmp_path / "a=b"
     odd.write_bytes(b"\xff\xfe RPCErr:1:late")
     assert read_worker_logs([str(odd)])[0].path == str(odd)

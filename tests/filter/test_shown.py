@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rpcinspect.filter.shown import Shown
-from rpcinspect.run.touched import Touched
+from rpcinspect.run.participation import Participation
 from rpcinspect.session.model import Finding
 from tests.checks.runs import workload_trace
 
@@ -26,10 +26,10 @@ def test_contexts_and_rrefs_are_told_apart_by_job() -> None:
     )
     assert session.contexts
     for context in session.contexts:
-        touched = Touched(contexts=frozenset([(context.job, context.context_id)]))
+        touched = Participation(contexts=frozenset([(context.job, context.context_id)]))
         assert Shown("", b"", touched).contexts(session) == (context,)
     for rref in session.rrefs:
-        touched = Touched(rrefs=frozenset([(rref.job, rref.rref_id)]))
+        touched = Participation(rrefs=frozenset([(rref.job, rref.rref_id)]))
         assert Shown("", b"", touched).rrefs(session) == (rref,)
 
 

@@ -10,10 +10,9 @@ import pytest
 from rpcinspect.pickles.judge import (
     MAX_DEPTH,
     Judge,
-    is_deeper,
 )
 from rpcinspect.pickles.python import read_python_pickle_partial
-from rpcinspect.pickles.tree import Value
+from rpcinspect.pickles.tree import Value, is_deeper
 from tests.pickles.policies import Mine
 
 

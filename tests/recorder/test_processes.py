@@ -21,7 +21,7 @@ from rpcinspect.recorder.processes import (
     zombie_status,
 )
 from rpcinspect.recorder.record import STARTUP
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 PARENT = """
 import multiprocessing, os, signal, subprocess, sys, time
@@ -55,7 +55,7 @@ def processes(tmp_path: Path) -> Iterator[CommandProcesses]:
     made.close()
 
 
-def ended(processes: CommandProcesses, folder: Path, handles: str) -> dict[str, Ended]:
+def ended(processes: CommandProcesses, folder: Path, handles: str) -> dict[str, ProcessEnd]:
     """By what each process was to do."""
     processes.watch()
     run = [sys.executable, "-c", PARENT, str(STARTUP), str(folder), handles]
@@ -114,7 +114,7 @@ def note_of(process: Process) -> ProcessNote:
 def test_children_of_ours_by_their_status(processes: CommandProcesses) -> None:
     process = (1 << 22) + 1, 7
     ends = processes.ends([note_of(process)], {process: (9, 5)})
-    assert ends[process] == Ended(how="signal", signal="SIGKILL", time_ns=5, pid=process[0])
+    assert ends[process] == ProcessEnd(how="signal", signal="SIGKILL", time_ns=5, pid=process[0])
 
 
 def test_one_that_runs_and_one_that_nobody_has_waited_for(processes: CommandProcesses) -> None:

@@ -8,7 +8,7 @@ import msgspec.structs
 
 from rpcinspect.recorder.processes import ProcessNote
 from rpcinspect.recorder.record import Outcome, RecordingResult, summary
-from rpcinspect.session.ended import Ended
+from rpcinspect.session.process_end import ProcessEnd
 
 
 def note(
@@ -61,17 +61,19 @@ def test_what_must_not_be_overlooked() -> None:
 
 
 def test_how_a_process_ended_is_told_unless_it_ended_well() -> None:
-    def line(ended: Ended) -> str:
+    def line(ended: ProcessEnd) -> str:
         left = msgspec.structs.replace(note(ended=False), started=3)
         recorded = RecordingResult(file=Path("x.pcap"), bytes=1, packets=5)
         return list(summary(Outcome(0, recorded, [left], frozenset(), {(7, 3): ended})))[1]
 
     who = "  worker0 (id 0, process 7, torch 2.13.0)"
-    assert line(Ended(how="exit", status=0)) == who
-    assert line(Ended(how="exit", status=3)) == f"{who}, exit status 3"
-    assert line(Ended(how="unknown")) == f"{who}, ended without saying so (killed?)"
+    assert line(ProcessEnd(how="exit", status=0)) == who
+    assert line(ProcessEnd(how="exit", status=3)) == f"{who}, exit status 3"
+    assert line(ProcessEnd(how="unknown")) == f"{who}, ended without saying so (killed?)"
     kernel = "the kernel killed 1 process of the job's memory group for lack of memory"
-    assert line(Ended(how="signal", signal="SIGKILL", oom_kills=1)) == f"{who}, killed by SIGKILL; {kernel}"
+    assert (
+        line(ProcessEnd(how="signal", signal="SIGKILL", oom_kills=1)) == f"{who}, killed by SIGKILL; {kernel}"
+    )
 
 
 def test_what_a_process_counted_is_told() -> None:

@@ -63,7 +63,7 @@ class Workers(Talk):
         for b in range(count):
             for n, (_, server) in enumerate(pairs):
                 if server == b:
-                    self.builder.witness.name(n, False, f"w{b}")
+                    self.builder.evidence.name(n, False, f"w{b}")
 
     def call(
         self,

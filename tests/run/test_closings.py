@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.run.run import Run, open_run
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Worker
+from rpcinspect.session.process_end import ProcessEnd
 from tests.checks.runs import traced, workload_trace
 from tests.places import recorded, recordings
 from tests.truth import CLOCK_NS, capture_of, workload
@@ -90,7 +90,7 @@ def test_processes_are_told_in_the_order_of_their_ends() -> None:
     with open_run(str(capture_of("basic_chain"))) as opened:
         session, ends = opened.session, (None, 9, 5)
         workers = tuple(
-            Worker(name=f"w{n}", id=n, group=0, addresses=(), ended=Ended(how="exit", time_ns=time_ns))
+            Worker(name=f"w{n}", id=n, group=0, addresses=(), ended=ProcessEnd(how="exit", time_ns=time_ns))
             for n, time_ns in enumerate(ends)
         )
         other = Worker(name="w3", id=3, group=0, addresses=())

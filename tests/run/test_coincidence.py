@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.run.coincidence import LEAST_MATCHES
+from rpcinspect.run.evidence import LEAST_MATCHES
 from tests.replayer.talks import Workers
 from tests.run.told import ask
 

@@ -59,7 +59,7 @@ def test_an_exchange_tells_what_decode_shows_of_its_messages() -> None:
     shown = decode(path).messages
     methods = 0
     with open_run(str(path)) as run:
-        timings = {timing.request: timing for timing in run.latency.timings}
+        timings = {timing.call.index: timing for timing in run.latency.timings}
         for call in run.calls.values():
             body = shown[call.index]["body"]
             if "args" in body and body.get("kwargs") == {} and call.arguments is not None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rpcinspect.rpc.callee import Name
 from rpcinspect.run.latency import LatencyGroup, Timing, _summed, spread
 from tests.checks.runs import traced, workload_trace
 from tests.places import recorded
@@ -16,7 +17,7 @@ NAMES = ["basic_chain", "bwd_boom", "ctx_crowd", "dtype_zoo", "rref_relay", "ps_
 
 
 def timings(name: str) -> dict[int, Timing]:
-    return {timing.request: timing for timing in workload_trace(name).latency.timings}
+    return {timing.call.index: timing for timing in workload_trace(name).latency.timings}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,7 +27,7 @@ def test_functions_ran_while_the_callee_is_told_to_be_busy(name: str) -> None:
     for call in workload(name).calls():
         timing = told[call.request["index"]]
         assert timing.busy_ns is not None
-        arrived = timing.begin_ns + timing.request_ns
+        arrived = timing.call.begin_ns + timing.request_ns
         if call.run is not None:
             assert arrived - CLOCK_NS <= call.run["time_ns"] <= arrived + timing.busy_ns + CLOCK_NS
             seen += 1
@@ -57,21 +58,21 @@ def test_parts_add_up_and_nested_calls_lie_within() -> None:
 
 def test_a_relay_waits_for_the_call_that_it_makes() -> None:
     relay, explode = (
-        next(t for t in timings("bwd_boom").values() if t.what == f"bwd_boom.{name}")
+        next(t for t in timings("bwd_boom").values() if t.call.what == f"bwd_boom.{name}")
         for name in ("relay", "explode")
     )
-    assert explode.parents == (relay.request,)
+    assert [call.index for call in explode.call.parents] == [relay.call.index]
     assert relay.nested_ns == explode.total_ns
     assert explode.nested_ns == 0
 
 
 def test_groups_count_every_call_of_the_user_once() -> None:
     latency = workload_trace("ps_race").latency
-    user = [timing for timing in latency.timings if not timing.control]
+    user = [timing for timing in latency.timings if not timing.call.control]
     for groups in (latency.functions, latency.pairs):
         assert sum(group.count for group in groups) == len(user)
-        assert sum(group.request_bytes for group in groups) == sum(t.request_bytes for t in user)
-        assert sum(group.answer_bytes for group in groups) == sum(t.answer_bytes for t in user)
+        assert sum(group.request_bytes for group in groups) == sum(t.call.request_bytes for t in user)
+        assert sum(group.answer_bytes for group in groups) == sum(t.call.answer_bytes for t in user)
     calls = workload("ps_race").of("call", function="ps_race.forward")
     (forward,) = [group for group in latency.functions if group.what == "ps_race.forward"]
     assert forward.count == forward.answered == len(calls)
@@ -84,11 +85,15 @@ def test_stragglers_are_far_from_the_median_of_their_function() -> None:
     medians = {group.what: group.total.p50 for group in latency.functions if group.total}
     assert latency.stragglers
     for straggler in latency.stragglers:
-        assert straggler.median_ns == medians[straggler.what]
+        assert straggler.median_ns == medians[straggler.timing.call.what]
         assert straggler.total_ns >= 3 * straggler.median_ns
     times = [straggler.total_ns for straggler in latency.stragglers]
     assert times == sorted(times, reverse=True)
-    held = [s for s in workload_trace("basic_chain").latency.stragglers if s.what == "basic_chain.scale"]
+    held = [
+        s
+        for s in workload_trace("basic_chain").latency.stragglers
+        if s.timing.call.what == "basic_chain.scale"
+    ]
     assert held == []  # one call alone is no straggler
 
 
@@ -115,23 +120,23 @@ def test_calls_through_rrefs_are_rows_by_class() -> None:
     told = rows("rref_proxies.rpclog")
     assert told["Collector.next"].count == told["Collector._receive_weights_scheme"].count == 10
     latency = traced(recorded("reports/latency/rref_proxies.rpclog")).latency
-    assert {s.what for s in latency.stragglers} == {"Collector.next", "RREF_CHILD_ACCEPT"}
+    assert {s.timing.call.what for s in latency.stragglers} == {"Collector.next", "RREF_CHILD_ACCEPT"}
 
 
 def test_passes_are_judged_by_worker_and_apart_from_what_is_handed_in() -> None:
     run = traced(recorded("reports/latency/backward_elsewhere.pcap"))
-    slow = {straggler.request for straggler in run.latency.stragglers}
-    passes = [t for t in run.latency.timings if t.kind == "BACKWARD_AUTOGRAD_REQ" and t.total_ns]
+    slow = {straggler.timing.call.index for straggler in run.latency.stragglers}
+    passes = [t for t in run.latency.timings if t.call.type == "BACKWARD_AUTOGRAD_REQ" and t.total_ns]
     assert sum(timing.total_ns > 200e6 for timing in passes if timing.total_ns) == 3
-    assert not slow & {timing.request for timing in passes}
+    assert not slow & {timing.call.index for timing in passes}
 
 
 def test_a_worker_does_not_work_while_its_gradient_is_at_another() -> None:
     """w1 sleeps 40 ms, sends to w2, which sleeps 80 ms and sends it back; then it sleeps 60 ms."""
     run = traced(recorded("reports/latency/waits.rpclog"))
-    passes = [t for t in run.latency.timings if (t.kind, t.context) == ("BACKWARD_AUTOGRAD_REQ", 6)]
-    first = min(passes, key=lambda timing: timing.begin_ns)
-    assert (first.caller, first.callee) == ("main", "w1")
+    passes = [t for t in run.latency.timings if (t.call.type, t.call.context) == ("BACKWARD_AUTOGRAD_REQ", 6)]
+    first = min(passes, key=lambda timing: timing.call.begin_ns)
+    assert (first.call.caller, first.call.callee) == ("main", "w1")
     assert first.own_ns is not None
     assert first.nested_ns is not None
     assert 100e6 <= first.own_ns < 125e6
@@ -144,8 +149,8 @@ def test_there_is_one_latency(name: str) -> None:
     columns, order = trace.session.messages, trace.session.order
     calls = trace.calls
     for timing in trace.latency.timings:
-        call = calls[timing.request]
-        assert timing.total_ns == call.latency_ns == columns.latency_ns(int(order[timing.request]))
+        call = calls[timing.call.index]
+        assert timing.total_ns == call.latency_ns == columns.latency_ns(int(order[timing.call.index]))
         if call.answer is not None and call.end_ns is not None:
             assert call.latency_ns == max(0, call.end_ns - call.begin_ns)
             assert columns.latency_ns(int(order[call.answer])) == call.latency_ns
@@ -154,7 +159,11 @@ def test_there_is_one_latency(name: str) -> None:
 def test_classes_of_one_name_have_rows_of_their_own() -> None:
     whole = timings("basic_chain")
     one, *_ = whole.values()
-    both = [replace(one, what="Head.f", row=f"{module}.Head.f", control=False) for module in "ab"]
+    both = []
+    for module in "ab":
+        name = Name("Head.f", f"{module}.Head.f")
+        call = replace(one.call, name=name, control=False)
+        both.append(replace(one, call=call, row=name.full))
     assert [group.what for group in _summed(tuple(both), both).functions] == ["a.Head.f", "b.Head.f"]
     assert [group.what for group in _summed((both[0], both[0]), (both[0], both[0])).functions] == ["Head.f"]
 

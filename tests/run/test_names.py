@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, PythonResp, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.names import names_of
+from rpcinspect.session.callees import names_of
 from tests.decoded import decode
 from tests.places import recorded
 from tests.replayer.planning.pickled import Raw, name, opcodes, request, rref

@@ -31,7 +31,7 @@ def test_what_workers_sent_and_served() -> None:
     assert requests.workers[0, "w0"].sent == [first, second]
     assert requests.workers[0, "w1"].received == [first, second]
     assert requests.workers[0, "w1"].sent == [third]
-    assert (requests.caller(third), requests.callee(third)) == ("w1", "w0")
+    assert (requests.session.source(third), requests.session.destination(third)) == ("w1", "w0")
     assert (requests.answered(first), requests.answered(second)) == (59, NEVER)
     assert (requests.over(first), requests.over(second)) == (60, NEVER)
     assert (requests.inside(first), requests.inside(third)) == (5, None)

@@ -9,8 +9,8 @@ import pytest
 
 import rpcinspect
 from rpcinspect.errors import CaptureError
+from rpcinspect.run.participation import participation_of
 from rpcinspect.run.run import Run, open_run
-from rpcinspect.run.touched import touched
 from tests.checks.runs import workload_trace
 from tests.decoded import decode
 from tests.places import recorded
@@ -88,7 +88,7 @@ def narrowed(run: Run, indexes: Iterable[int]) -> Run:
     rows = bytearray(len(run.messages))
     for index in indexes:
         rows[run.messages[index].row] = 1
-    return run.narrowed(bytes(rows), touched(run.session, bytes(rows)))
+    return run.narrowed(bytes(rows), participation_of(run.session, bytes(rows)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -128,7 +128,7 @@ def test_an_answer_stands_for_its_exchange() -> None:
             assert part.picked == {index}
             assert part.requests == {call.index}
             (timing,) = part.latency.timings
-            assert timing == next(t for t in run.latency.timings if t.request == call.index)
+            assert timing == next(t for t in run.latency.timings if t.call.index == call.index)
 
 
 def test_a_graph_keeps_all_but_what_is_shown_of_it() -> None:
@@ -156,9 +156,9 @@ def test_parts_of_a_critical_path_are_those_of_the_picked_exchanges() -> None:
 def test_who_straggles_is_judged_by_the_whole_run() -> None:
     run = workload_trace("ps_race")
     one = run.latency.stragglers[0]
-    assert narrowed(run, [one.request]).latency.stragglers == (one,)
-    usual = next(t.request for t in run.latency.timings if not t.control)
-    assert usual not in {one.request for one in run.latency.stragglers}
+    assert narrowed(run, [one.timing.call.index]).latency.stragglers == (one,)
+    usual = next(t.call.index for t in run.latency.timings if not t.call.control)
+    assert usual not in {one.timing.call.index for one in run.latency.stragglers}
     assert narrowed(run, [usual]).latency.stragglers == ()
 
 

@@ -13,7 +13,7 @@ from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
-from rpcinspect.session.names import call_roll
+from rpcinspect.session.workers import resolve_workers
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow
@@ -192,12 +192,9 @@ class Talk:
         return self.builder.finish(
             captures=[],
             pipes=self.pipes,
-            roster=call_roll(self.pipes, entries, self.builder.witness),
+            identities=resolve_workers(self.pipes, entries, self.builder.evidence),
             problems=[],
-            rpc_bytes=1,
-            tensor_bytes=2,
-            skipped_bytes=3,
-            store_bytes=4,
+            sums=(1, 2, 3, 4),
             by_completion=by_completion,
             failed=failed,
         )

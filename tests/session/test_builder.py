@@ -33,7 +33,7 @@ from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import MAX_SUM
 from rpcinspect.session.model import NONE, Fork, Session
-from rpcinspect.session.names import call_roll
+from rpcinspect.session.workers import resolve_workers
 from rpcinspect.tensorpipe.records import Placement
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
 
@@ -149,12 +149,9 @@ def test_problems_of_messages_and_of_the_capture_count() -> None:
     session = talk.builder.finish(
         captures=[],
         pipes=talk.pipes,
-        roster=call_roll(talk.pipes, [], talk.builder.witness),
+        identities=resolve_workers(talk.pipes, [], talk.builder.evidence),
         problems=[Problem("tcp", "x", place)],
-        rpc_bytes=1,
-        tensor_bytes=2,
-        skipped_bytes=3,
-        store_bytes=4,
+        sums=(1, 2, 3, 4),
     )
     assert session.totals.problems == 2
     assert len(session.problems) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.session.classes import classes_of
+from rpcinspect.session.callees import classes_of
 from tests.checks.talks import of_path
 from tests.places import recorded
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.pipe_jobs import Placed, place
 from rpcinspect.session.store_jobs import split_jobs
-from rpcinspect.session.witness import Witness
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.tensorpipe.records import Pipe
 from tests.session.records import entry, met, pipe
@@ -15,12 +15,14 @@ from tests.session.records import entry, met, pipe
 A, B, C = "10.0.0.1:4000", "10.0.0.2:5000", "10.0.0.3:6000"
 
 
-def placed(pipes: Sequence[Pipe], *entries: StoreEntry, witness: Witness | None = None) -> Placed:
-    return place(pipes, split_jobs(entries), witness or Witness())
+def placed(pipes: Sequence[Pipe], *entries: StoreEntry, evidence: IdentityEvidence | None = None) -> Placed:
+    return place(pipes, split_jobs(entries), evidence or IdentityEvidence())
 
 
-def jobs(pipes: Sequence[Pipe], *entries: StoreEntry, witness: Witness | None = None) -> tuple[int, ...]:
-    return placed(pipes, *entries, witness=witness).job_of
+def jobs(
+    pipes: Sequence[Pipe], *entries: StoreEntry, evidence: IdentityEvidence | None = None
+) -> tuple[int, ...]:
+    return placed(pipes, *entries, evidence=evidence).job_of
 
 
 def to(number: int, server: str, name: str | None, opened: int, ended: int | None = None) -> Pipe:
@@ -150,22 +152,22 @@ def test_a_listener_that_all_have_left_is_not_the_next_one() -> None:
     assert len(set(found.listener_of)) == 3
 
 
-def tell(witness: Witness, *ends: tuple[int, bool, int]) -> Witness:
+def tell(evidence: IdentityEvidence, *ends: tuple[int, bool, int]) -> IdentityEvidence:
     for number, client, worker_id in ends:
-        witness.id(number, client, worker_id)
-    return witness
+        evidence.id(number, client, worker_id)
+    return evidence
 
 
 def test_ids_that_clash_are_of_jobs_that_ran_at_once() -> None:
     pipes = to(0, B, "a", 0), to(1, C, "x", 1), to(2, B, "b", 2)
-    witness = tell(Witness(), (0, True, 0), (1, True, 0))
-    assert jobs(pipes, witness=witness) == (0, 1, 0)
-    assert jobs(pipes, witness=tell(Witness(), (0, True, 0), (1, True, 1))) == (0, 0, 0)
+    evidence = tell(IdentityEvidence(), (0, True, 0), (1, True, 0))
+    assert jobs(pipes, evidence=evidence) == (0, 1, 0)
+    assert jobs(pipes, evidence=tell(IdentityEvidence(), (0, True, 0), (1, True, 1))) == (0, 0, 0)
 
 
 def test_a_clash_among_those_that_call_one_listener_parts_nothing() -> None:
-    witness = tell(Witness(), (0, True, 0), (1, True, 0))
-    assert jobs([to(0, B, "a", 0), to(1, B, "x", 1)], witness=witness) == (0, 0)
+    evidence = tell(IdentityEvidence(), (0, True, 0), (1, True, 0))
+    assert jobs([to(0, B, "a", 0), to(1, B, "x", 1)], evidence=evidence) == (0, 0)
 
 
 def test_jobs_are_numbered_by_their_beginnings() -> None:

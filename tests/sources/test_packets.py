@@ -19,8 +19,8 @@ def test_the_front_is_that_of_the_captures(tmp_path: Path) -> None:
     log = tmp_path / "a.rpclog"
     log.write_bytes(convert(BASIC))
     with Decoding([str(BASIC)]) as packets, Decoding([str(log)]) as records:
-        assert type(packets._front) is PacketSource
-        assert type(records._front) is LogSource
+        assert type(packets._source) is PacketSource
+        assert type(records._source) is LogSource
         assert packets.unread_link_types == records.unread_link_types == []
 
 

@@ -16,9 +16,9 @@ def worker(on: Told, line: Statement) -> None:
 
 
 def control(on: Told, line: Statement) -> None:
-    its = [t for t in on.timings.values() if t.control and t.callee == line["worker"]]
+    its = [t for t in on.timings.values() if t.call.control and t.call.callee == line["worker"]]
     printed = on.run.of("control", worker=line["worker"], function=line["function"])
-    assert sum(t.what == line["function"] for t in its) == len(printed) > 0
+    assert sum(t.call.what == line["function"] for t in its) == len(printed) > 0
 
 
 def call(on: Told, line: Statement) -> None:
@@ -29,10 +29,14 @@ def call(on: Told, line: Statement) -> None:
         return
     message = on.messages[line["worker"], line["call"]]
     timing = on.timings[message["index"]]
-    assert (timing.caller, timing.callee, timing.context) == (line["worker"], line["to"], line["context_id"])
-    assert same_function(line["function"], {"function": timing.function})
-    assert timing.begin_ns >= line["time_ns"] - CLOCK_NS
-    assert not timing.control
+    assert (timing.call.caller, timing.call.callee, timing.call.context) == (
+        line["worker"],
+        line["to"],
+        line["context_id"],
+    )
+    assert same_function(line["function"], {"function": timing.call.function})
+    assert timing.call.begin_ns >= line["time_ns"] - CLOCK_NS
+    assert not timing.call.control
     assert on.run.same_arguments(line, message["body"], forks=False)
     made = [story for story in on.trace.rrefs if story.created == message["index"]]
     assert len(made) == (line["kind"] == "remote")
@@ -57,25 +61,27 @@ def answer(on: Told, line: Statement) -> None:
         )
         assert (story.forks[0].fork_id, story.forks[0].holder) == (tuple(handle["fork_id"]), line["worker"])
         return
-    if timing.answer is None:
+    if timing.call.answer is None:
         assert "tensors" not in line  # the connection broke
-        on.finding("unanswered-request", f"#{timing.request}", workers=(timing.caller, timing.callee))
+        on.finding(
+            "unanswered-request", f"#{timing.call.index}", workers=(timing.call.caller, timing.call.callee)
+        )
         assert line["error"]["type"] == "builtins.RuntimeError"
         return
-    assert timing.failed == ("error" in line)
+    assert timing.call.failed == ("error" in line)
     assert (timing.total_ns or 0) <= line["time_ns"] - asked["time_ns"] + CLOCK_NS
     if "error" in line:
-        cause = on.finding("error-response", workers=(timing.caller, timing.callee))
-        assert timing.answer in cause.messages
+        cause = on.finding("error-response", workers=(timing.call.caller, timing.call.callee))
+        assert timing.call.answer in cause.messages
         assert shown(cause_of(line["error"]["text"])) in cause.text
         return
-    body = on.run.decoded.messages[timing.answer]["body"]
+    body = on.run.decoded.messages[timing.call.answer]["body"]
     assert re.fullmatch(on.run.pattern(line["value"], line["tensors"]), body["value"])
 
 
 def run(on: Told, line: Statement) -> None:
     served = list(on.serving(line["worker"], line["function"], line["context_id"], line["time_ns"]))
-    bodies = [on.run.decoded.messages[timing.request]["body"] for timing in served]
+    bodies = [on.run.decoded.messages[timing.call.index]["body"] for timing in served]
     assert any(on.run.same_arguments(line, body, forks=True) for body in bodies)
 
 
@@ -86,7 +92,7 @@ def ran(on: Told, line: Statement) -> None:
         if event["n"] < line["n"]
     ]
     served = list(on.serving(line["worker"], line["function"], began[-1]["context_id"], line["time_ns"]))
-    answers = [on.run.decoded.messages[t.answer] for t in served if t.answer is not None]
+    answers = [on.run.decoded.messages[t.call.answer] for t in served if t.call.answer is not None]
     if "error" in line:
         failed = [m for m in answers if m["body"].get("error")]
         assert any(m["body"]["error"]["text"] == line["error"]["text"] for m in failed)

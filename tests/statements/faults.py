@@ -55,7 +55,7 @@ def fault(on: Told, line: Statement) -> None:
     texts += [line[word] for word in ("device", "name") if word in line]
     if "device" in line:
         texts.remove(line["function"])
-        assert line["function"] in {timing.what for timing in on.timings.values() if timing.failed}
+        assert line["function"] in {timing.call.what for timing in on.timings.values() if timing.call.failed}
     if "rref" in line:
         texts.append("{}:{}".format(*line["rref"]["rref_id"]))
         (fork,) = on.stories[tuple(line["rref"]["rref_id"])].alive

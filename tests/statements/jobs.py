@@ -19,12 +19,12 @@ def fetched(on: Told, line: Statement) -> None:
         timing
         for story in on.trace.rrefs
         for timing in (on.timings[index] for index in story.fetches)
-        if timing.caller == line["worker"]
+        if timing.call.caller == line["worker"]
         and timing.total_ns is not None
-        and timing.begin_ns + timing.total_ns <= line["time_ns"]
+        and timing.call.begin_ns + timing.total_ns <= line["time_ns"]
     ]
-    last = max(before, key=lambda timing: timing.begin_ns)
-    body = on.run.decoded.messages[last.answer or 0]["body"]
+    last = max(before, key=lambda timing: timing.call.begin_ns)
+    body = on.run.decoded.messages[last.call.answer or 0]["body"]
     assert re.fullmatch(on.run.pattern(line["value"], line["tensors"]), body["value"])
 
 
@@ -46,7 +46,7 @@ def rref_backward(on: Told, line: Statement) -> None:
     story = on.stories[tuple(handle["rref_id"])]
     (index,) = story.backwards
     timing = on.timings[index]
-    assert (timing.caller, timing.callee, timing.context) == (
+    assert (timing.call.caller, timing.call.callee, timing.call.context) == (
         line["worker"],
         handle["owner"],
         line["context_id"],
@@ -57,10 +57,10 @@ def rref_backward(on: Told, line: Statement) -> None:
 
 def handles_left(on: Told, line: Statement) -> None:
     """How many values a worker owns for others at that moment."""
-    now, times = line["time_ns"], on.timings
+    now, calls = line["time_ns"], on.trace.calls
     owned = [story for story in on.trace.rrefs if story.owner == line["worker"]]
-    begun = [s for s in owned if any(f.begin is not None and times[f.begin].begin_ns <= now for f in s.forks)]
-    ended = [s for s in begun if all(f.deleted is None or times[f.deleted].begin_ns <= now for f in s.forks)]
+    begun = [s for s in owned if any(f.begin is not None and calls[f.begin].begin_ns <= now for f in s.forks)]
+    ended = [s for s in begun if all(f.deleted is None or calls[f.deleted].begin_ns <= now for f in s.forks)]
     assert line["info"]["num_owner_rrefs"] == len(begun) - len(ended)
 
 
@@ -70,22 +70,22 @@ def order(on: Told, line: Statement) -> None:
     served = [
         timing
         for timing in on.timings.values()
-        if (timing.callee, timing.what) == (line["worker"], f"ps_race.{name}")
-        and timing.begin_ns <= line["time_ns"] <= timing.begin_ns + (timing.total_ns or 0)
+        if (timing.call.callee, timing.call.what) == (line["worker"], f"ps_race.{name}")
+        and timing.call.begin_ns <= line["time_ns"] <= timing.call.begin_ns + (timing.total_ns or 0)
     ]
-    assert line["trainer"] in {timing.caller for timing in served}
+    assert line["trainer"] in {timing.call.caller for timing in served}
 
 
 def step(on: Told, line: Statement) -> None:
-    made = [t for t in on.timings.values() if "_script_local_optimizer_step" in t.what]
-    (its,) = [t for t in made if t.context == line["context_id"]]
-    assert its.caller == line["worker"]
-    assert its.begin_ns >= line["time_ns"] - CLOCK_NS
+    made = [t for t in on.timings.values() if "_script_local_optimizer_step" in t.call.what]
+    (its,) = [t for t in made if t.call.context == line["context_id"]]
+    assert its.call.caller == line["worker"]
+    assert its.call.begin_ns >= line["time_ns"] - CLOCK_NS
 
 
 def finished(on: Told, line: Statement) -> None:
-    made = [t for t in on.timings.values() if "_script_local_optimizer_step" in t.what]
-    assert sum(t.caller == line["trainer"] for t in made) == line["steps"]
+    made = [t for t in on.timings.values() if "_script_local_optimizer_step" in t.call.what]
+    assert sum(t.call.caller == line["trainer"] for t in made) == line["steps"]
     assert not [f for f in on.findings if f.code == "error-response" and line["trainer"] in f.workers]
 
 
@@ -102,7 +102,7 @@ def case(on: Told, line: Statement) -> None:
             assert not line["answered"]
             assert "meta" in line["error"]["text"]
             continue
-        assert on.timings[message["index"]].failed == (not line.get("answered", True))
+        assert on.timings[message["index"]].call.failed == (not line.get("answered", True))
         if not line.get("answered", True):
             on.finding("error-response", shown(line["error"]["text"]), workers=(event["worker"], event["to"]))
 
@@ -113,7 +113,7 @@ def profile(on: Told, line: Statement) -> None:
     before = max((event["time_ns"] for event in arms if event["time_ns"] < line["time_ns"]), default=0)
     ours = Counter[tuple[str, int]]()
     for one in on.trace.profiles:
-        if before < on.timings[one.request].begin_ns < line["time_ns"]:
+        if before < on.timings[one.request].call.begin_ns < line["time_ns"]:
             ours.update((one.shown(ran), ran.node_id) for ran in one.runs)
     printed = {
         (row["name"], row["node_id"]): row["count"] for row in line["events"] if "#remote_op" in row["name"]
@@ -154,7 +154,7 @@ def site(on: Told, line: Statement) -> None:
     if message is None:
         assert line["call"] == len(on.run.of("call", worker=line["worker"]))
     else:
-        assert on.timings[message["index"]].begin_ns >= line["time_ns"] - CLOCK_NS
+        assert on.timings[message["index"]].call.begin_ns >= line["time_ns"] - CLOCK_NS
 
 
 def overlap(on: Told, line: Statement) -> None:
@@ -162,12 +162,12 @@ def overlap(on: Told, line: Statement) -> None:
     before = [e for e in on.run.of("call", worker=line["worker"]) if e["time_ns"] < line["time_ns"]][-3:]
     for event, done in zip(before, line["done"], strict=True):
         timing = on.timings[on.messages[event["worker"], event["call"]]["index"]]
-        over = timing.begin_ns + (timing.total_ns or 0)
+        over = timing.call.begin_ns + (timing.total_ns or 0)
         assert not done or over <= line["time_ns"]
 
 
 def summation(on: Told, line: Statement) -> None:
     """Printed while `linear` was served."""
-    contexts = {timing.context for timing in on.timings.values()}
+    contexts = {timing.call.context for timing in on.timings.values()}
     serving = [list(on.serving(line["worker"], "training.linear", c, line["time_ns"])) for c in contexts]
     assert any(serving)

@@ -86,7 +86,7 @@ class Told:
 
     @cached_property
     def timings(self) -> dict[int, Timing]:
-        return {timing.request: timing for timing in self.trace.latency.timings}
+        return {timing.call.index: timing for timing in self.trace.latency.timings}
 
     @cached_property
     def messages(self) -> dict[tuple[str, int], Json]:
@@ -129,10 +129,10 @@ class Told:
     def serving(self, worker: str, function: str, context_id: int | None, time_ns: int) -> Iterator[Timing]:
         """Exchanges during which a worker is said to run a function at a time."""
         for timing in self.timings.values():
-            arrived = timing.begin_ns + timing.request_ns
+            arrived = timing.call.begin_ns + timing.request_ns
             until = None if timing.busy_ns is None else arrived + timing.busy_ns
             if (
-                (timing.callee, timing.what, timing.context) == (worker, function, context_id)
+                (timing.call.callee, timing.call.what, timing.call.context) == (worker, function, context_id)
                 and arrived - CLOCK_NS <= time_ns
                 and (until is None or time_ns <= until + CLOCK_NS)
             ):

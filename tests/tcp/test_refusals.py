@@ -30,7 +30,7 @@ def connections(folder: Path, packets: Sequence[tuple[float, bytes]]) -> list[Co
     with Decoding([str(path)]) as decoding:
         for _ in decoding.records():
             pass
-        front = decoding._front
+        front = decoding._source
         assert isinstance(front, PacketSource)
         return front._tcp.connections
 

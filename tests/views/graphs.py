@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.run.graph import ContextGraph, Gradient, GraphEdge, GraphTensor, Passing
+from rpcinspect.run.graph import ContextGraph, GraphEdge, GraphGradient, GraphTensor, Passing
 
 HOSTILE = 'w"1"\\;\x1b[31m<b>\n#end %% }'
 
@@ -13,8 +13,8 @@ def tensor(*shape: int, zero: bool = False, grad: bool = True, layout: str = "st
     )
 
 
-def gradient(index: int, *, zero: bool = False, failed: bool = False) -> Gradient:
-    return Gradient(
+def gradient(index: int, *, zero: bool = False, failed: bool = False) -> GraphGradient:
+    return GraphGradient(
         message=index,
         answer=index + 1,
         begin_ns=index * 1_000_000,
@@ -26,7 +26,7 @@ def gradient(index: int, *, zero: bool = False, failed: bool = False) -> Gradien
     )
 
 
-def edge(index: int, sender: str, receiver: str, *gradients: Gradient, what: str = "job.f") -> GraphEdge:
+def edge(index: int, sender: str, receiver: str, *gradients: GraphGradient, what: str = "job.f") -> GraphEdge:
     return GraphEdge(
         autograd_message_id=index,
         sender=sender,

@@ -19,13 +19,13 @@ def test_a_real_log() -> None:
     lines = path.read_text().splitlines()
     log = read_lines("w2", lines)
     assert (log.workers, log.total, log.left_out) == (("worker2",), len(lines), 0)
-    raised = [line.said.cause for line in log.lines if line.said.what == "raised"]
+    raised = [line.statement.cause for line in log.lines if line.statement.what == "raised"]
     assert raised[0] == "KeyError('no such weight')"
-    lost = [line.said.peer for line in log.lines if line.said.lost]
+    lost = [line.statement.peer for line in log.lines if line.statement.lost]
     truth = (LOGS / "killed.truth").read_text().splitlines()
     events = [json.loads(line.removeprefix("TRUTH ")) for line in truth]
     assert set(lost) == {event["peer"] for event in events if event["event"] == "lost"}
-    assert all(line.said.worker == "worker2" for line in log.lines)
+    assert all(line.statement.worker == "worker2" for line in log.lines)
 
 
 def test_ranks_tell_whose_a_line_is() -> None:
@@ -39,12 +39,12 @@ def test_ranks_tell_whose_a_line_is() -> None:
             "RuntimeError: RPCErr:1:late",
         ],
     )
-    assert [line.said.worker for line in log.lines] == ["w1", "w0", "w1", None, None]
+    assert [line.statement.worker for line in log.lines] == ["w1", "w0", "w1", None, None]
 
 
 def test_the_user_says_whose_it_is() -> None:
     log = read_lines("x", ["RuntimeError: RPCErr:1:late", EOF_OF.format("w0", "w1")], "w7")
-    assert [line.said.worker for line in log.lines] == ["w7", "w0"]
+    assert [line.statement.worker for line in log.lines] == ["w7", "w0"]
 
 
 def test_what_is_too_much_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rpcinspect.fields.phrases import packed, shorten
 from rpcinspect.fields.plain import Json, picked, text
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import context_of, failed, size_of
+from rpcinspect.rpc.questions import context_of, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.exchanges import Exchange
@@ -45,7 +45,7 @@ def call_args(call: Exchange, parents: Sequence[int], certain: bool) -> Json:
         args["parent" if certain else "ambiguous parents"] = parents[0] if certain else list(parents)
     if call.control:
         args["control"] = True
-    if call.response is not None and failed(call.response):
+    if call.failed:
         args["failed"] = True
     return args
 

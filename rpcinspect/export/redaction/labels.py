@@ -17,7 +17,7 @@ from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.pickles.tree import Dict, Set
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import CallFailure, Session, Worker
-from rpcinspect.session.names import is_address, is_name
+from rpcinspect.session.workers import is_address, is_name
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.channel import CHANNELS
 from rpcinspect.tensorpipe.control_types import TpDevice

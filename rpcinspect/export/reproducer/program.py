@@ -295,7 +295,7 @@ class ProgramWriter:
         for gradient in one.back:
             self._expect_gradient(gradient)
         answered = [g.call for g in one.sent] + ([one.trigger] if one.trigger is not None else [])
-        errors = [c for c in answered if c.response is not None and failed(c.response)]
+        errors = [c for c in answered if c.failed]
         source = self._backward(one)
         for broken in (errors or [c for c in answered if c.response is None])[:1]:
             self._expect_error(broken.index, broken.response, source)

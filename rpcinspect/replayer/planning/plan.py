@@ -46,7 +46,7 @@ from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
-from rpcinspect.run.exchanges import Exchange, Orphan
+from rpcinspect.run.exchanges import Exchange, UnmatchedAnswer
 from rpcinspect.run.run import Run
 
 
@@ -133,7 +133,7 @@ class _Planner(Struct, eq=False):
     run: Run
     calls: Sequence[Exchange]
     """Those to plan for."""
-    orphans: Sequence[Orphan]
+    orphans: Sequence[UnmatchedAnswer]
     """Answers without a request to tell of."""
     causes: Causes
     facts: dict[int, JobFacts]
@@ -251,7 +251,7 @@ def _expected(call: Exchange, decision: Decision) -> tuple[str, ...]:
     return tuple(MessageType(kind).name for kind in wrapped)
 
 
-def _orphan_step(orphan: Orphan) -> Step:
+def _orphan_step(orphan: UnmatchedAnswer) -> Step:
     """An answer without a request: nothing can be done about it."""
     return Step(
         message=orphan.index,

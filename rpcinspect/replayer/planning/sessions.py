@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError, RpcInspectError
-from rpcinspect.pickles.shapes_jit import SCRIPT_PREFIX
+from rpcinspect.pickles.semantic import SCRIPT_PREFIX
 from rpcinspect.replayer.planning.facts import senders
 from rpcinspect.rpc.pickle_facts import BROADCAST, GATHER
 from rpcinspect.rpc.questions import FETCHES, GENERAL, HOUSEKEEPING, REMOTE, is_builtin

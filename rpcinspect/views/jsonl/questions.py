@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.fields.plain import Json, Line, Picked, each, optional, plain, text
+from rpcinspect.rpc.message import type_name
 from rpcinspect.run.closings import Closings
 from rpcinspect.run.critical_path import Segment
 from rpcinspect.run.device_maps import DeviceMap
@@ -39,9 +40,15 @@ _passing = Picked("message src=source dst=destination request answers what type=
 _segment = Picked("does=kind worker request what begin_ns end_ns")
 _timing = Line(
     "exchange",
-    "request answer job caller callee what function type=kind context_id=context control housekeeping "
-    "parents parent_certain begin_ns request_ns busy_ns nested_ns answer_ns total_ns "
-    "request_bytes answer_bytes failed gave_up gave_up_ns",
+    "request=call.index answer=call.answer job=call.job caller=call.caller callee=call.callee what=call.what "
+    "function=call.function type=call.kind context_id=call.context control=call.control "
+    "housekeeping=call.housekeeping parents=call.parents parent_certain=call.parent_certain "
+    "begin_ns=call.begin_ns request_ns busy_ns nested_ns answer_ns total_ns "
+    "request_bytes=call.request_bytes answer_bytes=call.answer_bytes failed=call.failed "
+    "gave_up=call.failure gave_up_ns",
+    type=type_name,
+    parents=lambda parents: [call.index for call in parents],
+    gave_up=optional(lambda failure: text(failure.reason)),
 )
 _spread = optional(Picked("p50 p90 p99 max"))
 _group = Line(
@@ -52,7 +59,11 @@ _group = Line(
     total_ns=_spread,
     own_ns=_spread,
 )
-_straggler = Line("straggler", "request what caller callee total_ns median_ns nested")
+_straggler = Line(
+    "straggler",
+    "request=timing.call.index what=timing.call.what caller=timing.call.caller callee=timing.call.callee "
+    "total_ns median_ns nested",
+)
 _profile = Line("profile", "request answer job caller callee profiling_id key mode_known broken")
 _run = Picked(
     "operator=name node_id thread_id=thread begin_ns total_ns self_ns async=is_async "

@@ -29,10 +29,10 @@ def slowest(latency: Latency) -> tuple[Bar, ...]:
     names: dict[tuple[int, str], set[str]] = defaultdict(set)
     whats = {}
     for timing in latency.timings:
-        names[timing.job, timing.what].add(timing.row)
-        whats[timing.job, timing.row] = timing.what
+        names[timing.call.job, timing.call.what].add(timing.row)
+        whats[timing.call.job, timing.row] = timing.call.what
         if timing.total_ns is not None:
-            took[timing.job, timing.row].append(timing.total_ns)
+            took[timing.call.job, timing.row].append(timing.total_ns)
     sums = {key: sum(times) for key, times in took.items()}
     return bars(
         [
@@ -54,9 +54,9 @@ def busiest(latency: Latency, session: Session) -> tuple[Bar, ...]:
     own: dict[tuple[int, str], int] = defaultdict(int)
     for timing in latency.timings:
         if timing.busy_ns is not None:
-            begin = timing.begin_ns + timing.request_ns
-            spans[timing.job, timing.callee].append((begin, begin + timing.busy_ns))
-            own[timing.job, timing.callee] += timing.own_ns or 0
+            begin = timing.call.begin_ns + timing.request_ns
+            spans[timing.call.job, timing.call.callee].append((begin, begin + timing.busy_ns))
+            own[timing.call.job, timing.call.callee] += timing.own_ns or 0
     sums = {key: covered(its) for key, its in spans.items()}
     times = session.messages
     whole = max(times.end_time_ns, default=0) - min(times.time_ns, default=0)

@@ -127,7 +127,7 @@ class _Columns:
             self._calls[call.index] = call
             if call.answer is not None:
                 self._calls[call.answer] = call
-        self._nested = {timing.request: timing.nested_ns or 0 for timing in run.latency.timings}
+        self._nested = {timing.call.index: timing.nested_ns or 0 for timing in run.latency.timings}
         self._texts = CallTexts()
         self._strings = {name: Strings() for name in ("texts", "types", "functions", "ids")}
 

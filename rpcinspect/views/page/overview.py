@@ -20,8 +20,8 @@ from rpcinspect.run.closings import Closings
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import for_people
 from rpcinspect.run.run import Run
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Finding, Session, Worker
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
 from rpcinspect.views.html.kit import Bar, Cell, Table, bars, links, row, table
 from rpcinspect.views.page.charts import busiest, moved, slowest
@@ -201,7 +201,7 @@ def _workers(run: Run, part: Part) -> Table:
     return table(header, rows, (1, 3), left_out)
 
 
-def _ended(ended: Ended | None, start_ns: int) -> str:
+def _ended(ended: ProcessEnd | None, start_ns: int) -> str:
     """How a worker's process ended, and when."""
     if ended is None:
         return "?"

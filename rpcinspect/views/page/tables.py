@@ -93,7 +93,8 @@ def _count(count: int) -> str:
 
 def stragglers_table(stragglers: Sequence[Straggler]) -> Table:
     rows = [
-        row(links((one.request,)), *straggler_cells(one), style="odd") for one in stragglers[:MAX_STRAGGLERS]
+        row(links((one.timing.call.index,)), *straggler_cells(one), style="odd")
+        for one in stragglers[:MAX_STRAGGLERS]
     ]
     header = ("straggler", "took", "of the median", "from → to", "function", "")
     return table(header, rows, (1, 2), len(stragglers) - len(rows))

@@ -103,11 +103,12 @@ def group_cells(group: LatencyGroup) -> tuple[str, ...]:
 
 def straggler_cells(one: Straggler) -> tuple[str, ...]:
     """What there is to say of one, but for its number."""
+    call = one.timing.call
     return (
         duration(one.total_ns),
         f"{one.total_ns / one.median_ns:.0f}×" if one.median_ns else "",
-        join_ends(end_label(one.caller), end_label(one.callee)),
-        what_words(one.what),
+        join_ends(end_label(call.caller), end_label(call.callee)),
+        what_words(call.what),
         "waits for its own calls" if one.nested else "",
     )
 
@@ -116,7 +117,7 @@ def _stragglers(stragglers: Sequence[Straggler], show_all: bool) -> Iterator[Lin
     if not stragglers:
         return
     shown = stragglers if show_all else stragglers[:MAX_STRAGGLERS]
-    rows = [(f"#{one.request}", *straggler_cells(one)) for one in shown]
+    rows = [(f"#{one.timing.call.index}", *straggler_cells(one)) for one in shown]
     yield "", ""
     header = ("straggler", "took", "median", "from → to", "function", "")
     yield Columns(header, rows, right=(1, 2), gives_way=4, head="bold yellow", styles=repeat("yellow"))

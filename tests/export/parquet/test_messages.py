@@ -96,8 +96,10 @@ def assert_as_in_json(path: Path, folder: Path) -> None:
     found = {row["index"]: row for row in rows(folder, "messages")}
     assert sorted(found) == [message["index"] for message in decoded.messages]
     timings = traced(path).latency.timings
-    sizes = {timing.request: timing.request_bytes for timing in timings}
-    sizes |= {timing.answer: timing.answer_bytes for timing in timings if timing.answer is not None}
+    sizes = {timing.call.index: timing.call.request_bytes for timing in timings}
+    sizes |= {
+        timing.call.answer: timing.call.answer_bytes for timing in timings if timing.call.answer is not None
+    }
     for message in decoded.messages:
         row = found[message["index"]]
         size = row.pop("nbytes")

@@ -8,7 +8,7 @@ from rpcinspect.export.redaction.labels import Labels, gathered_names, worker_na
 from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.run.run import open_run
-from rpcinspect.session.names import is_name
+from rpcinspect.session.workers import is_name
 from rpcinspect.tensorpipe.control_types import TpDevice
 from tests.session.records import Talk, entry, pipe
 

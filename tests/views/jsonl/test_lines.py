@@ -17,8 +17,8 @@ from rpcinspect.fields.message import Tensor
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.run import Run
 from rpcinspect.run.tensors import LastRead
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Finding
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.views.jsonl import lines as jsonl
 from rpcinspect.views.jsonl.lines import (
     JsonLines,
@@ -152,7 +152,7 @@ def test_text_that_utf8_lacks_is_escaped() -> None:
         worker = replace(capture.session.workers[0], name="\udcff\x1b", addresses=("a\ud800",))
     assert worker_json(worker)["name"] == "\\xff\x1b"
     assert "ended" not in worker_json(worker)
-    ended = worker_json(replace(worker, ended=Ended(how="exit", status=1, error="\udcfe")))["ended"]
+    ended = worker_json(replace(worker, ended=ProcessEnd(how="exit", status=1, error="\udcfe")))["ended"]
     assert ended == {
         "how": "exit",
         "status": 1,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from rpcinspect.run.closings import Closings
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Worker
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.views.jsonl.lines import lines
 from rpcinspect.views.jsonl.questions import (
     closings_json,
@@ -51,7 +51,7 @@ def test_every_exchange_and_group_has_a_line() -> None:
     latency = workload_trace("ps_race").latency
     told = [json.loads(line) for line in lines(latency_json(latency)).splitlines()]
     exchanges = [line for line in told if line["kind"] == "exchange"]
-    assert [line["request"] for line in exchanges] == [timing.request for timing in latency.timings]
+    assert [line["request"] for line in exchanges] == [timing.call.index for timing in latency.timings]
     groups = [line for line in told if line["kind"] == "latency"]
     assert [line["by"] for line in groups] == ["function"] * len(latency.functions) + ["pair"] * len(
         latency.pairs
@@ -102,7 +102,7 @@ def test_closings_end_with_who_was_first() -> None:
 
 def test_closings_say_how_processes_ended() -> None:
     killed = Worker(
-        name="w\udcff", id=1, group=0, addresses=(), ended=Ended(how="signal", signal="SIGKILL", pid=7)
+        name="w\udcff", id=1, group=0, addresses=(), ended=ProcessEnd(how="signal", signal="SIGKILL", pid=7)
     )
     last = list(closings_json(Closings(departures=(), first=None, open_pipes=0, ended=(killed,))))[-1]
     assert [(one["worker"], one["how"], one["signal"], one["pid"]) for one in last["ended"]] == [

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp
+from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import Run
-from rpcinspect.run.touched import Touched
 from rpcinspect.session.model import Worker
 from rpcinspect.views.jsonl.message import MessageRenderer
 from rpcinspect.views.jsonl.questions import graph_json
@@ -170,7 +170,7 @@ def test_only_what_a_filter_picked() -> None:
         rows = bytearray(len(run.messages))
         for one in (index, index + 1):
             rows[int(run.session.order[one])] = 1
-        shown = Shown("fn ~ <b>", bytes(rows), Touched(frozenset({(graph.job, graph.context_id)})))
+        shown = Shown("fn ~ <b>", bytes(rows), Participation(frozenset({(graph.job, graph.context_id)})))
         parsed, data = check_page(page_text(run, shown))
         assert data.sums("index") == [index, index + 1]
         assert len(data.messages) == 2

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.filter.shown import Shown
+from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import Run
-from rpcinspect.run.touched import Touched
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Finding, Worker
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
 from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, Part, page_of, part_of
 from tests.checks.runs import workload_trace
@@ -80,7 +80,7 @@ def both(name: str) -> tuple:  # type: ignore[type-arg]
 def test_a_filter_changes_the_sums_and_is_named() -> None:
     run = workload_trace("ps_race")
     rows = bytes(int(run.session.index[row] < 30) for row in range(len(run.messages)))
-    page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Touched())))
+    page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Participation())))
     assert page.filter == "index < 30\\x1b"
     assert page.facts[0].value == "30 of 118"
     assert sum(int(bar.words) for bar in page.types) == 30
@@ -124,7 +124,9 @@ def test_what_the_picked_messages_take_part_in() -> None:
     rows = bytearray(len(run.messages))
     for index in wanted:
         rows[int(run.session.order[index])] = 1
-    touched = Touched(frozenset({(graph.job, graph.context_id)}), frozenset({(0, run.rrefs[2].rref_id)}))
+    touched = Participation(
+        frozenset({(graph.job, graph.context_id)}), frozenset({(0, run.rrefs[2].rref_id)})
+    )
     part = part_of(run, Shown("anything", bytes(rows), touched))
     assert part.filter == "anything"
     assert set(part.indexes) == wanted
@@ -152,8 +154,8 @@ def test_how_processes_ended() -> None:
     session = run.session
     start = min(session.messages.time_ns)
     ends = (
-        Ended(how="signal", signal="SIGKILL", time_ns=start + 2_000_000, oom_kills=1),
-        Ended(how="exit", status=0),
+        ProcessEnd(how="signal", signal="SIGKILL", time_ns=start + 2_000_000, oom_kills=1),
+        ProcessEnd(how="exit", status=0),
     )
     workers = tuple(replace(worker, ended=end) for worker, end in zip(session.workers, ends, strict=False))
     run = Run(replace(session, workers=workers), run.messages, source=run.source)

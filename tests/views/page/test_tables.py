@@ -25,7 +25,7 @@ def test_latency() -> None:
     assert "worker1 → worker0" in texts(pairs, 0)
     stragglers = made.stragglers_table(latency.stragglers)
     assert [row.cells[0].links for row in stragglers.rows] == [
-        (Link(f"#{s.request}", f"m{s.request}"),) for s in latency.stragglers
+        (Link(f"#{s.timing.call.index}", f"m{s.timing.call.index}"),) for s in latency.stragglers
     ]
 
 

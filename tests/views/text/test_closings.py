@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rpcinspect.run.closings import Closings
-from rpcinspect.session.ended import Ended
 from rpcinspect.session.model import Worker
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.views.text.closings import show_closings
 from tests.checks.runs import traced, workload_trace
 from tests.cli.runner import visible
@@ -58,11 +58,11 @@ def test_captured_names_are_harmless() -> None:
 
 
 def test_how_processes_ended() -> None:
-    def worker(name: str, ended: Ended) -> Worker:
+    def worker(name: str, ended: ProcessEnd) -> Worker:
         return Worker(name=name, id=None, group=0, addresses=(), ended=ended)
 
-    killed = Ended(how="signal", signal="SIGKILL", time_ns=2_000_000_000, oom_kills=2)
-    its = (worker(HOSTILE, killed), worker("worker0", Ended(how="unknown")))
+    killed = ProcessEnd(how="signal", signal="SIGKILL", time_ns=2_000_000_000, oom_kills=2)
+    its = (worker(HOSTILE, killed), worker("worker0", ProcessEnd(how="unknown")))
     lines = shown(Closings(departures=(), first=None, open_pipes=2, ended=its))
     assert visible("\n".join(lines))
     assert lines[0] == "the end of 2 pipes was not captured"

@@ -6,7 +6,9 @@ import re
 
 from msgspec.structs import replace
 
-from rpcinspect.run.latency import for_people
+from rpcinspect.rpc.callee import Name
+from rpcinspect.rpc.message import type_name
+from rpcinspect.run.latency import Timing, for_people
 from rpcinspect.views.text.latency import MAX_ROWS, show_latency
 from tests.checks.runs import workload_trace
 from tests.cli.runner import visible
@@ -29,13 +31,19 @@ def test_functions_pairs_and_stragglers_have_their_rows() -> None:
     assert heads[2] - heads[1] == len(latency.pairs) + 2
     assert [
         int(line.split()[0][1:]) for line in lines[heads[2] + 1 : heads[2] + 1 + len(latency.stragglers)]
-    ] == [straggler.request for straggler in latency.stragglers]
+    ] == [straggler.timing.call.index for straggler in latency.stragglers]
+
+
+def named(timing: Timing, name: str) -> Timing:
+    """The same of a call without an answer to somebody else."""
+    call = replace(timing.call, name=Name(name, name), answer=None)
+    return replace(timing, call=call, row=name)
 
 
 def test_long_lists_are_cut_unless_all_is_wanted() -> None:
     latency = workload_trace("basic_chain").latency
-    one = next(timing for timing in latency.timings if not timing.housekeeping)
-    timings = tuple(replace(one, row=f"app.f{n}", what=f"app.f{n}") for n in range(MAX_ROWS + 9))
+    one = next(timing for timing in latency.timings if not timing.call.housekeeping)
+    timings = tuple(named(one, f"app.f{n}") for n in range(MAX_ROWS + 9))
     many = replace(latency, timings=timings)
     console, out = file_console()
     show_latency(many, console)
@@ -48,8 +56,8 @@ def test_long_lists_are_cut_unless_all_is_wanted() -> None:
 
 def test_captured_names_are_harmless() -> None:
     latency = workload_trace("basic_chain").latency
-    one = next(timing for timing in latency.timings if not timing.housekeeping)
-    open_ = replace(one, row=HOSTILE, what=HOSTILE, busy_ns=None, answer_ns=None, nested_ns=None, answer=None)
+    one = next(timing for timing in latency.timings if not timing.call.housekeeping)
+    open_ = replace(named(one, HOSTILE), busy_ns=None, answer_ns=None, nested_ns=None)
     console, out = file_console()
     show_latency(replace(latency, timings=(open_,)), console)
     assert visible(out.getvalue())
@@ -66,7 +74,7 @@ def test_no_request_is_an_answer() -> None:
 def test_housekeeping_is_counted_and_shown_on_demand() -> None:
     latency = workload_trace("rref_relay").latency
     lines = shown("rref_relay")
-    hidden = sum(timing.housekeeping for timing in latency.timings)
+    hidden = sum(timing.call.housekeeping for timing in latency.timings)
     assert f"{hidden} housekeeping exchanges hidden; --all shows them" in lines
     assert not any(line.startswith(("RREF_USER", "RREF_CHILD", "RREF_FORK", "CLEANUP_")) for line in lines)
     console, out = file_console()
@@ -74,5 +82,5 @@ def test_housekeeping_is_counted_and_shown_on_demand() -> None:
     assert "hidden" not in out.getvalue()
     rows = [line.split()[:2] for line in out.getvalue().splitlines()]
     for kind in ("RREF_USER_DELETE", "RREF_CHILD_ACCEPT"):
-        assert [kind, str(sum(timing.kind == kind for timing in latency.timings))] in rows
+        assert [kind, str(sum(type_name(timing.call.kind) == kind for timing in latency.timings))] in rows
     assert any(row and row[0].endswith("_gather_to_leader") for row in rows)

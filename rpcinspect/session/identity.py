@@ -24,7 +24,7 @@ class End(Struct, eq=False):
         self.ids |= other.ids
 
 
-class Witness:
+class IdentityEvidence:
     """Collects what messages say of the ends of their pipes."""
 
     def __init__(self) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.run.participation import Pair, Participation
+from rpcinspect.run.participation import participation_of as touched_by
 from rpcinspect.run.run import Run
-from rpcinspect.run.touched import Pair, Touched
-from rpcinspect.run.touched import touched as touched_by
 from rpcinspect.session.model import NONE
 from tests.checks.runs import traced, workload_trace
 from tests.places import recordings
@@ -17,7 +17,7 @@ from tests.truth import CAPTURES
 NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "reinit", "devmap_cpu")
 
 
-def touched(run: Run, index: int | None = None) -> Touched:
+def touched(run: Run, index: int | None = None) -> Participation:
     """By one message; by all without an index."""
     rows = bytearray(len(run.messages))
     for record in run.messages:
@@ -79,4 +79,4 @@ def test_all_messages_touch_all_that_is_known(path: Path) -> None:
 
 def test_nothing_is_touched_by_nothing() -> None:
     run = traced(CAPTURES / "basic_chain.pcap")
-    assert touched(run, -1) == Touched()
+    assert touched(run, -1) == Participation()

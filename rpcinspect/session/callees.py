@@ -1,7 +1,7 @@
-"""Of which class the object behind an RRef is.
+"""Who each request calls, as a person says it: `Head.forward`, where the wire says `_local_invoke`.
 
-In: a session. Out: by job and RRef what its owner said of it, else what made it; of one that two messages
-make nothing is known.
+In: a session. Out: names by the row of the request; by job and RRef the class of the object, as its owner
+said it, else what made it. Of an RRef that two messages make nothing is known.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TypeAlias
 
+import numpy as np
+
 from rpcinspect.pickles.tree import Global
+from rpcinspect.rpc.callee import Name, name_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Id, What
 
@@ -24,7 +27,7 @@ def classes_of(session: Session) -> dict[JobRRef, Global]:
     asked: dict[int, Id] = {}
     """Request that asks for the class of an RRef's object → the RRef."""
     for event in provenance.events():
-        job, kind = session.jobs[columns.pipe[event.row]], provenance.kind_of(event.row)
+        job, kind = session.job(event.row), provenance.kind_of(event.row)
         if event.what == What.MADE:
             makers[job, event.rref].add(kind.maker)
         elif event.what == What.BROUGHT and kind.asks_class:
@@ -37,11 +40,29 @@ def classes_of(session: Session) -> dict[JobRRef, Global]:
     for row, rref in asked.items():
         partner = columns.partner[row]
         if partner != NONE:
-            told[session.jobs[columns.pipe[row]], rref].add(provenance.kind_of(partner).value)
+            told[session.job(row), rref].add(provenance.kind_of(partner).value)
     found = {}
     for its in (makers, told):  # what the owner said counts more
         for rref_key, ones in its.items():
             (only, *others) = ones
             if not others and only is not None:
                 found[rref_key] = only
+    return found
+
+
+def names_of(session: Session) -> dict[int, Name]:
+    """Of every request that calls somebody who can be named."""
+    provenance, classes = session.provenance, classes_of(session)
+    brought = provenance.brought()
+    known: dict[tuple[int, Global | None], Name] = {}
+    found: dict[int, Name] = {}
+    for row in np.flatnonzero(provenance.of_kinds(lambda kind: kind.callee is not None)).tolist():
+        number, callee, made = provenance.kind[row], provenance.kind_of(row).callee, None
+        assert callee is not None
+        if callee.through and row in brought:
+            made = classes.get((session.job(row), brought[row][0]))
+        name = known.get((number, made))
+        if name is None:
+            name = known[number, made] = name_of(callee, made)
+        found[row] = name
     return found

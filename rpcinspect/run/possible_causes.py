@@ -1,19 +1,65 @@
-"""Which of several explanations of a request is the likeliest: for whoever must act on one, never as a fact.
+"""What requests may have been sent for, and which of several explanations is the likeliest.
 
-In: cases with the candidates that evidence has left. Out: verdicts, the likeliest candidate first. A call
-that was over before a request was answered was rather sent for that than one that went on; one whose
-arguments have values of a request rather for that; a call that other workers send of their own, and nobody
-while serving, rather of the sender's own.
+In: cases with the candidates that evidence has left. Out: `CauseColumn` by row, the likeliest request first:
+for whoever must act on one, never as a fact. A call that was over before a request was answered was rather
+sent for that than one that went on; one whose arguments have values of a request rather for that; a call that
+other workers send of their own, and nobody while serving, rather of the sender's own.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from msgspec import Struct
+
 from rpcinspect.rpc.questions import REMOTE
-from rpcinspect.run.coincidence import Sign, sign_of
-from rpcinspect.run.requests import NEVER, Case, Requests
+from rpcinspect.run.requests import NEVER, Case, Requests, Sign
+
+OWN, UNJUDGED, DOUBTFUL = -1, -2, -3
+
+
+class PossibleCauses(Struct, eq=False):
+    """What a request may have been sent for."""
+
+    rows: tuple[int, ...]
+    """Requests, the likeliest first."""
+    own: bool = False
+    """Its sender's own program."""
+    own_likely: bool = False
+    unseen: bool = False
+    """Or a request that was not captured."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether one explanation is left."""
+        return len(self.rows) + self.own == 1 and not self.unseen
+
+
+class CauseColumn:
+    """Those of the requests among `count` rows: a column, as most have one that is certain; an object stays
+    only of a doubtful one. Each is set once."""
+
+    def __init__(self, count: int) -> None:
+        self.parent = array("q", [UNJUDGED]) * count
+        """Of each row the one that it was certainly sent for, or one of the numbers above."""
+        self.doubtful: dict[int, PossibleCauses] = {}
+
+    def __setitem__(self, row: int, one: PossibleCauses) -> None:
+        if one.certain:
+            self.parent[row] = one.rows[0] if one.rows else OWN
+        else:
+            self.parent[row], self.doubtful[row] = DOUBTFUL, one
+
+    def of(self, row: int, other: PossibleCauses) -> PossibleCauses:
+        """That of a row; `other` where it was not judged."""
+        parent = self.parent[row]
+        if parent >= 0:
+            return PossibleCauses((parent,))
+        if parent == UNJUDGED:
+            return other
+        return self.doubtful[row] if parent == DOUBTFUL else PossibleCauses((), True, True)
 
 
 class Likelihood:
@@ -42,10 +88,10 @@ class Likelihood:
                 self._nested[self._kind(case)] += 1
 
     def _sender(self, case: Case) -> tuple[int, str]:
-        return self._requests.job(case.row), self._requests.caller(case.row)
+        return self._requests.session.job(case.row), self._requests.session.source(case.row)
 
     def _kind(self, case: Case) -> Sign:
-        return sign_of(self._requests, case.row)
+        return self._requests.sign(case.row)
 
     def _waiting(self, case: Case, rows: Iterable[int]) -> Iterator[bool]:
         """Whether the call was over before each request was answered, as it is where a function waits for it;

@@ -1,8 +1,8 @@
 """Which contexts and remote references some messages take part in.
 
-In: a session, and which rows are meant. Out: `Touched`. A context holds the requests that belong to it and
-their answers; an RRef what makes it, fetches it, differentiates it, brings or accounts for its forks, and the
-answers to those.
+In: a session, and which rows are meant. Out: `Participation`. A context holds the requests that belong to it
+and their answers; an RRef what makes it, fetches it, differentiates it, brings or accounts for its forks, and
+the answers to those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rpcinspect.session.provenance import NO_CONTEXT, What
 Pair: TypeAlias = tuple[int, int]
 
 
-class Touched(Struct, frozen=True):
+class Participation(Struct, frozen=True):
     """Ids are unique in a job only."""
 
     contexts: frozenset[tuple[int, int]] = frozenset()
@@ -27,7 +27,7 @@ class Touched(Struct, frozen=True):
     """(job, RRef id)."""
 
 
-def touched(session: Session, rows: bytes) -> Touched:
+def participation_of(session: Session, rows: bytes) -> Participation:
     """What the messages take part in that have a 1 in `rows`."""
     provenance, jobs, pipes = session.provenance, session.jobs, session.messages.pipe
     exchanged = _or_answered_by(rows, session.messages)
@@ -52,7 +52,7 @@ def touched(session: Session, rows: bytes) -> Touched:
         for rref in session.rrefs:
             if any((rref.job, fork.fork_id) in accepted for fork in rref.forks):
                 rrefs.add((rref.job, rref.rref_id))
-    return Touched(contexts, frozenset(rrefs))
+    return Participation(contexts, frozenset(rrefs))
 
 
 def _or_answered_by(rows: bytes, columns: MessageColumns) -> bytes:

@@ -17,18 +17,25 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from rpcinspect.session.identity import End, IdentityEvidence
 from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, Listener, place
+from rpcinspect.session.process_end import ProcessEnd, agreed
 from rpcinspect.session.store_jobs import split_jobs
-from rpcinspect.session.witness import End, Witness
 from rpcinspect.store.conversation import StoreEntry, worker_directory
 from rpcinspect.tensorpipe.records import Pipe
 
+if TYPE_CHECKING:
+    from rpcinspect.rpclog.header import Job as LoggedJob
+    from rpcinspect.rpclog.header import LoggedProcess, LoggedWorker
 
-class Roster(Struct, frozen=True):
+
+class WorkerIdentities(Struct, frozen=True):
     """The outcome: labels per pipe and the workers that are known."""
 
     clients: tuple[str, ...]
@@ -45,9 +52,9 @@ class Roster(Struct, frozen=True):
         return known.get(worker_id, f"worker:{worker_id}")
 
 
-def unnamed(pipes: Sequence[Pipe]) -> Roster:
+def unnamed(pipes: Sequence[Pipe]) -> WorkerIdentities:
     """Nobody is known but those that their pipes name."""
-    return Roster(
+    return WorkerIdentities(
         tuple([pipe.client_name or str(pipe.client) for pipe in pipes]),
         tuple([pipe.server_name or str(pipe.server) for pipe in pipes]),
         (),
@@ -56,28 +63,30 @@ def unnamed(pipes: Sequence[Pipe]) -> Roster:
     )
 
 
-def call_roll(pipes: Sequence[Pipe], entries: Sequence[StoreEntry], witness: Witness) -> Roster:
+def resolve_workers(
+    pipes: Sequence[Pipe], entries: Sequence[StoreEntry], evidence: IdentityEvidence
+) -> WorkerIdentities:
     """Puts every fact together, job by job. Where two facts contradict each other, the end keeps its weaker
     label.
     """
-    placed = place(pipes, split_jobs(entries), witness)
+    placed = place(pipes, split_jobs(entries), evidence)
     clients, servers = [""] * len(pipes), [""] * len(pipes)
     workers: list[Worker] = []
     names: list[dict[int, str]] = []
     for number, job in enumerate(placed.jobs):
         its = [pipes[at] for at in job.pipes]
-        found = _call_job(number, job, its, [placed.listener_of[at] for at in job.pipes], witness)
+        found = _call_job(number, job, its, [placed.listener_of[at] for at in job.pipes], evidence)
         for at, client, server in zip(job.pipes, found.clients, found.servers, strict=True):
             clients[at], servers[at] = client, server
         workers += found.workers
         names += found.names_of_ids
-    return Roster(tuple(clients), tuple(servers), tuple(workers), placed.job_of, tuple(names))
+    return WorkerIdentities(tuple(clients), tuple(servers), tuple(workers), placed.job_of, tuple(names))
 
 
 def _call_job(
-    number: int, job: Job, pipes: Sequence[Pipe], listener_of: Sequence[Listener], witness: Witness
-) -> Roster:
-    """The roster of one job."""
+    number: int, job: Job, pipes: Sequence[Pipe], listener_of: Sequence[Listener], evidence: IdentityEvidence
+) -> WorkerIdentities:
+    """The identities of one job."""
     directory = worker_directory(job.store.entries if job.store is not None else ())
     elsewhere: dict[tuple[int, str], str] = {}
     for worker, address in directory.addresses.items():
@@ -97,8 +106,8 @@ def _call_job(
     listeners: dict[Listener, End] = defaultdict(End)
     clients: list[End] = []
     for pipe, listener in zip(pipes, listener_of, strict=True):
-        clients.append(witness.of(pipe, True))
-        said = witness.of(pipe, False)
+        clients.append(evidence.of(pipe, True))
+        said = evidence.of(pipe, False)
         listeners[listener].ids |= said.ids
         if listener not in job.published:
             listeners[listener].names |= said.names
@@ -125,7 +134,7 @@ def _call_job(
     servers = dict(zip(listener_of, server_labels, strict=True))
     arrivals = job.store.arrivals() if job.store is not None else {}
     workers = _workers(number, client_labels, servers, job.published, elsewhere, listed, only, arrivals)
-    return Roster(client_labels, server_labels, workers, (number,) * len(pipes), (names_of_ids,))
+    return WorkerIdentities(client_labels, server_labels, workers, (number,) * len(pipes), (names_of_ids,))
 
 
 def _workers(
@@ -176,8 +185,15 @@ def _workers(
                 arrival=arrivals.get((group, label)),
             )
         )
-    far = 1 << 32
-    return tuple(sorted(workers, key=lambda w: (w.group, w.id if w.id is not None else far, w.name or "")))
+    return tuple(sorted(workers, key=_place))
+
+
+FAR = 1 << 32
+
+
+def _place(worker: Worker) -> tuple[int, int, int, str]:
+    """Where a worker stands among all: by job, group, id and name."""
+    return worker.job, worker.group, FAR if worker.id is None else worker.id, worker.name or ""
 
 
 def names_by_id(ids: Mapping[str, Iterable[int]]) -> dict[int, str]:
@@ -201,3 +217,74 @@ def is_address(label: str) -> bool:
     """Whether a label is what stands for a worker of which only the address is known."""
     host, colon, port = label.rpartition(":")
     return bool(colon) and port.isdigit() and (host.startswith("[") or host.replace(".", "").isdigit())
+
+
+def resolve_logged_workers(
+    pipes: Sequence[Pipe],
+    jobs: Sequence[LoggedJob],
+    told: Iterable[LoggedWorker],
+    evidence: IdentityEvidence,
+    processes: Iterable[LoggedProcess] = (),
+) -> WorkerIdentities:
+    """`jobs`: of each pipe, as the log calls it; here they are numbered, numbers before names. `processes`:
+    how those of workers ended.
+    """
+    told = tuple(told)
+    known: set[LoggedJob] = {*jobs, *(worker.job for worker in told)}
+    numbers = {job: number for number, job in enumerate(sorted(known, key=_job_order))}
+    job_of = [numbers[job] for job in jobs]
+    ids: list[dict[str, set[int]]] = [defaultdict(set) for _ in range(max(len(numbers), 1))]
+    for worker in told:
+        if worker.name is not None and worker.id is not None:
+            ids[numbers[worker.job]][worker.name].add(worker.id)
+    clients = tuple([pipe.client_name or "" for pipe in pipes])
+    servers = tuple([pipe.server_name or "" for pipe in pipes])
+    for pipe, job in zip(pipes, job_of, strict=True):
+        for label, client in ((clients[pipe.number], True), (servers[pipe.number], False)):
+            said = evidence.ends.get((pipe.number, client))
+            if said is not None and len(said.ids) == 1 and is_name(label):
+                ids[job][label] |= said.ids
+    names = [names_by_id(its) for its in ids]
+    workers: dict[Worker, None] = {}
+    for worker in told:
+        workers[_worker(worker, numbers[worker.job])] = None
+    there = {(worker.job, worker.name) for worker in workers}
+    there |= {(worker.job, address) for worker in workers for address in worker.addresses}
+    there |= {(w.job, f"worker:{w.id}") for w in workers if w.name is None}
+    for labels in (clients, servers):
+        for label, job in zip(labels, job_of, strict=True):
+            if (job, label) not in there and not is_address(label):
+                there.add((job, label))
+                workers[_named(label, job, ids[job], names[job])] = None
+    ends: dict[tuple[int | None, str], list[ProcessEnd]] = defaultdict(list)
+    for process in processes:
+        ends[numbers.get(process.job), process.name].append(ProcessEnd.of(process))
+    ended = [replace(w, ended=agreed(ends.get((w.job, w.name or ""), []))) for w in workers]
+    ordered = sorted(ended, key=lambda worker: (_place(worker), worker.addresses))
+    return WorkerIdentities(clients, servers, tuple(ordered), tuple(job_of), tuple(names))
+
+
+def _job_order(job: LoggedJob) -> tuple[bool, int, str]:
+    return (False, job, "") if isinstance(job, int) else (True, 0, job)
+
+
+def _worker(told: LoggedWorker, job: int) -> Worker:
+    return Worker(
+        name=told.name,
+        id=told.id,
+        group=told.group,
+        addresses=told.addresses,
+        elsewhere=told.elsewhere,
+        job=job,
+    )
+
+
+def _named(label: str, job: int, ids: dict[str, set[int]], names: dict[int, str]) -> Worker:
+    """A worker that only messages name."""
+    unnamed = ID_LABEL.fullmatch(label)
+    if unnamed is not None:
+        return Worker(name=None, id=int(unnamed[1]), group=0, addresses=(), job=job)
+    its = ids.get(label, set())
+    worker_id = next(iter(its)) if len(its) == 1 else None
+    sure = worker_id is not None and names.get(worker_id) == label
+    return Worker(name=label, id=worker_id if sure else None, group=0, addresses=(), job=job)

@@ -1,6 +1,6 @@
 """How the process of a worker ended, and the words for it that findings, views and recorders share.
 
-In: what a log tells of a process, or what the recorder of a command found out. Out: an `Ended`; short
+In: what a log tells of a process, or what the recorder of a command found out. Out: an `ProcessEnd`; short
 English.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 How = Literal["exit", "signal", "running", "unknown"]
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class ProcessEnd(Struct, frozen=True, kw_only=True):
     """How one process ended, as far as its recorder could know."""
 
     how: How
@@ -37,8 +37,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     Whether this is one of them the kernel does not say."""
 
     @classmethod
-    def of(cls, said: LoggedProcess) -> Ended:
-        """What a log says."""
+    def of(cls, said: LoggedProcess) -> ProcessEnd:
+        """What a log says of the end of a process."""
         return cls(**{name: getattr(said, name) for name in cls.__struct_fields__})
 
     def logged(self, name: str, worker_id: int | None, job: Job) -> LoggedProcess:
@@ -77,8 +77,8 @@ class Ended(Struct, frozen=True, kw_only=True):
         return "still ran when the recording ended" if self.how == "running" else "ended, nobody told how"
 
 
-def agreed(told: list[Ended]) -> Ended | None:
+def agreed(told: list[ProcessEnd]) -> ProcessEnd | None:
     """What several records say of the processes of one worker; `unknown` where they differ."""
     if not told:
         return None
-    return told[0] if all(one == told[0] for one in told) else Ended(how="unknown")
+    return told[0] if all(one == told[0] for one in told) else ProcessEnd(how="unknown")
