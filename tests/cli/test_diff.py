@@ -118,7 +118,7 @@ def test_one_page(tmp_path: Path) -> None:
     assert f"<h1>{verdict_is}</h1>" in page
     told = verdict(diff("--format", "jsonl", LOCKED, RACE))
     for code, count in told["counts"].items():
-        row = re.search(rf"<code>{code}</code></th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td>", page)
+        row = re.search(rf"<tr><td>{code}</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td>", page)
         assert row is not None
         assert sum(int(n.replace(",", "")) for n in row.groups() if n != "–") == count
     ran = diff("--format", "html", CHAIN, CHAIN)

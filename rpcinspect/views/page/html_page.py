@@ -21,6 +21,7 @@ from typing import Any
 
 import orjson
 
+from rpcinspect.capture.source import STDIN_NAME
 from rpcinspect.equality.floats import FLOATS
 from rpcinspect.fields.field import Seen
 from rpcinspect.fields.message import Message, Reader
@@ -82,7 +83,8 @@ def _data(run: Run, part: Part) -> Iterator[bytes]:
     data["fields"] = {
         name: [field.name, field.kind.name, isinstance(field, Seen)] for name, field in BY_NAME.items()
     }
-    data["captures"] = shlex.join(capture.path for capture in run.session.captures)
+    paths = [capture.path for capture in run.session.captures]
+    data["captures"] = shlex.join("-" if path == STDIN_NAME else path for path in paths)
     data["type_names"] = [*TYPE_NAMES.values()]
     data["findings"] = [
         {"code": finding.code, "severity": finding.severity, "messages": finding.messages}
