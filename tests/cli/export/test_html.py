@@ -29,8 +29,6 @@ def test_standard_input_and_a_file_give_the_same(form: str, tmp_path: Path) -> N
     unnamed = unpacked(whole.out).replace(str(CHAIN), "standard input").replace(CHAIN.name, "standard input")
     if form == "html":  # its commands read standard input
         unnamed = unnamed.replace('"captures":"standard input"', '"captures":"-"')
-        '"captures":"standard input"', '"captures":"-"'
-    )  # of the commands that a page shows
     assert unpacked(rpcinspect("export", form, "-", stdin=CHAIN.read_bytes()).out) == unnamed
     assert rpcinspect("export", form, CHAIN, "-o", tmp_path / "out").out == ""
     assert (tmp_path / "out").read_text() == whole.out
