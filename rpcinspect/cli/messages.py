@@ -263,7 +263,8 @@ def _write(
     """Saves the messages that the filter picks: a first pass finds them and writes JSON where that is asked
     for, a second takes them.
     """
-    from rpcinspect.cli.redacting import key_of, save
+    from rpcinspect.cli.redacting import save
+    from rpcinspect.export.save import key_of
     from rpcinspect.views.jsonl.lines import JsonLines
 
     with inputs.decoding() as decoding:

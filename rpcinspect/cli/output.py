@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rpcinspect.fields.phrases import printable, shorten
-from rpcinspect.files.output import Growing, Output
+from rpcinspect.files.output import Growing, open_whole
 from rpcinspect.files.place import writing
 from rpcinspect.session.model import Session
 from rpcinspect.views.empty import empty_line
@@ -48,14 +48,8 @@ def open_output(path: Path | None, *, private: bool = False, grows: bool = False
                 raw.forget()
                 raise
     else:
-        output = Output(path, private=private)
-        try:
-            with writing(path), io.BufferedWriter(output.file) as file:
-                yield file
-                file.flush()
-                output.put()
-        finally:
-            output.drop()
+        with open_whole(path, private=private) as file:
+            yield file
 
 
 def overwriting(outputs: Mapping[str, Path | None], inputs: Sequence[str]) -> Iterator[str]:

@@ -79,7 +79,7 @@ def hidden(path: Path) -> Iterator[None]:
 
 def redacted(recorded: RecordingResult, file: Path, seed: str | None) -> RecordingResult:
     """The recording redacted, as `decode -w --redact` does it."""
-    from rpcinspect.cli.redacting import redact_file
+    from rpcinspect.export.save import redact_file
 
     try:
         count = redact_file(recorded.file, file, seed)

@@ -1,54 +1,45 @@
 """Messages as a capture of their own that decodes by itself: a pcap or a log, as they were or redacted.
 
-In: a session, which rows of it are meant, records, an open output. Out: the bytes, and how many messages they
-hold.
+In: a session, which rows of it are meant, records, an open output; a key where values are to be replaced.
+Out: the bytes.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from rpcinspect.export.pcap.pipes import Numbered
 from rpcinspect.export.pcap.writer import write_messages
 from rpcinspect.export.redaction.redact import Redactor
 from rpcinspect.export.rpclog import write_log
+from rpcinspect.files.output import open_whole
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.tcp.ranges import Extent
 
+KEY_BYTES = 32
 
-def save_messages(
-    output: BinaryIO,
-    session: Session,
-    rows: bytes,
-    records: Iterable[RpcRecord],
-    decoding: Decoding,
-    key: bytes | None,
-    *,
-    network: bool,
-) -> int:
-    """Writes the messages that have a 1 in `rows`, with the answers and requests of these, as packets or as
-    a log. `key`: they are redacted by it; None: as they were.
-    """
+
+def key_of(seed: str | None) -> bytes:
+    """The key of a seed, which is a secret of the user's; a random one, which nobody keeps, without it."""
+    return secrets.token_bytes(KEY_BYTES) if seed is None else seed.encode("utf-8", "surrogateescape")
+
+
+def with_partners(session: Session, rows: bytes, records: Iterable[RpcRecord]) -> list[Numbered]:
+    """The messages that have a 1 in `rows`, with the answers and requests of these, in the order of time."""
     keep = bytearray(rows)
     partner = session.messages.partner
     for row, picked in enumerate(rows):
         if picked and partner[row] != NONE:
             keep[partner[row]] = 1
-    kept = numbered(session, (record for record in records if keep[record.row]))
-    write_kept(output, session, kept, decoding, key, network=network)
-    return len(kept)
+    return _numbered(session, (record for record in records if keep[record.row]))
 
 
-def numbered(session: Session, records: Iterable[RpcRecord]) -> list[Numbered]:
-    """Messages with their indexes, in the order of these."""
-    kept = [Numbered(int(session.index[record.row]), record) for record in records]
-    return sorted(kept, key=lambda message: message.index)
-
-
-def write_kept(
+def save_messages(
     output: BinaryIO,
     session: Session,
     kept: Sequence[Numbered],
@@ -57,7 +48,7 @@ def write_kept(
     *,
     network: bool,
 ) -> int:
-    """Writes a pcap, or a log; returns how many messages have no place in it."""
+    """Writes a pcap, or a log; returns how many messages have no place in it. `key`: redacted by it."""
 
     def read(extent: Extent) -> bytes:
         return extent.read(decoding.bytes)
@@ -69,3 +60,23 @@ def write_kept(
         write_messages(output, session, kept, read)
         return 0
     return write_log(output, session, kept, read, decoding.wire_facts)
+
+
+def redact_file(source: Path, target: Path, seed: str | None = None) -> int:
+    """Writes a capture again, redacted: a log as a log, anything else as a pcap. Gives the count of messages.
+
+    `target` appears only when it is whole; nothing that is not redacted is ever written beside it. The two
+    may be the same file.
+    """
+    with Decoding([str(source)]) as decoding:
+        records = list(decoding.records())
+        session = decoding.session
+        kept = _numbered(session, records)
+        with open_whole(target, private=True) as output:
+            save_messages(output, session, kept, decoding, key_of(seed), network=not session.logged)
+    return len(kept)
+
+
+def _numbered(session: Session, records: Iterable[RpcRecord]) -> list[Numbered]:
+    kept = [Numbered(int(session.index[record.row]), record) for record in records]
+    return sorted(kept, key=lambda message: message.index)

@@ -7,7 +7,6 @@ for. Close the run, or use `with`: the bytes of tensors are read from the captur
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
@@ -44,7 +43,6 @@ T = TypeVar("T")
 
 SHOWN_ROWS = 20
 """Rows of a table that a notebook shows."""
-KEY_BYTES = 32
 
 
 class Row(Sequence[T]):
@@ -349,24 +347,16 @@ class Run(Closing):
         `redact` replaces values and names as docs/redaction.md says; equal ones stay equal, under the same
         `seed` in other captures too. Raises `OutputError`.
         """
-        from rpcinspect.export.save import save_messages
+        from rpcinspect.export.save import key_of, save_messages, with_partners
 
-        session = self.model.session
-        rows = bytes([1]) * len(session.messages) if self._shown is None else self._shown.rows
-        key = None
-        if redact:
-            key = secrets.token_bytes(KEY_BYTES) if seed is None else seed.encode("utf-8", "surrogateescape")
-        target = Path(path)
+        whole = self.model.whole
+        rows = bytes([1]) * len(whole.messages) if self._shown is None else self._shown.rows
+        kept = with_partners(whole.session, rows, whole.messages)
+        target, key = Path(path), key_of(seed) if redact else None
         with open_whole(target, private=True) as output:
-            return save_messages(
-                output,
-                session,
-                rows,
-                self.model.whole.messages,
-                self._decoding,
-                key,
-                network=target.suffix != ".rpclog",
-            )
+            network = target.suffix != ".rpclog"
+            save_messages(output, whole.session, kept, self._decoding, key, network=network)
+        return len(kept)
 
     def to_arrow(self, table: str = "messages") -> pyarrow.Table:
         """One of the tables that `export parquet` writes, as docs/parquet.md explains them. Raises

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.cli.redacting import key_of, redact_file
 from rpcinspect.errors import CaptureError
+from rpcinspect.export.save import key_of, redact_file
 from tests.cli.runner import CAPTURES, CHAIN, rpcinspect
 from tests.decoded import decode
 from tests.export.redaction.redacting import skeleton

@@ -29,7 +29,8 @@ class RpclogCommand(ShownOptions, frozen=True, kw_only=True):
         from rpcinspect import exit_codes
         from rpcinspect.cli.inputs import Inputs, say_what_is_unread
         from rpcinspect.cli.output import open_output, say, say_if_empty
-        from rpcinspect.cli.redacting import key_of, save_log
+        from rpcinspect.cli.redacting import save_log
+        from rpcinspect.export.save import key_of
 
         chosen = self.chosen()
         with ExitStack() as stack:
