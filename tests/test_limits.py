@@ -113,7 +113,7 @@ def test_a_long_item_of_the_store_is_not_kept() -> None:
     request = bytes.fromhex("00 cef7853c") + b"\x01" + (3).to_bytes(8, "little") + b"key" + value
     for bound, problems in ((50, 1), (1000, 0)):
         talk = StoreConversation(StoreGeneration.V2_2, Limits(store_item_bytes=bound))
-        talk.feed_client(request, 0)
+        talk.feed(True, request, 0)
         assert len(talk.finish()) == problems
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rpcinspect as ri
-from tests.cli.runner import CAPTURES, decode
+from tests.cli.runner import CAPTURES, rpcinspect
 
 RELAY = CAPTURES / "rref_relay.pcap.gz"
 
@@ -18,7 +18,7 @@ def test_tables_are_those_of_parquet(tmp_path: Path) -> None:
 
     from rpcinspect.export.parquet.memory import TABLES
 
-    decode(RELAY, "--format", "parquet", "-o", str(tmp_path), "--partition", "x", "-f", "tensors > 0")
+    rpcinspect("export", "parquet", RELAY, "-o", tmp_path, "--partition", "x", "-f", "tensors > 0")
     with ri.open(RELAY) as run:
         part = run.filter("tensors > 0")
         for name in TABLES:
