@@ -213,7 +213,7 @@ def store_change(data: bytes, draw: random.Random) -> bytes:
 def store_seeds() -> Iterator[bytes]:
     import json
 
-    vectors = json.loads((corpus.ROOT / "tests/tensorpipe/vectors_store.json").read_text())
+    vectors = json.loads((corpus.ROOT / "tests/store/vectors_store.json").read_text())
     names = list(StoreGeneration)
     for vector in vectors:
         number = names.index(StoreGeneration(vector["generation"]))

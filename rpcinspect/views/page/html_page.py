@@ -23,6 +23,7 @@ import orjson
 
 from rpcinspect.capture.source import STDIN_NAME
 from rpcinspect.equality.floats import FLOATS
+from rpcinspect.errors import DecodeError
 from rpcinspect.fields.field import Seen
 from rpcinspect.fields.message import Message, Reader
 from rpcinspect.fields.phrases import packed
@@ -115,10 +116,13 @@ def _messages(run: Run, part: Part) -> Iterator[bytes]:
 
 
 def _norm(tensor: Tensor) -> Json | None:
-    """What the elements of a tensor of floats come to, whose bytes are all there."""
+    """What the elements of a tensor of floats come to, whose bytes are all there and lie in its storage."""
     if tensor.dtype not in FLOATING or not tensor.affordable:
         return None
-    found = tensor.statistics()
+    try:
+        found = tensor.statistics()
+    except DecodeError:
+        return None
     if not found.count:
         return None
     norm = None if found.norm is None else float(f"{found.norm:.6g}")
