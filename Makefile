@@ -9,6 +9,7 @@
 #   make fix        format, and repair what ruff can repair
 #   make golden     what every view says of every capture, compared with bench/golden.txt (GOLDEN_ARGS='--against HEAD~1'
 #                   shows how it differs from a commit's, GOLDEN_ARGS=--write keeps it)
+#   make strings    every text of the program that people may read, by module (STRINGS_ARGS='cli --words 5' prints some)
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
 #   make operators  what the installed torch would change in the table of operators that may run without --allow
@@ -42,6 +43,7 @@ DIFF ?= captures/pairs/base.pcap.gz captures/pairs/dropout_seed.pcap.gz
 PYTEST_ARGS ?=
 CAPTURES ?=
 GOLDEN_ARGS ?=
+STRINGS_ARGS ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 BENCH_ARGS ?=
 TABLE_ARGS ?= --write docs/replay.md
@@ -51,7 +53,7 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light test test-fast check fix golden damage replay-table operators fuzz pairs bench captures pictures
+.PHONY: demo demo-light strings test test-fast check fix golden damage replay-table operators fuzz pairs bench captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -86,6 +88,9 @@ fix: $(VENV)/dev.stamp
 
 golden: $(VENV)/dev.stamp
 	$(BIN)/python bench/golden.py $(GOLDEN_ARGS)
+
+strings: $(VENV)/base.stamp
+	$(BIN)/python bench/strings.py $(STRINGS_ARGS)
 
 damage: $(VENV)/dev.stamp
 	$(BIN)/python bench/damage.py $(DAMAGE_ARGS)
