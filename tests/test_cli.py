@@ -139,15 +139,17 @@ def test_closed_streams_and_poor_encodings_cause_no_traceback() -> None:
     done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, check=False)
     assert done.returncode == 3
     assert done.stderr.count(b"\n") == 1
-    process = start("decode", CHAIN, env={**os.environ, "PYTHONIOENCODING": "ascii"})
-    out, err = process.communicate()
-    assert (process.returncode, err) == (0, b"")
-    assert b"worker0 -> worker1" in out
-    process = start("graph", CHAIN, env={**os.environ, "PYTHONIOENCODING": "ascii"})
-    out, err = process.communicate()
-    assert (process.returncode, err) == (0, b"")
-    assert b"|----------->" in out
-    assert b"\\u" not in out
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    errors = CHAIN.parent / "bwd_boom.pcap.gz"
+    for arguments, drawn in (
+        (("decode", CHAIN), b"worker0 -> worker1"),
+        (("graph", CHAIN), b"|----------->"),
+        (("decode", errors, "--calls"), b"` bwd_boom.explode(tensor[3])"),
+    ):
+        out, err = start(*arguments, env=ascii_only).communicate()
+        assert err == b""
+        assert drawn in out
+        assert b"\\u" not in out
 
 
 # --- input that is still being made -------------------------------------------------------------------------
