@@ -12,7 +12,7 @@ from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import DeviceMap
+from rpcinspect.rpc.types import DeviceMapping
 from rpcinspect.rpc.wrapping import WRAPPED, wrong_answer, wrong_request
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.session.words import counted, numbers
@@ -22,7 +22,7 @@ class UnexpectedEnvelopes(Check):
     def __init__(self, columns: MessageColumns) -> None:
         self._columns = columns
         self._groups = MessageGroups(columns)
-        self._maps: dict[int, DeviceMap] = {}
+        self._maps: dict[int, DeviceMapping] = {}
         """Pipe → the map in the first envelope: a worker has one for each other, as long as it lives."""
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:

@@ -17,7 +17,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.checks.wire_facts import ConnectionEnd, Ends
+from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds
 from rpcinspect.session.model import LogEvent, LogFile, Session, WorkerLogs
 from rpcinspect.session.words import duration, several
 from rpcinspect.session.workers import names_by_id
@@ -114,7 +114,7 @@ class _CaptureTimes:
         self._session = session
         times = [t for c in session.captures for t in (c.first_time_ns, c.last_time_ns) if t is not None]
         self.first_ns, self.last_ns = min(times, default=0), max(times, default=0)
-        known = Ends(ends)
+        known = ConnectionEnds(ends)
         self._ends: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         """(caller, callee) → when their pipes ended, or when calls failed since they had."""
         self._pipes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)

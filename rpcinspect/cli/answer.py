@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from rich.console import Console
@@ -23,14 +23,13 @@ from rpcinspect.cli.options import QuestionOptions, ShownOptions
 from rpcinspect.cli.output import open_console, open_output, say_if_empty
 from rpcinspect.cli.progress import writing_bar
 from rpcinspect.fields.phrases import printable_json
-from rpcinspect.run.run import Run
+from rpcinspect.fields.plain import Json
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.jsonl.document import answer_pieces
 from rpcinspect.views.jsonl.lines import filter_json, lines
 
 if TYPE_CHECKING:
     from rpcinspect.filter.shown import Shown
-
-Json = dict[str, Any]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -38,15 +37,15 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     noun: str
     """What the answer tells of."""
-    count: Callable[[Run], int]
+    count: Callable[[RunModel], int]
     """How many of these."""
-    show: Callable[[Run, Console], None]
-    json: Callable[[Run], Iterable[Json]]
+    show: Callable[[RunModel, Console], None]
+    json: Callable[[RunModel], Iterable[Json]]
     kinds: tuple[str, ...]
     """Of the objects, that are lists in a document."""
-    shows: Callable[[Run], bool] = lambda run: False
+    shows: Callable[[RunModel], bool] = lambda run: False
     """Whether a table says something although there are none to count."""
-    failed: Callable[[Run], bool] = lambda run: False
+    failed: Callable[[RunModel], bool] = lambda run: False
     """Whether the exit code is 1."""
 
 
@@ -54,7 +53,7 @@ def answer(asked: QuestionOptions) -> int:
     """Reads everything and answers; returns the exit code."""
     how, failed = asked.how(), False
 
-    def write(run: Run, shown: Shown | None) -> None:
+    def write(run: RunModel, shown: Shown | None) -> None:
         nonlocal failed
         failed = how.failed(run)
         part = part_of(run, shown)
@@ -70,10 +69,10 @@ def answer(asked: QuestionOptions) -> int:
     return over_run(asked, write) or (exit_codes.DIFFERENT if failed else exit_codes.OK)
 
 
-def write_file(asked: ShownOptions, pieces: Callable[[Run, Shown | None], Iterable[bytes]]) -> int:
+def write_file(asked: ShownOptions, pieces: Callable[[RunModel, Shown | None], Iterable[bytes]]) -> int:
     """Reads everything and writes a file for another program, piece by piece; returns the exit code."""
 
-    def write(run: Run, shown: Shown | None) -> None:
+    def write(run: RunModel, shown: Shown | None) -> None:
         written = 0
         with open_output(asked.output) as output, writing_bar(asked.output) as progress:
             for piece in pieces(run, shown):
@@ -83,7 +82,7 @@ def write_file(asked: ShownOptions, pieces: Callable[[Run, Shown | None], Iterab
     return over_run(asked, write)
 
 
-def over_run(asked: ShownOptions, write: Callable[[Run, Shown | None], None]) -> int:
+def over_run(asked: ShownOptions, write: Callable[[RunModel, Shown | None], None]) -> int:
     """Reads everything into a run and has it written; returns the exit code."""
     chosen = asked.chosen()
     with ExitStack() as stack:
@@ -97,12 +96,12 @@ def over_run(asked: ShownOptions, write: Callable[[Run, Shown | None], None]) ->
     return exit_codes.INTERRUPTED if interrupt.pressed else exit_codes.OK
 
 
-def part_of(run: Run, shown: Shown | None) -> Run:
+def part_of(run: RunModel, shown: Shown | None) -> RunModel:
     """Returns what the filter has picked of a run; without one all of it."""
     return run if shown is None else run.narrowed(shown.rows, shown.touched)
 
 
-def _objects(how: Answer, run: Run, shown: Shown | None) -> Iterable[Json]:
+def _objects(how: Answer, run: RunModel, shown: Shown | None) -> Iterable[Json]:
     if shown is None:
         return how.json(run)
     name = f"{how.noun.replace(' ', '_')}s"
@@ -110,7 +109,7 @@ def _objects(how: Answer, run: Run, shown: Shown | None) -> Iterable[Json]:
     return chain(how.json(run), [{"kind": "filter", **filter_json(shown, {name: some}, {name: of})}])
 
 
-def _show(how: Answer, run: Run, shown: Shown | None, console: Console) -> None:
+def _show(how: Answer, run: RunModel, shown: Shown | None, console: Console) -> None:
     if shown is None:
         how.show(run, console)
         return
@@ -122,7 +121,7 @@ def _show(how: Answer, run: Run, shown: Shown | None, console: Console) -> None:
     console.print(words, soft_wrap=not console.is_terminal)
 
 
-def start_ns(run: Run) -> int:
+def start_ns(run: RunModel) -> int:
     """Returns what times count from: the first message; without any, the first packet."""
     session = run.session
     packets = (capture.first_time_ns for capture in session.captures if capture.first_time_ns is not None)

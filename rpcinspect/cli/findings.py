@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rpcinspect.cli.answer import Answer
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 
 class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
         )
 
 
-def _show(run: "Run", console: "Console") -> None:
+def _show(run: "RunModel", console: "Console") -> None:
     """Prints them as they stand below the table of messages."""
     from rpcinspect.views.text.summary import finding_text
 

@@ -8,9 +8,10 @@ from rpcinspect.cli.options import ContextOption, QuestionOptions
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rpcinspect.cli.answer import Answer, Json
+    from rpcinspect.cli.answer import Answer
+    from rpcinspect.fields.plain import Json
     from rpcinspect.run.graph import ContextGraph
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 MAX_NAMED = 8
 """Contexts that are named where none, or another one, was asked for."""
@@ -33,18 +34,18 @@ class GraphCommand(QuestionOptions, frozen=True, kw_only=True):
         from rpcinspect.views.text.graph import show_graph
         from rpcinspect.views.text.table import write_line
 
-        def count(run: "Run") -> int:
+        def count(run: "RunModel") -> int:
             graphs = named_graphs(run, self.context)
             return sum(graph.shows(message) for graph in graphs for message in graph.messages)
 
-        def show(run: "Run", console: "Console") -> None:
+        def show(run: "RunModel", console: "Console") -> None:
             graphs = named_graphs(run, self.context)
             for number, graph in enumerate(graphs):
                 if number:
                     write_line(console, "")
                 show_graph(graph, run.critical_path(graph), console, several_jobs=len(graphs) > 1)
 
-        def objects(run: "Run") -> "list[Json]":
+        def objects(run: "RunModel") -> "list[Json]":
             graphs = named_graphs(run, self.context)
             return [line for graph in graphs for line in graph_json(graph, run.critical_path(graph))]
 
@@ -58,7 +59,7 @@ class GraphCommand(QuestionOptions, frozen=True, kw_only=True):
         )
 
 
-def named_graphs(run: "Run", context: str | None) -> "tuple[ContextGraph, ...]":
+def named_graphs(run: "RunModel", context: str | None) -> "tuple[ContextGraph, ...]":
     """Returns the graphs of a context, one for each job that has it; of the only context where none is named.
     Raises `UsageMistake` where there is no such context, or are several.
     """

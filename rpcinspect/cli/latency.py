@@ -6,7 +6,7 @@ from rpcinspect.cli.options import AllOption, QuestionOptions
 
 if TYPE_CHECKING:
     from rpcinspect.cli.answer import Answer
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 
 class LatencyCommand(QuestionOptions, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class LatencyCommand(QuestionOptions, frozen=True, kw_only=True):
 
         every = self.show_all or self.format != "table"
 
-        def count(run: "Run") -> int:
+        def count(run: "RunModel") -> int:
             return sum(every or not timing.call.housekeeping for timing in run.latency.timings)
 
         return Answer(

@@ -26,7 +26,7 @@ from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.seeds import unknown
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session
 
 
@@ -53,10 +53,12 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
 
 
 @contextmanager
-def opened(command: SelectedOptions) -> Iterator[Run]:
+def opened(command: SelectedOptions) -> Iterator[RunModel]:
     """Reads the captures into a run, and says where they end early."""
     with reading_bar() as progress:
-        run = Run.open(command.files, replace(command.decoding_options(), audit=False, progress=progress))
+        run = RunModel.open(
+            command.files, replace(command.decoding_options(), audit=False, progress=progress)
+        )
     with run:
         for line in run.ended_early:
             say(line)
@@ -79,7 +81,7 @@ def _planned(command: PlayOptions, made: Plan) -> int:
     return exit_codes.OK
 
 
-def _replayed(command: PlayOptions, made: Plan, run: Run, options: ReplayOptions) -> int:
+def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOptions) -> int:
     outcome, error = _not_started(options, made, run.session), None
     if not made.refused and made.count("send"):
         missing = missing_torch() if options.join is None else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rpcinspect.export.reproducer.script import Reproducer, Wanted
     from rpcinspect.replayer.planning.gate import ExecutionPolicy
     from rpcinspect.replayer.planning.plan import PlanOptions
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 TIMEOUT_S = 60.0
 MAX_SHOWN = 10
@@ -74,7 +74,7 @@ class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
             return self._reproduce(run, wanted, selected, gate)
 
     def _reproduce(
-        self, run: "Run", wanted: "Wanted", selected: "PlanOptions", gate: "ExecutionPolicy"
+        self, run: "RunModel", wanted: "Wanted", selected: "PlanOptions", gate: "ExecutionPolicy"
     ) -> int:
         from msgspec.structs import replace
 

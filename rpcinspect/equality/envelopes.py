@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rpcinspect.equality.difference import Difference, Json, to_json
+from rpcinspect.equality.difference import Difference, JsonValue, to_json
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, PROFILING, WORKER, Carried, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.envelope import (
@@ -136,7 +136,7 @@ def _event_name(event: LegacyEvent) -> str:
     return name or f"({_EVENT_KINDS[event.kind] if known else event.kind})"
 
 
-def _map_json(devices: Mapping[str, str]) -> Json:
+def _map_json(devices: Mapping[str, str]) -> JsonValue:
     return {to_json(source): to_json(target) for source, target in sorted(devices.items())}
 
 

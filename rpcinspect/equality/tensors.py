@@ -21,7 +21,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.equality.difference import Difference, Json, to_json
+from rpcinspect.equality.difference import Difference, JsonValue, to_json
 from rpcinspect.equality.element_stats import Tally, compare_codes
 from rpcinspect.equality.elements import Storage, Tensors, same_bytes
 from rpcinspect.equality.rules import Rules
@@ -148,7 +148,7 @@ def _fields(code: str, path: str, a: object, b: object, *names: str) -> Iterator
             yield Difference(code=code, path=place, a_value=_plain(one), b_value=_plain(other))
 
 
-def _plain(value: object) -> Json:
+def _plain(value: object) -> JsonValue:
     return list(value) if isinstance(value, tuple) else to_json(value)
 
 

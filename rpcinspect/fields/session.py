@@ -27,7 +27,7 @@ from rpcinspect.session.model import NONE, MessageColumns, MessageHeads, Session
 from rpcinspect.session.workers import WorkerIdentities
 
 Column: TypeAlias = Sequence[Any]
-Ends: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
+EndLabels: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
 """Labels of server and client, by the number of the pipe."""
 
 MAX_NAMES = 256
@@ -55,7 +55,7 @@ class Known:
     """When the first message of all began."""
     logged = False
 
-    def __init__(self, columns: MessageColumns, ends: Ends) -> None:
+    def __init__(self, columns: MessageColumns, ends: EndLabels) -> None:
         self._columns = columns
         self._ends = ends
 

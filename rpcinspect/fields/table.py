@@ -12,22 +12,24 @@ from typing import Any
 
 from rpcinspect.fields.field import Field, OfTensor, Seen, To
 from rpcinspect.fields.kinds import CONTEXT, DURATION, FLAG, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE
-from rpcinspect.fields.message import Message, Tensor
+from rpcinspect.fields.message import MessageValues
+from rpcinspect.fields.plain import Picked, number
 from rpcinspect.rpc.message import is_request
 from rpcinspect.rpc.questions import failed, missing_bytes, size_of
+from rpcinspect.run.message import Tensor
 
 FILTER, JSON, TABLE = To.FILTER, To.JSON, To.TABLE
 
 
-def _command(*names: str) -> Callable[[Message], Any]:
+def _command(*names: str) -> Callable[[MessageValues], Any]:
     """Attributes of the command, as far as it has them; ids as pairs."""
     return lambda message: message.of_command(names)
 
 
-def _body(name: str) -> Callable[[Message], Any]:
+def _body(name: str) -> Callable[[MessageValues], Any]:
     """A field of the body: each item of a list, each pair of a dict."""
 
-    def get(message: Message) -> Any:
+    def get(message: MessageValues) -> Any:
         value = message.body.get(name)
         if isinstance(value, dict):
             return tuple(value.items())
@@ -36,7 +38,7 @@ def _body(name: str) -> Callable[[Message], Any]:
     return get
 
 
-def _error(name: str) -> Callable[[Message], Any]:
+def _error(name: str) -> Callable[[MessageValues], Any]:
     """What the error of an answer says."""
     return lambda message: (message.body.get("error") or {}).get(name)
 
@@ -44,6 +46,9 @@ def _error(name: str) -> Callable[[Message], Any]:
 def _quantizer(name: str) -> Callable[[Tensor], Any]:
     """An attribute of the quantizer of a tensor that has one."""
     return lambda tensor: getattr(tensor.meta.quantizer, name, None)
+
+
+_quantizer_json = Picked("scheme scale zero_point axis", scale=number)
 
 
 MESSAGE: tuple[Field, ...] = (
@@ -268,7 +273,11 @@ TENSOR: tuple[OfTensor, ...] = (
         "quantizer_scheme",
     ),
     OfTensor(
-        "quantizer", TEXT, "scheme, scale, zero_point and axis of a quantised one", of="quantizer", to=JSON
+        "quantizer",
+        TEXT,
+        "scheme, scale, zero_point and axis of a quantised one",
+        of=lambda t: t.meta.quantizer and _quantizer_json(t.meta.quantizer),
+        to=JSON,
     ),
     OfTensor("quantizer_scale", NUMBER, "its scale", of=_quantizer("scale"), to=TABLE, cells="double"),
     OfTensor("quantizer_zero_point", NUMBER, "its zero point", of=_quantizer("zero_point"), to=TABLE),
@@ -290,7 +299,14 @@ TENSOR: tuple[OfTensor, ...] = (
         cells="int32",
     ),
     OfTensor("numel", NUMBER, "how many elements", "> 1000", lambda t: math.prod(t.meta.sizes), TABLE),
-    OfTensor("nbytes", SIZE, "bytes of its elements; none of sparse ones", "> 1MB", "dense_bytes", FILTER),
+    OfTensor(
+        "nbytes",
+        SIZE,
+        "bytes of its elements; none of sparse ones",
+        "> 1MB",
+        lambda t: t.nbytes if t.meta.layout == "strided" else None,
+        FILTER,
+    ),
     OfTensor(
         "nbytes", SIZE, "bytes of its elements, of a sparse one those of its parts", of="nbytes", to=TABLE
     ),

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from rpcinspect.recorder.launcher import Command
+from rpcinspect.recorder.launcher import CommandProcess
 from rpcinspect.recorder.processes import CommandProcesses, Process, ProcessNote, is_running, read_notes
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
@@ -99,7 +99,7 @@ def record(
         stack.callback(mechanism.close)
         settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
         processes = stack.enter_context(contextlib.closing(CommandProcesses(folder)))
-        with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
+        with CommandProcess(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
             mechanism.begin(command.descriptors)
             ready()
             processes.watch()

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.pickles.semantic import untag
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from rpcinspect.rpc.types import as_bool, as_int, describe
 
 MAX_DIMENSIONS = 64
@@ -88,7 +88,9 @@ class LegacyEvent(Struct, frozen=True, kw_only=True):
 
     def to_value(self) -> Value:
         """The list of 12 as torch pickles it."""
-        shapes = [Call(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in self.shapes]
+        shapes = [
+            PickleCall(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in self.shapes
+        ]
         return tagged([*astuple(self)[:-1], tagged(shapes, "List[List[int]]")], "List[Any]")
 
 
@@ -111,9 +113,9 @@ def items(value: Value, count: int, what: str) -> Sequence[Value]:
     raise DecodeError("rpc", f"{what}: expected {count} values, found {describe(value)}")
 
 
-def tagged(value: Value, tag: str) -> Call:
+def tagged(value: Value, tag: str) -> PickleCall:
     """A value with its TorchScript type, as the JIT pickles lists and dicts."""
-    return Call(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
+    return PickleCall(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
 
 
 def _shape(value: Value) -> tuple[int, ...]:

@@ -38,8 +38,8 @@ Int: TypeAlias = Annotated[int, Meta(ge=-INT64, le=INT64 - 1)]
 Size: TypeAlias = Annotated[int, Meta(ge=0, le=INT64 - 1)]
 Text: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME, pattern=r"^[^\ud800-\udc7f\udd00-\udfff]*\Z")]
 """Unicode, other bytes as `surrogateescape`: JSON can say halves of characters, too."""
-Name: TypeAlias = Annotated[Text, Meta(min_length=1)]
-Job: TypeAlias = Int | Text
+LogName: TypeAlias = Annotated[Text, Meta(min_length=1)]
+LogJob: TypeAlias = Int | Text
 Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 Type: TypeAlias = Int32 | str
 """A message type by its number or its name."""
@@ -71,10 +71,10 @@ class SaidOfMessage(Struct, frozen=True, kw_only=True):
     """What is handed on of a message as it is written."""
 
     time_ns: Int
-    src: Name
-    dst: Name
+    src: LogName
+    dst: LogName
     id: Int
-    job: Job = 0
+    job: LogJob = 0
     way: Int = 0
     side: Literal["src", "dst"] | None = None
     payload: Size = 0
@@ -97,13 +97,13 @@ class LoggedFailure(Struct, frozen=True, kw_only=True):
     """A call that ended at its caller without an answer; `src` is the caller."""
 
     time_ns: Int
-    src: Name
-    dst: Name
+    src: LogName
+    dst: LogName
     type: Int32 | None = None
     """Of the request, where it is told."""
     id: Int
     """Of the request."""
-    job: Job = 0
+    job: LogJob = 0
     way: Int = 0
     reason: Reason
     text: str = ""
@@ -112,10 +112,10 @@ class LoggedFailure(Struct, frozen=True, kw_only=True):
 class LoggedWorker(Struct, frozen=True, kw_only=True):
     """A worker of a job."""
 
-    name: Name | None = None
+    name: LogName | None = None
     id: Int | None = None
     group: Size = 0
-    job: Job = 0
+    job: LogJob = 0
     addresses: tuple[Text, ...] = ()
     elsewhere: tuple[Text, ...] = ()
 
@@ -123,9 +123,9 @@ class LoggedWorker(Struct, frozen=True, kw_only=True):
 class LoggedProcess(Struct, frozen=True, kw_only=True):
     """How the process of a worker ended."""
 
-    name: Name
+    name: LogName
     id: Int | None = None
-    job: Job = 0
+    job: LogJob = 0
     pid: Size | None = None
     how: Literal["exit", "signal", "running", "unknown"]
     status: Int32 | None = None
@@ -143,9 +143,9 @@ class LoggedEnd(Struct, frozen=True, kw_only=True):
     """Nothing more can go from or to `dst` in answer to requests of `src`."""
 
     time_ns: Int
-    src: Name
-    dst: Name
-    job: Job = 0
+    src: LogName
+    dst: LogName
+    job: LogJob = 0
     way: Int = 0
     by: Literal["src", "dst"]
     """Who ended it."""
@@ -155,9 +155,9 @@ class LoggedEnd(Struct, frozen=True, kw_only=True):
 class LoggedLoss(Struct, frozen=True, kw_only=True):
     """Messages that the writer of the log could not write."""
 
-    src: Name
-    dst: Name
-    job: Job = 0
+    src: LogName
+    dst: LogName
+    job: LogJob = 0
     way: Int = 0
     request: bool = True
 

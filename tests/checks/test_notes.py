@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.checks.check import MAX_NAME, MessageDigest, Pairs, digest_of
+from rpcinspect.checks.check import MAX_NAME, DigestPairs, MessageDigest, digest_of
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.message import MessageType
 from tests.replayer.talks import Workers
@@ -45,7 +45,7 @@ def test_pairs(order: tuple[int, int]) -> None:
     workers.call(0, 1, 20, None)
     made = notes(workers)
     columns = workers.builder.columns
-    pairs = Pairs(columns)
+    pairs = DigestPairs(columns)
     first, second = order
     assert pairs.join(2, columns.partner[2], made[2]) is None
     assert pairs.join(first, columns.partner[first], made[first]) is None

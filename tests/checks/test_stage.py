@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.checks.capture_faults import NoRpc
-from rpcinspect.checks.check import Check, Pairs
+from rpcinspect.checks.check import Check, DigestPairs
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.findings import CHECKS
 from rpcinspect.checks.wire_facts import WireFacts
@@ -19,7 +19,7 @@ def test_every_stage_can_finish_without_a_message() -> None:
     columns = workers.builder.columns
     run = CaptureEvidence(workers.finish(), WireFacts())
     for make in CHECKS:
-        stage = make(columns, CaptureBytes(no_bytes), Pairs(columns))
+        stage = make(columns, CaptureBytes(no_bytes), DigestPairs(columns))
         assert isinstance(stage, Check)
         assert [finding.code for finding in stage.finish(run)] == (
             ["no-rpc"] if isinstance(stage, NoRpc) else []

@@ -17,7 +17,7 @@ from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.workers import Workers
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.replayer.hostile_captures import Job
 from tests.replayer.talks import udf
 
@@ -40,7 +40,7 @@ def replayed(
         job.call(udf(f"tests.replayer.badly.{function}"))
     options = options or ReplayOptions()
     how = PlanOptions(roles=("w0",), trust=True, engine=options.engine)
-    with Run.open([str(job.write(folder))]) as opened:
+    with RunModel.open([str(job.write(folder))]) as opened:
         made = plan(opened, how, ExecutionPolicy())
         outcome = replay(opened, made, options, workers=workers)
     return outcome, report(outcome)

@@ -23,7 +23,7 @@ from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay, with_modules
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.cli.runner import rpcinspect
 from tests.places import recorded
 from tests.test_signals import lost_in_del, lost_in_weakref
@@ -45,7 +45,7 @@ def replayed(
 ) -> tuple[ReplayOutcome, Report]:
     """A capture's replay and what it came to."""
     options = options or ReplayOptions()
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         gate = gate or ExecutionPolicy((), Sources(None, [CAPTURES]))
         how = PlanOptions(roles=tuple(roles), engine=options.engine)
         made = plan(opened, how, gate)

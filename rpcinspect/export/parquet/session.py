@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
 
+from rpcinspect.export.parquet.table_file import ParquetRow
 from rpcinspect.fields.plain import Picked
 from rpcinspect.filter.shown import Shown
 from rpcinspect.session.contexts import ContextSpan, context_spans
 from rpcinspect.session.model import AutogradContext, CaptureInfo, Finding, Fork, Session
 from rpcinspect.views.jsonl.calls import OfSession, call_json
 from rpcinspect.views.jsonl.lines import finding_json, pipe_json
-
-Row = dict[str, Any]
 
 
 def _ids(forks: Sequence[Fork]) -> list[str]:
@@ -46,12 +44,12 @@ rref_row = Picked(
 )
 
 
-def capture_row(capture: CaptureInfo) -> Row:
+def capture_row(capture: CaptureInfo) -> ParquetRow:
     """The row of a file of the session."""
     return _capture(capture) | ({} if capture.clock is None else _clock(capture.clock))
 
 
-def pipe_rows(session: Session) -> Iterator[Row]:
+def pipe_rows(session: Session) -> Iterator[ParquetRow]:
     """A row for each pipe."""
     for pipe in session.pipes:
         if not pipe.logged:
@@ -59,7 +57,7 @@ def pipe_rows(session: Session) -> Iterator[Row]:
             yield {**line, "job": session.jobs[pipe.number], "channels": list(line["channels"].items())}
 
 
-def context_rows(contexts: Sequence[AutogradContext], spans: Sequence[ContextSpan]) -> Iterator[Row]:
+def context_rows(contexts: Sequence[AutogradContext], spans: Sequence[ContextSpan]) -> Iterator[ParquetRow]:
     """A row for each autograd context."""
     for context, span in zip(contexts, spans, strict=True):
         yield {**_context(context), **_span(span), "duration_ns": span.end_ns - span.begin_ns}
@@ -67,7 +65,7 @@ def context_rows(contexts: Sequence[AutogradContext], spans: Sequence[ContextSpa
 
 def edge_rows(
     session: Session, contexts: Sequence[AutogradContext], spans: Sequence[ContextSpan]
-) -> Iterator[Row]:
+) -> Iterator[ParquetRow]:
     """A row for each edge of each context."""
     columns = session.messages
     for context, span in zip(contexts, spans, strict=True):
@@ -78,7 +76,7 @@ def edge_rows(
             yield {**of, **_edge(edge), **times, "gradient_expected": expected}
 
 
-def call_rows(calls: OfSession) -> Iterator[Row]:
+def call_rows(calls: OfSession) -> Iterator[ParquetRow]:
     """A row for each request with its answer."""
     for batch in calls.batches(calls.rows):
         for call in batch:
@@ -88,13 +86,13 @@ def call_rows(calls: OfSession) -> Iterator[Row]:
             yield {**line, "kwargs": None if line["kwargs"] is None else list(line["kwargs"].items())}
 
 
-def finding_row(finding: Finding) -> Row:
+def finding_row(finding: Finding) -> ParquetRow:
     """The row of a finding; its first worker stands alone too, since engines count list items differently."""
     line = finding_json(finding)
     return {**line, "first_worker": next(iter(line["workers"]), None)}
 
 
-def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[Row]]]:
+def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[ParquetRow]]]:
     """The rows of each of these tables. Captures, workers and pipes are all told of, of the rest what shown
     messages take part in.
     """

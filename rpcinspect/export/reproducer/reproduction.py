@@ -17,8 +17,8 @@ from msgspec import Struct, field
 
 from rpcinspect.export.reproducer.reproduced import (
     Gradient,
-    Handle,
     Reproduction,
+    RRefHandle,
     Skipped,
     needing_gradient,
 )
@@ -43,7 +43,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session, Worker
 from rpcinspect.session.provenance import Id
 
@@ -73,7 +73,7 @@ def reproduction(
     unwritable: Unwritable,
 ) -> Reproduction:
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
-    run = Run(session, messages)
+    run = RunModel(session, messages)
     exchanges, causes = run.exchanges, run.causes.decided(options.roles)
     facts = read_facts(run)
     chosen = _chosen(exchanges.calls, causes, facts, options)
@@ -198,7 +198,7 @@ class _Judge(Struct, eq=False):
         self.made.calls[call.index] = call
         made = created(call.request)
         if made is not None:
-            self.made.handles.setdefault((call.job, call.caller, made[0]), Handle("made", call.index))
+            self.made.handles.setdefault((call.job, call.caller, made[0]), RRefHandle("made", call.index))
         if call.response is None:
             return
         if not self._whole(call.response):
@@ -210,7 +210,9 @@ class _Judge(Struct, eq=False):
             self.made.uncompared[call.index] = unwritable
         value = result_of(call.response)
         for rref, place in rref_places(value).items():
-            self.made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
+            self.made.handles.setdefault(
+                (call.job, call.caller, rref), RRefHandle("answer", call.index, place)
+            )
 
     def _own_once(self, call: Exchange) -> None:
         """A hostile capture may have RRefs that make each other."""
@@ -257,7 +259,7 @@ class _Judge(Struct, eq=False):
         if facts.owners.get(rref) == call.caller:
             fetch = self.fetched.get(key)
             if fetch is not None and self._writable(fetch):
-                self.made.handles[key] = Handle("owned", fetch.index)
+                self.made.handles[key] = RRefHandle("owned", fetch.index)
                 self.made.fetched[fetch.index] = fetch
                 return None
             return "outside-rpc", f"the value of {title}, which its sender owns, is in no message"

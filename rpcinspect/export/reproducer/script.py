@@ -26,7 +26,7 @@ from rpcinspect.export.reproducer.python_names import (
     Imports,
     Item,
     NoSourceError,
-    Source,
+    SourceItem,
     comment,
     comment_text,
     is_name,
@@ -187,8 +187,8 @@ class _Script:
             self._imports.reserve(chosen)
         return found
 
-    def _groups(self) -> Source:
-        groups: list[Source] = []
+    def _groups(self) -> SourceItem:
+        groups: list[SourceItem] = []
         for job, workers in self._made.workers.items():
             items = []
             for worker in workers:
@@ -205,7 +205,7 @@ class _Script:
         more |= {"random"} if seeds.own or seeds.everybody is not None else set()
         return STANDARD | more
 
-    def _seeds(self) -> Source:
+    def _seeds(self) -> SourceItem:
         own = sorted(self._wanted.seeds.own.items())
         return Brackets("{", tuple(Item(f"{quoted(name)}: ", str(seed)) for name, seed in own), "}")
 
@@ -251,12 +251,12 @@ def _title(worker: str) -> str:
     return f"What {comment_text(worker)} sent of its own.".replace("\\", "/").replace('"', "'")
 
 
-def _numbers(numbers: Iterable[int]) -> Source:
+def _numbers(numbers: Iterable[int]) -> SourceItem:
     """A tuple, in order."""
     return Brackets("(", [str(number) for number in sorted(numbers)], ")", single_comma=True)
 
 
-def _value(name: str, source: Source) -> str:
+def _value(name: str, source: SourceItem) -> str:
     """What stands behind `name = `, in lines that have room for that."""
     lead = f"{name} = "
     return lay_out(source, lead=lead).removeprefix(lead)

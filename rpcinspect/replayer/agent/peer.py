@@ -38,7 +38,7 @@ from rpcinspect.replayer.agent.messages import (
     retained,
 )
 from rpcinspect.replayer.agent.passes import PassProgress, RolePasses
-from rpcinspect.replayer.agent.values import Place, rows_of, table_of
+from rpcinspect.replayer.agent.values import MapDevice, rows_of, table_of
 from rpcinspect.replayer.peers.loop import READ, Loop, RequestArrived
 from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.workers.live_group import LiveWorker
@@ -84,7 +84,7 @@ class RoleInputs(Struct, frozen=True, kw_only=True):
     asked: Sequence[Exchange]
     """What live workers ask it in the capture, in the order in which it is expected."""
     passes: RolePasses
-    place: Place
+    place: MapDevice
     contexts: Sequence[int]
     """The autograd contexts that something is sent in."""
 

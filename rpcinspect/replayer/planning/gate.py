@@ -24,7 +24,7 @@ from rpcinspect.pickles.judge_jit import judge_jit
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.safe_names import EXCEPTIONS, HELPERS, LAYERS, has_dunder, is_dangerous
 from rpcinspect.pickles.semantic import GETATTR, SCRIPT_PREFIX
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.pickles.verdicts import Named, NameRuling, title
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN, Allowance, hint
 from rpcinspect.replayer.planning.model import GlobalUse
@@ -177,7 +177,7 @@ class ExecutionPolicy:
         function, unknown = udf.func, "what only loading makes known would be called"
         if type(function) is Global:
             self._function(judge, udf, made)
-        elif type(function) is not Call or semantic.receiver(function) is not None:
+        elif type(function) is not PickleCall or semantic.receiver(function) is not None:
             judge.refuse(title(function), unknown)
         elif function.function == PARTIAL:
             inner = function.args[0] if type(function.args) is tuple and function.args else None
@@ -204,7 +204,7 @@ class ExecutionPolicy:
         judge.say(Named(str(name), not reason, reason, standing.allow, standing.dangerous))
         return not reason
 
-    def _object(self, judge: Judge, function: Call) -> None:
+    def _object(self, judge: Judge, function: PickleCall) -> None:
         """An object that is called: its class must be the user's, and say what calling it does."""
         cls = function.function
         standing = self.standing(cls) if type(cls) is Global else NameRuling(False)

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.planning.operator_table import PASSES, REFUSED
 
@@ -141,7 +141,7 @@ def _is_vast(schema: Schema, args: tuple[Value, ...]) -> bool:
     numbers: list[Value] = []
     for one, value in zip(schema.parameters or (), args, strict=True):
         if _SUFFIX.sub("", one.kind) in ("int", "SymInt"):
-            numbers += value.args[0] if type(value) is Call else [value]
+            numbers += value.args[0] if type(value) is PickleCall else [value]
     return any(abs(number) > MAX_SIZE for number in numbers if number is not None)
 
 
@@ -167,7 +167,7 @@ def fits(kind: str, value: Value) -> bool:
 
 def _arguments(value: Value, function: Global) -> tuple[Value, ...] | None:
     """Of a call of `function` that does nothing beside."""
-    if type(value) is not Call or value.function != function or type(value.args) is not tuple:
+    if type(value) is not PickleCall or value.function != function or type(value.args) is not tuple:
         return None
     return value.args if value.how == "reduce" and not value.is_changed else None
 

@@ -47,7 +47,7 @@ from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, UnmatchedAnswer
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    run: Run,
+    run: RunModel,
     options: PlanOptions | None = None,
     gate: ExecutionPolicy | None = None,
     *,
@@ -130,7 +130,7 @@ def _spare_answers(made: Plan) -> set[int]:
 class _Planner(Struct, eq=False):
     """Plans sessions one by one; what a message names is read once for all of them."""
 
-    run: Run
+    run: RunModel
     calls: Sequence[Exchange]
     """Those to plan for."""
     orphans: Sequence[UnmatchedAnswer]
@@ -265,7 +265,7 @@ def _orphan_step(orphan: UnmatchedAnswer) -> Step:
     )
 
 
-def _notes(run: Run) -> list[str]:
+def _notes(run: RunModel) -> list[str]:
     """What the plan can't see, in sentences."""
     notes, calls = [], run.exchanges.calls
     first: dict[tuple[int, str], int] = {}

@@ -30,7 +30,7 @@ from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
-Refusal = Callable[[RpcRecord, int | None], str | None]
+PolicyCheck = Callable[[RpcRecord, int | None], str | None]
 """(message, type of the request that it answers) → what the policy refuses in it; None if nothing."""
 
 
@@ -40,7 +40,7 @@ class StepClassifier(Struct, eq=False):
     cast: RoleAssignment
     causes: Causes
     facts: JobFacts
-    refusal: Refusal
+    refusal: PolicyCheck
     blocked: Collection[tuple[str, int | None]] = ()
     """(live worker, context) in which a gradient that the worker waits for never comes."""
     beyond: Mapping[int, str] = MappingProxyType({})
@@ -51,7 +51,7 @@ class StepClassifier(Struct, eq=False):
     """RRef that is older than the capture → the value that could be given for it."""
     give: bool = False
     """Whether stand-ins are given."""
-    unasked: Refusal | None = None
+    unasked: PolicyCheck | None = None
     """As `refusal`, for answers that live workers get only if they send what is not expected; nothing has to
     be allowed for these."""
     one_way: Collection[int] = ()

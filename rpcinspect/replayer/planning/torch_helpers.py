@@ -24,7 +24,7 @@ from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.safe_names import LAYERS, MAKE_OPTIMIZERS, OPTIMIZERS, STEP_OPTIMIZERS, VALUES
 from rpcinspect.pickles.semantic import is_fork
-from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
+from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Set, Value, children
 from rpcinspect.pickles.verdicts import Named, NameRuling
 from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of
 from rpcinspect.rpc.questions import created, python_udf_of
@@ -130,7 +130,7 @@ def is_data(*values: Value) -> bool:
         elif kind is Global:
             if node not in _NAMES:
                 return False
-        elif kind is not Call:
+        elif kind is not PickleCall:
             return False
         elif not is_fork(node) and semantic.tensor_index(node) is None:
             if type(node.function) is not Global or node.function not in _DATA:

@@ -26,7 +26,7 @@ OCTAVES = math.log2(10)
 """In a decade."""
 
 
-class Bar(Struct, frozen=True):
+class HistogramBar(Struct, frozen=True):
     """Some errors."""
 
     x: float
@@ -50,7 +50,7 @@ class Chart(Struct, frozen=True):
 
     label: str
     most: str
-    bars: tuple[Bar, ...]
+    bars: tuple[HistogramBar, ...]
     ticks: tuple[Tick, ...]
     left: float
     right: float
@@ -103,10 +103,10 @@ def _grouped(histogram: Histogram) -> tuple[list[tuple[int, int, int]], int, int
     return [(start, start + step, count) for start, count in counts.items()], low, high
 
 
-def _bar(x: float, width: float, count: int, most: int, label: str, *, aside: bool = False) -> Bar:
+def _bar(x: float, width: float, count: int, most: int, label: str, *, aside: bool = False) -> HistogramBar:
     room = HEIGHT - TOP - BOTTOM
     height = max(MIN_BAR, room * count / most)
-    return Bar(x + 0.5, HEIGHT - BOTTOM - height, max(1.0, width - 1), height, label, aside)
+    return HistogramBar(x + 0.5, HEIGHT - BOTTOM - height, max(1.0, width - 1), height, label, aside)
 
 
 def _decades(low: int, high: int) -> Iterator[int]:

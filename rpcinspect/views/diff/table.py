@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.fields.phrases import Phrases, counted, packed, path_label, printable, shorten, some
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.words import following, lacking, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.text.columns import show_lines
@@ -28,7 +28,7 @@ MAX_PHRASE = 160
 
 
 def show_diff(
-    comparison: Comparison, runs: tuple[Run, Run], console: Console, *, show_all: bool = False
+    comparison: Comparison, runs: tuple[RunModel, RunModel], console: Console, *, show_all: bool = False
 ) -> None:
     """Prints the summary; with `show_all` every difference too, before it."""
     if show_all:
@@ -39,7 +39,9 @@ def show_diff(
     show_lines(_summary(comparison, runs, show_all=show_all), console)
 
 
-def _summary(comparison: Comparison, runs: tuple[Run, Run], *, show_all: bool) -> Iterator[tuple[str, str]]:
+def _summary(
+    comparison: Comparison, runs: tuple[RunModel, RunModel], *, show_all: bool
+) -> Iterator[tuple[str, str]]:
     """(line, style)."""
     for label, side in (("a", comparison.a), ("b", comparison.b)):
         yield _side_line(label, side), ""
@@ -62,7 +64,7 @@ def _side_line(label: str, side: Side) -> str:
     return f"{label}  {paths}{context}: {told}"
 
 
-def _first(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[tuple[str, str]]:
+def _first(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> Iterator[tuple[str, str]]:
     first = comparison.first
     assert first is not None
     place = comparison.found[first.found].message

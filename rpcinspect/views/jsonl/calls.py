@@ -121,7 +121,7 @@ class CallRow(Struct, frozen=True, kw_only=True):
         return self.answered.get("error") is not None
 
 
-class Calls:
+class CallRows:
     """`feed` every record in the order in which messages become complete; then ask for rows."""
 
     def __init__(self, spool: BinaryIO) -> None:

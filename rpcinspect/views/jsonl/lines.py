@@ -17,7 +17,7 @@ from msgspec import UNSET, defstruct
 from msgspec.json import Encoder
 
 from rpcinspect.errors import Problem
-from rpcinspect.fields.plain import Json, Line, Picked, each, optional, plain, text
+from rpcinspect.fields.plain import Json, JsonLine, Picked, each, optional, plain, text
 from rpcinspect.fields.session import AtTheEnd, Known
 from rpcinspect.fields.table import MESSAGE
 from rpcinspect.filter.shown import Shown
@@ -141,13 +141,13 @@ _capture_json = Picked(
 _bytes_json = Picked(
     "rpc=rpc_bytes tensors=tensor_bytes missing=missing_bytes skipped=skipped_bytes store=store_bytes"
 )
-_worker_json = Line("worker", "name id group job addresses")
+_worker_json = JsonLine("worker", "name id group job addresses")
 ended_json = Picked("how status signal error time_ns pid oom_kills")
 _ids = each(lambda fork: plain(fork.fork_id))
-rref_json = Line(
+rref_json = JsonLine(
     "rref", "rref_id owner forks deleted live_forks=alive job", forks=_ids, deleted=_ids, live_forks=_ids
 )
-finding_json = Line("finding", "code severity messages workers text remedy")
+finding_json = JsonLine("finding", "code severity messages workers text remedy")
 
 
 def worker_json(worker: Worker) -> Json:

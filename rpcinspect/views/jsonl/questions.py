@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rpcinspect.fields.plain import Json, Line, Picked, each, optional, plain, text
+from rpcinspect.fields.plain import Json, JsonLine, Picked, each, optional, plain, text
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.closings import Closings
 from rpcinspect.run.critical_path import Segment
@@ -38,7 +38,7 @@ _context = Picked("context_id creator workers edges cleanup job begin_ns end_ns"
 _spans = Picked("backward_ns gradients_expected=expected gradients_came=came")
 _passing = Picked("message src=source dst=destination request answers what type=kind begin_ns end_ns failed")
 _segment = Picked("does=kind worker request what begin_ns end_ns")
-_timing = Line(
+_timing = JsonLine(
     "exchange",
     "request=call.index answer=call.answer job=call.job caller=call.caller callee=call.callee what=call.what "
     "function=call.function type=call.kind context_id=call.context control=call.control "
@@ -51,7 +51,7 @@ _timing = Line(
     gave_up=optional(lambda failure: text(failure.reason)),
 )
 _spread = optional(Picked("p50 p90 p99 max"))
-_group = Line(
+_group = JsonLine(
     "latency",
     "by=what job what caller callee count answered failed given_up total_ns=total own_ns=own "
     "nested_ns wire_ns request_bytes answer_bytes",
@@ -59,26 +59,26 @@ _group = Line(
     total_ns=_spread,
     own_ns=_spread,
 )
-_straggler = Line(
+_straggler = JsonLine(
     "straggler",
     "request=timing.call.index what=timing.call.what caller=timing.call.caller callee=timing.call.callee "
     "total_ns median_ns nested",
 )
-_profile = Line("profile", "request answer job caller callee profiling_id key mode_known broken")
+_profile = JsonLine("profile", "request answer job caller callee profiling_id key mode_known broken")
 _run = Picked(
     "operator=name node_id thread_id=thread begin_ns total_ns self_ns async=is_async "
     "memory self_memory shapes"
 )
-_profile_row = Line(
+_profile_row = JsonLine(
     "profile_row", "job name node_id calls self_ns total_ns memory self_memory async=is_async"
 )
 _fork = Picked("fork_id holder giver begin requested accepted deleted acknowledged state")
 _story = Picked("creator what created confirmed failed fetches backwards stories=forks", stories=each(_fork))
-_device_map = Line(
+_device_map = JsonLine(
     "device_map", "job caller callee seen used tensors uncovered uncovered_answers messages line"
 )
 _pipe = Picked("pipe client server how time_ns in_flight")
-_departure = Line("departure", "job worker time_ns reset unanswered waiting pipes", pipes=each(_pipe))
+_departure = JsonLine("departure", "job worker time_ns reset unanswered waiting pipes", pipes=each(_pipe))
 
 
 def contexts_json(graphs: Sequence[ContextGraph]) -> Iterator[Json]:

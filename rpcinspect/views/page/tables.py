@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from rpcinspect.errors import Problem
 from rpcinspect.fields.phrases import amount, duration, path_label, printable, shorten
-from rpcinspect.run.device_maps import DeviceMap, Pairs
+from rpcinspect.run.device_maps import DeviceMap, DevicePairs
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler
 from rpcinspect.session.model import CaptureInfo, RRef, Session
@@ -142,5 +142,5 @@ def maps_table(maps: Sequence[DeviceMap]) -> Table:
     return table(header, rows, (1,), len(maps) - len(rows))
 
 
-def _pairs(pairs: Pairs) -> str:
+def _pairs(pairs: DevicePairs) -> str:
     return shorten(printable(", ".join(f"{a}→{b}" for a, b in pairs)), 200) or "empty"

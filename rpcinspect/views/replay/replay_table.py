@@ -32,10 +32,8 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
+from rpcinspect.views.text.columns import Line
 from rpcinspect.views.text.table import end_label, join_ends
-
-Line = tuple[str, str]
-"""Text and style."""
 
 UNTIMELY = frozenset(type_name(kind) for kind in CLEAN_UP)
 """Types of what agents send when Python drops something."""

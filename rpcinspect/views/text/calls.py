@@ -41,7 +41,7 @@ MAX_DEPTH = 8
 MAX_TEXT = 2000
 
 
-class Layout(Struct, frozen=True, kw_only=True):
+class CallLayout(Struct, frozen=True, kw_only=True):
     """Widths of the columns, and how cells become lines; `width` None does not cut lines."""
 
     width: int | None
@@ -113,10 +113,10 @@ def _style(call: CallRow) -> str:
     return "yellow" if call.answer is None else "dim" if call.housekeeping else ""
 
 
-def _layout(session: Session, console: Console) -> Layout:
+def _layout(session: Session, console: Console) -> CallLayout:
     ends = map(join_ends, map(end_label, session.clients), map(end_label, session.servers))
     last = max(session.messages.time_ns) - session.messages.time_ns[int(session.order[0])]
-    return Layout(
+    return CallLayout(
         width=line_width(console),
         ends_width=min(max(cell_len("caller → callee"), *map(cell_len, ends)), 2 * MAX_NAME + 3),
         index_width=max(6, len(str(len(session.order)))),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from rpcinspect.fields.phrases import printable
-from rpcinspect.run.device_maps import DeviceMap, Pairs
+from rpcinspect.run.device_maps import DeviceMap, DevicePairs
 from rpcinspect.views.text.columns import Columns, Line, show_lines
 from rpcinspect.views.text.table import end_label, join_ends
 
@@ -51,5 +51,5 @@ def _row(one: DeviceMap, several: bool) -> tuple[str, ...]:
     )
 
 
-def _pairs(pairs: Pairs) -> str:
+def _pairs(pairs: DevicePairs) -> str:
     return printable(", ".join(f"{a}→{b}" for a, b in pairs)) or "empty"
