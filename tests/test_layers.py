@@ -85,7 +85,7 @@ CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize"}
 IN_PROCESS = ("rpcinspect.recorder.in_process", "rpcinspect.recorder.startup.rpcinspect_agent")
 """(module, what it may import): recording from within a program that uses torch."""
 
-MAY_LOOK_FOR_TORCH = ("rpcinspect.cli.installed", "importlib.util.find_spec")
+MAY_LOOK_FOR_TORCH = ("rpcinspect.cli.requirements", "importlib.util.find_spec")
 """(module, what it may import): asking where a module is does not import it, if its name has no dot."""
 
 LOADS_COMMANDS = ("rpcinspect.cli.program", "importlib.import_module")

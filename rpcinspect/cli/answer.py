@@ -29,7 +29,7 @@ from rpcinspect.views.jsonl.document import answer_pieces
 from rpcinspect.views.jsonl.lines import filter_json, lines
 
 if TYPE_CHECKING:
-    from rpcinspect.filter.shown import Shown
+    from rpcinspect.filter.matches import Shown
 
 
 class Answer(Struct, frozen=True, kw_only=True):

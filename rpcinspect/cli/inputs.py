@@ -29,8 +29,8 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 
 if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.filter.shown import Shown
     from rpcinspect.run.run import RunModel
 
 

@@ -24,8 +24,8 @@ from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
 
 if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.filter.shown import Shown
     from rpcinspect.views.jsonl.calls import CallRows
     from rpcinspect.views.jsonl.lines import JsonLines
 

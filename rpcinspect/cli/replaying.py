@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
-from rpcinspect.cli.installed import missing_torch
 from rpcinspect.cli.interrupt import ends_as_exits
 from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
 from rpcinspect.cli.progress import ProgressBar, reading_bar
 from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
+from rpcinspect.cli.requirements import missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.fields.phrases import counted, printable_json
 from rpcinspect.replayer.planning.model import Plan

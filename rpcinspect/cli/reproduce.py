@@ -18,7 +18,7 @@ from rpcinspect.cli.replay_options import (
 )
 
 if TYPE_CHECKING:
-    from rpcinspect.export.reproducer.reproduced import Reproduction
+    from rpcinspect.export.reproducer.model import Reproduction
     from rpcinspect.export.reproducer.script import Reproducer, Wanted
     from rpcinspect.replayer.planning.gate import ExecutionPolicy
     from rpcinspect.replayer.planning.plan import PlanOptions

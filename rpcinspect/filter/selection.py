@@ -22,8 +22,8 @@ from rpcinspect.fields.message import MessageValues, Reader
 from rpcinspect.fields.phrases import printable
 from rpcinspect.fields.session import AtTheEnd, SoFar
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present, leaves
+from rpcinspect.filter.matches import Shown
 from rpcinspect.filter.regex import compile_search
-from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.participation import participation_of

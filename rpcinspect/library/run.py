@@ -36,7 +36,7 @@ from rpcinspect.session.model import AutogradContext, CaptureInfo, Edge, Finding
 if TYPE_CHECKING:
     import pyarrow
 
-    from rpcinspect.filter.shown import Shown
+    from rpcinspect.filter.matches import Shown
 
 PathName: TypeAlias = str | os.PathLike[str]
 T = TypeVar("T")

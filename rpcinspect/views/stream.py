@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rpcinspect.fields.phrases import Phrases
 from rpcinspect.fields.session import SoFar, is_housekeeping, pipe_ends
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord

@@ -6,7 +6,7 @@ from rpcinspect.cli.graph import named_graphs
 from rpcinspect.cli.options import ContextOption, ShownOptions
 
 if TYPE_CHECKING:
-    from rpcinspect.filter.shown import Shown
+    from rpcinspect.filter.matches import Shown
     from rpcinspect.run.run import RunModel
 
 

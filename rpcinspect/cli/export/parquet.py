@@ -82,7 +82,7 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "pyarrow":
                 raise
-            from rpcinspect.cli.installed import pip_install
+            from rpcinspect.cli.requirements import pip_install
             from rpcinspect.errors import OutputError
 
             said = f"export parquet needs pyarrow, which is not installed here: {pip_install(EXTRA)}"

@@ -26,7 +26,7 @@ from rpcinspect.fields.plain import text
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import OutputFolder
 from rpcinspect.files.temporary import Temporary
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes

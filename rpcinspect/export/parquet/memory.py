@@ -15,7 +15,7 @@ from rpcinspect.export.parquet.schema import TABLES
 from rpcinspect.export.parquet.session import call_rows, session_rows
 from rpcinspect.export.parquet.table_file import ParquetRow
 from rpcinspect.files.temporary import Temporary
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from rpcinspect.export.parquet.table_file import ParquetRow
 from rpcinspect.fields.plain import Picked
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.session.contexts import ContextSpan, context_spans
 from rpcinspect.session.model import AutogradContext, CaptureInfo, Finding, Fork, Session
 from rpcinspect.views.jsonl.calls import OfSession, call_json

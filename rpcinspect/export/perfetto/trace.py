@@ -31,7 +31,7 @@ import orjson
 from rpcinspect.export.perfetto.args import call_args, finding_args, message_args, serve_args, what
 from rpcinspect.fields.phrases import Phrases, path_label
 from rpcinspect.fields.plain import Json, text
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import failed, size_of
 from rpcinspect.rpc.record import RpcRecord

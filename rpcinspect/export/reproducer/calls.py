@@ -19,17 +19,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.export.reproducer.programs import is_optimizers
-from rpcinspect.export.reproducer.python_names import (
-    Brackets,
-    Item,
-    NoSourceError,
-    SourceItem,
-    accessor,
-    quoted,
-)
-from rpcinspect.export.reproducer.python_source import Names, SourceWriter
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Block,
     Gradient,
     ProgramPass,
@@ -40,6 +30,16 @@ from rpcinspect.export.reproducer.reproduced import (
     blocks_of,
     needing_gradient,
 )
+from rpcinspect.export.reproducer.programs import is_optimizers
+from rpcinspect.export.reproducer.python_names import (
+    Brackets,
+    Item,
+    NoSourceError,
+    SourceItem,
+    accessor,
+    quoted,
+)
+from rpcinspect.export.reproducer.python_source import Names, SourceWriter
 from rpcinspect.export.reproducer.tensors import TensorCollection, name_of
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.places import tensor_places

@@ -18,9 +18,7 @@ from rpcinspect.export.reproducer.calls import (
     failure_of,
     integers_of,
 )
-from rpcinspect.export.reproducer.python_names import INDENT, Brackets, Item, SourceItem, lay_out, quoted
-from rpcinspect.export.reproducer.python_source import SourceWriter
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Await,
     Block,
     Gradient,
@@ -32,6 +30,8 @@ from rpcinspect.export.reproducer.reproduced import (
     Together,
     WorkerProgram,
 )
+from rpcinspect.export.reproducer.python_names import INDENT, Brackets, Item, SourceItem, lay_out, quoted
+from rpcinspect.export.reproducer.python_source import SourceWriter
 from rpcinspect.export.reproducer.tensors import TensorCollection, name_of
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
 from rpcinspect.rpc.questions import FETCHES, REMOTE, failed, rref_of

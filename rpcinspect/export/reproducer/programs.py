@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Await,
     Block,
     Gradient,

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from rpcinspect import __version__
 from rpcinspect.export.reproducer.calls import answer_source, call_items, failure_of
+from rpcinspect.export.reproducer.model import Reproduction, awaited
 from rpcinspect.export.reproducer.program import ProgramWriter
 from rpcinspect.export.reproducer.programs import programs
 from rpcinspect.export.reproducer.python_names import (
@@ -34,7 +35,6 @@ from rpcinspect.export.reproducer.python_names import (
     quoted,
 )
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
-from rpcinspect.export.reproducer.reproduced import Reproduction, awaited
 from rpcinspect.export.reproducer.reproduction import Unwritable
 from rpcinspect.export.reproducer.tensors import TensorCollection, unwritable_tensors
 from rpcinspect.replayer.workers.seeds import Seeds

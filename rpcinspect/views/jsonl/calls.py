@@ -17,7 +17,7 @@ from rpcinspect.fields.call import answer_json, request_json
 from rpcinspect.fields.phrases import error_phrase, packed, printable, shorten
 from rpcinspect.fields.plain import Json, text
 from rpcinspect.fields.session import AtTheEnd, failure_json
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.command_codec import message_type_of

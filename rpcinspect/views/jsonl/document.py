@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import orjson
 
 from rpcinspect.fields.plain import Json
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.calls import OfSession, call_json, filter_line
 from rpcinspect.views.jsonl.lines import JsonLines, head_lines, tail_lines

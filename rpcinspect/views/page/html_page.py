@@ -30,7 +30,7 @@ from rpcinspect.fields.phrases import packed
 from rpcinspect.fields.plain import Json
 from rpcinspect.fields.session import failure_json
 from rpcinspect.fields.table import BY_NAME
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.message import Tensor, tensors_of

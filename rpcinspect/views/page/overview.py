@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable, shorten
 from rpcinspect.fields.table import FIELDS
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.closings import Closings
 from rpcinspect.run.graph import ContextGraph

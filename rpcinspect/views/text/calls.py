@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.fields.phrases import counted, duration, shorten, some
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.run.causes import MAX_SHOWN, Causes
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.calls import BATCH, CallRow, OfSession

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.fields.phrases import Phrases, duration, printable, shorten
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session

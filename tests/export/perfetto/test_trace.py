@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.cli.inputs import read_run
 from rpcinspect.export.perfetto.trace import RUN_PID, Processes, Threads, perfetto_pieces
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.questions import failed
 from rpcinspect.run.run import RunModel

@@ -21,10 +21,10 @@ from rpcinspect.export.reproducer.calls import (
     python_name,
     same_tensors,
 )
+from rpcinspect.export.reproducer.model import Block, Send, Together
 from rpcinspect.export.reproducer.programs import programs
 from rpcinspect.export.reproducer.python_names import VARIABLE, Brackets, Imports, NoSourceError, flat
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
-from rpcinspect.export.reproducer.reproduced import Block, Send, Together
 from rpcinspect.export.reproducer.tensors import TensorCollection
 from rpcinspect.replayer.planning.operators import Parameter, read_schema
 from rpcinspect.rpc.command import ExceptionResponse

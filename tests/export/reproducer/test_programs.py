@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.export.reproducer.programs import is_optimizers, programs
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Await,
     Block,
     ProgramEvent,
@@ -16,6 +15,7 @@ from rpcinspect.export.reproducer.reproduced import (
     awaited,
     blocks_of,
 )
+from rpcinspect.export.reproducer.programs import is_optimizers, programs
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.run.run import RunModel

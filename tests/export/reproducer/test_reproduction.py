@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rpcinspect.export.reproducer.model import Reproduction, RRefHandle, Send, blocks_of
 from rpcinspect.export.reproducer.programs import programs
-from rpcinspect.export.reproducer.reproduced import Reproduction, RRefHandle, Send, blocks_of
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replayer.planning.facts import rrefs_in
 from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy

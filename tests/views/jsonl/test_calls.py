@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.views.jsonl.calls import CallRows, CallTexts, OfSession, call_json
 from tests.truth import context_of, workload
 from tests.views.opened import Opened, opened

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.run.run import RunModel
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.views.page.html_page import trace_html

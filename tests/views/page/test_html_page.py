@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp
 from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import RunModel

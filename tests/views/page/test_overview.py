@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding, Worker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Await,
     Block,
     ProgramPass,
