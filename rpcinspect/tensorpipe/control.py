@@ -223,7 +223,7 @@ def _enter(reader: NopReader, wanted: int) -> Layout:
     at = reader.offset
     index = _alternative(reader, len(PACKETS_1_8))
     if index != wanted:
-        raise DecodeError(LAYER, f"a {PACKETS_1_8[index]} where a {PACKETS_1_8[wanted]} must be", at)
+        raise DecodeError(LAYER, f"a {PACKETS_1_8[index]} where a {PACKETS_1_8[wanted]} is expected", at)
     return Layout.V1_8
 
 
