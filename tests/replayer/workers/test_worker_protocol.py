@@ -78,10 +78,10 @@ def test_half_of_something(ends: tuple[ControlSocket, ControlSocket]) -> None:
     [
         (HEADER.pack(1 << 31, 0), "sent too long a line"),
         (HEADER.pack(2, 1 << 62) + b"{}", "sent too long a line"),
-        (HEADER.pack(2, 0) + b"[]", "something else than an object"),
-        (HEADER.pack(2, 0) + b"{x", "no JSON"),
-        (HEADER.pack(2, 0) + b"\xff\xfe", "no JSON"),
-        (HEADER.pack(100_000, 0) + b"[" * 100_000, "no JSON"),
+        (HEADER.pack(2, 0) + b"[]", "something other than an object"),
+        (HEADER.pack(2, 0) + b"{x", "other than JSON"),
+        (HEADER.pack(2, 0) + b"\xff\xfe", "other than JSON"),
+        (HEADER.pack(100_000, 0) + b"[" * 100_000, "other than JSON"),
     ],
     ids=["long text", "long blob", "a list", "no json", "no text", "deep"],
 )
