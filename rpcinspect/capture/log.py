@@ -60,14 +60,14 @@ class Newer(Damage):
 
 
 class FirstLine(Struct):
-    """What begins a log."""
+    """The first line of a log."""
 
     rpclog: Annotated[int, Meta(ge=1)]
     """The version of its format."""
 
 
 class RecordFrame(Struct):
-    """What leads from one record to the next, of a record of any kind."""
+    """The keys of a record's header that say where the next record begins; every record has them."""
 
     rpc: str
     bytes: Length = 0
@@ -77,7 +77,7 @@ class RecordFrame(Struct):
 
 
 class OwnBytes(Struct):
-    """Bytes of a message that are its own, before those of its storages."""
+    """Lengths of a message's pickle and tensor table, which lie before the bytes of its storages."""
 
     payload: Length = 0
     table: Length = 0
@@ -211,7 +211,7 @@ class _LogWalk:
         return LogRecord(number, at, header, times, *parts, body_at + kept), end + len(last) - 1
 
     def _decode(self, text: bytes, total: int, kept: int) -> tuple[bytes, int]:
-        """What base64 says, and where all of it but a message's own bytes was put."""
+        """Decodes base64; returns the bytes, and where the storages' part was put aside."""
         try:
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
@@ -300,7 +300,7 @@ def _check_version(line: bytes) -> None:
 
 
 def _read_header(line: bytes) -> tuple[dict[str, Any], RecordFrame, bytes | None]:
-    """What a header line says, twice, and its base64 apart, which is in no one's way there."""
+    """Returns a header line as JSON, again as a frame, and the text of `base64`, which is cut out before."""
     if not line.startswith(BEGIN):
         raise Damage("no header where one must begin")
     text = None
@@ -332,7 +332,7 @@ def _refuse(literal: str) -> NoReturn:
 
 
 def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
-    """What of a header a structure holds."""
+    """Returns a header as a structure. Raises `Damage` where a value has the wrong type."""
     try:
         return convert(header, kind)
     except (ValidationError, UnicodeEncodeError) as error:  # the latter: half a character in a key

@@ -46,7 +46,7 @@ _MAX_TICKS_NS = 1 << 62
 
 
 class Interface(Struct, frozen=True, kw_only=True):
-    """What an interface description says. In ns: ticks // divisor * factor, or ticks * 10⁹ / 2^shift."""
+    """An interface description. Time in ns: ticks // divisor * factor, or ticks * 10⁹ / 2^shift."""
 
     link_type: int = NO_LINK_TYPE
     snap_length: int = 0

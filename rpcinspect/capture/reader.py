@@ -52,7 +52,7 @@ class Live(Struct, frozen=True):
 
 
 class CaptureReader(Closing):
-    """An open capture. Use it in a `with` statement; `blocks` may be called once."""
+    """An open capture. Use it in a `with` statement; call `blocks` once."""
 
     def __init__(self, path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
         """Opens a capture (`-` is standard input); `index` is its place among those opened together.
@@ -176,9 +176,8 @@ class CaptureReader(Closing):
         return self._source.pread(offset, length)
 
     def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
-        """Of what lies before `end`, and behind that of the last call, only these ranges will be read again:
-        what was put into a temporary file need not stay there.
-        """
+        """Declares what will be read again before `end` and after the `end` of the previous call: only these
+        ranges. Other parts of a temporary file are freed."""
         self._source.keep(offsets, lengths, end)
 
     def end(self) -> bool:

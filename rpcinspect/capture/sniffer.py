@@ -77,18 +77,18 @@ class Sniffer:
         self._ended = False
 
     def stop(self) -> None:
-        """Has it write what the kernel holds, and end. May be called by a signal handler."""
+        """Makes the process write what the kernel holds, and end. Signal handlers may call this."""
         self._stop.close()
 
     def finish(self) -> Sniffed:
-        """Has it write what the kernel holds, and waits for its end."""
+        """Makes the process write what the kernel holds, waits for the end and returns its report."""
         self.stop()
         report = self._report.read()
         self.close()
         return Sniffed(**json.loads(report)) if report else Sniffed(ended_early="its process was killed")
 
     def close(self) -> None:
-        """Ends it, if it hasn't; what the kernel holds is still written."""
+        """Ends the process if it still runs; what the kernel holds is still written."""
         self.stop()
         if not self._ended:
             os.waitpid(self._pid, 0)

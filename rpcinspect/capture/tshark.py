@@ -47,12 +47,12 @@ INSTALL = "install it (Debian, Ubuntu: apt install tshark; macOS: brew install w
 
 
 def find_program(name: str) -> str | None:
-    """Path of one of Wireshark's programs."""
+    """Returns the path of one of Wireshark's programs; None where it is missing."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(PLACES))
 
 
 class Tshark(Source):
-    """One capture that tshark reads: as a source, it has the payloads in place of the file."""
+    """A capture that tshark reads; as a source, it serves the payloads in place of the file."""
 
     format = "tshark"
 

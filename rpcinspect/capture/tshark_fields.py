@@ -49,7 +49,7 @@ _QUOTING = (b"icmp", b"icmpv6")
 
 
 class FieldLines:
-    """The lines of one capture; `feed` them in batches."""
+    """Parses the lines of one capture; `feed` them in batches."""
 
     def __init__(self, capture: int) -> None:
         self.directions: list[Direction] = []
@@ -65,7 +65,8 @@ class FieldLines:
         """Of the last packet, for those without a time."""
 
     def feed(self, lines: Sequence[bytes], window_offset: int) -> TcpBlock | None:
-        """The segments of these packets, payloads from `window_offset` on; None if no line is a packet."""
+        """Returns the segments of these packets, payloads from `window_offset` on; None if no line is a
+        packet."""
         rows: list[tuple[int, int, int, int, int, int, int, int]] = []
         append = rows.append
         payloads: list[bytes] = []

@@ -46,7 +46,7 @@ NOTHING = Audit()
 
 
 class Anybody:
-    """The policy of an audit: what is not known to be dangerous may be somebody's own."""
+    """The policy of an audit: a name that is not known to be dangerous is taken as the user's own."""
 
     keeps_getattr = True
 

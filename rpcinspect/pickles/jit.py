@@ -21,7 +21,7 @@ from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Val
 
 
 class Forms(Struct, frozen=True):
-    """How one value was written, with the forms of its parts; never what the value was.
+    """Encoding of a value and of its parts; never the value itself.
 
     What follows from the value alone (width of an integer, repeated strings and globals, memo numbers) is not
     in here, so a changed value is written as upstream would write it.

@@ -26,7 +26,7 @@ STATE = "a state that its own pickling never writes"
 
 
 class Rule(Struct, frozen=True):
-    """How one callable may be called while a pickle is loaded."""
+    """What one callable may be called with while a pickle is loaded."""
 
     args: ShapeCheck
     """What is wrong with the arguments."""

@@ -190,7 +190,7 @@ class RRefBackwardResp(Struct, frozen=True):
 
 
 class UnknownCommand(Struct, frozen=True):
-    """A type that we do not know, or a payload that could not be read: kept whole."""
+    """A payload of an unknown type, or one that could not be read: kept whole."""
 
     message_type: int
     payload: bytes

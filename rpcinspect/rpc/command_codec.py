@@ -46,8 +46,8 @@ def from_message(message_type: int, payload: bytes, limits: Limits = DEFAULT_LIM
 
 
 def to_payload(command: Command, like: bytes | None = None) -> bytes:
-    """The payload that says `command`, without envelopes: as torch writes it, or in the forms of `like`, a
-    payload of the same type that could be read."""
+    """Returns the payload of `command`, without envelopes: as torch writes it, or in the forms of `like`, a
+    readable payload of the same type."""
     if isinstance(command, UnknownCommand):
         return command.payload
     codec = COMMANDS[message_type_of(command)]
@@ -63,8 +63,7 @@ def to_payload(command: Command, like: bytes | None = None) -> bytes:
 
 
 def to_message(command: Command, table: bytes = NO_TENSORS) -> RpcMessage:
-    """The message that says a command, as torch writes it; without envelopes and without a number of its
-    own."""
+    """Returns a command as a message, as torch writes it; without envelopes, with message id 0."""
     return RpcMessage(int(message_type_of(command)), 0, to_payload(command), table)
 
 
@@ -86,9 +85,8 @@ def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPi
 
 
 def parameter_indexes(pickle: PythonPickle, *, trainable: bool = False) -> frozenset[int]:
-    """Indexes of the tensors that a Python pickle makes an nn.Parameter of; `trainable`: those that then
-    require grad, as (data, requires_grad, hooks) say.
-    """
+    """Returns the indexes of tensors that a Python pickle wraps in an nn.Parameter; `trainable`: of those
+    with requires_grad."""
     found = set()
     for call in pickle.calls:
         if call.function in _REBUILD_PARAMETER and type(call.args) is tuple and call.args:

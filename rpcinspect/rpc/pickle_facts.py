@@ -40,7 +40,7 @@ WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASC
 
 
 class PickleFacts(Struct):
-    """What one command's pickles say; everything is empty for a command without pickles.
+    """Facts that one command's pickles hold; all are empty for a command without pickles.
 
     Not frozen: `audit` is made when it is asked for first.
     """
@@ -86,7 +86,7 @@ class FactsReader:
         self._known: BoundedCache[bytes, PickleFacts] = BoundedCache(CACHE_BYTES)
 
     def read(self, command: Command) -> PickleFacts:
-        """The facts; never raises: what can't be read says nothing, and `pickle.error` says why."""
+        """Returns the facts; never raises: where a pickle can't be read, `pickle.error` has the reason."""
         kind = type(command)
         if kind in PYTHON:
             data: bytes = command.serialized_py_obj  # type: ignore[union-attr]

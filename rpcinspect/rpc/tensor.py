@@ -44,7 +44,7 @@ class Quantizer(Struct, frozen=True, kw_only=True):
 
 
 class TensorMeta(Struct, frozen=True, kw_only=True):
-    """What the table says of one tensor. Sizes, strides and offset count elements."""
+    """An entry of the tensor table. Sizes, strides and offset count elements."""
 
     dtype: str
     """As torch prints it without `torch.`: `float32`, `qint8`; a key of `DTYPES`."""
@@ -81,7 +81,7 @@ def read_tensor_table(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Ten
 
 
 def storage_lengths(table: bytes) -> tuple[int, ...] | None:
-    """Bytes of each storage that a table speaks of, in the order of their indexes, which is that on the wire.
+    """Returns the bytes of each storage in a table, in the order of their indexes, as on the wire.
 
     None if the table is damaged, leaves out an index, or speaks of storages that can't be or are not on the
     CPU.
@@ -103,8 +103,7 @@ def storage_lengths(table: bytes) -> tuple[int, ...] | None:
 
 
 def to_tensor_table(metas: Sequence[TensorMeta], like: bytes | None = None) -> bytes:
-    """The table that says `metas`: as torch writes it, or in the forms of `like`, a table that could be
-    read."""
+    """Returns `metas` as a table: as torch writes it, or in the forms of `like`, a readable table."""
     table = _Table()
     if like is not None:
         table.read(read_jit(like))

@@ -98,7 +98,8 @@ def first_values(meta: TensorMeta, storage: StorageBytes, n: int) -> list[object
 
 
 def plain_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int] | None:
-    """Where in its storage the logical bytes lie, [start, end), if they are a range of it as they are."""
+    """Returns the range [start, end) of the storage that holds the logical bytes as they are; None where no
+    single range does."""
     if meta.layout != "strided" or meta.conj or meta.neg or not is_contiguous(meta):
         return None
     dtype = DTYPES[meta.dtype]

@@ -49,7 +49,7 @@ class Segment(Struct, frozen=True, kw_only=True):
 
     @property
     def took_ns(self) -> int:
-        """How long it lasted."""
+        """Returns the duration of the segment."""
         return self.end_ns - self.begin_ns
 
 
@@ -60,8 +60,8 @@ def critical_path(
     passes: BackwardWaits,
     doubtful: Container[int] = (),
 ) -> tuple[Segment, ...]:
-    """The path of one context, in the order of time; `calls` may hold others too, `waiting` and `passes` are
-    what `waits` says.
+    """Returns the path of one context, in the order of time; `calls` may include calls of other contexts,
+    `waiting` and `passes` come from `waits`.
 
     The clean-up is left out: nobody waits for it. So are calls of which it is `doubtful` who made them:
     nobody knows who waits for them.

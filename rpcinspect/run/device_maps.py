@@ -29,7 +29,7 @@ DevicePairs = tuple[tuple[str, str], ...]
 
 
 class DeviceMap(Struct, frozen=True, kw_only=True):
-    """The map of one caller for one callee."""
+    """The device map of one caller for one callee."""
 
     job: int
     caller: str

@@ -258,9 +258,8 @@ LEAST_VALUES = 4
 def matched(
     requests: Requests, worker: Traffic, cases: Mapping[int, Case], values: Mapping[int, frozenset[int]]
 ) -> dict[int, int]:
-    """Call → the one open request that has a value of its arguments, where all calls of the kind have a value
-    of an open request, and many of one only.
-    """
+    """Returns call → the only open request with a value among the call's arguments, where every call of the
+    kind has a value of an open request, and many of exactly one."""
     found: dict[int, int] = {}
     signs: dict[TypeAndFunction, list[Case]] = defaultdict(list)
     for case in cases.values():

@@ -36,7 +36,7 @@ MODES = ("rpc_sync", "rpc_async", "rpc_async_jit")
 
 
 class OperatorRun(Struct, eq=False):
-    """One run of an operator at the callee."""
+    """A run of an operator at the callee."""
 
     name: str
     """As the callee recorded it, without the caller's key."""
@@ -56,22 +56,22 @@ class OperatorRun(Struct, eq=False):
 
     @property
     def total_ns(self) -> int:
-        """How long it took, children included."""
+        """Returns the duration, children included."""
         return self.end_ns - self.begin_ns
 
     @property
     def self_ns(self) -> int:
-        """How long it took without its children."""
+        """Returns the duration without children."""
         return 0 if self.is_async else self.total_ns - sum(child.total_ns for child in self.children)
 
     @property
     def self_memory(self) -> int:
-        """The same of memory."""
+        """Returns the allocated memory without that of children, in bytes."""
         return 0 if self.is_async else self.memory - sum(child.memory for child in self.children)
 
 
 class CallProfile(Struct, frozen=True, kw_only=True):
-    """One profiled call."""
+    """A profiled call."""
 
     request: int
     answer: int
@@ -95,7 +95,7 @@ class CallProfile(Struct, frozen=True, kw_only=True):
 
 
 class ProfileRow(Struct, frozen=True, kw_only=True):
-    """All runs that torch's table has in one row."""
+    """All runs that torch's table joins in one row."""
 
     job: int
     name: str

@@ -60,7 +60,7 @@ class SessionBuilder:
     """The stage: `feed` every record, then `finish`."""
 
     def __init__(self, source: CaptureBytes | None = None) -> None:
-        """Of `source` tensors are read, to tell which of them are equal."""
+        """`source`: where the bytes of tensors are read, to find equal tensors."""
         self.columns = MessageColumns()
         self.evidence = IdentityEvidence()
         self._senders: set[tuple[int, bool, int]] = set()
@@ -134,7 +134,7 @@ class SessionBuilder:
             self._missing_bytes += sum(record.tp.payload_missing)
 
     def count_problems(self, records: Sequence[RpcRecord]) -> None:
-        """Counts those of records that all have seen: whoever shows a message may find one."""
+        """Counts the problems of records after views have shown them: showing a message may find one."""
         for record in records:
             self._problems += len(record.problems)
 
@@ -176,7 +176,7 @@ class SessionBuilder:
         by_completion: bool = False,
         failed: Iterable[tuple[int, LoggedFailure]] = (),
     ) -> Session:
-        """Everything; the arguments are what the stages below have counted and kept.
+        """Returns the session; the arguments are what the stages below have counted and collected.
 
         `sums`: bytes of RPC, of tensors, of other protocols and of the store;
         `by_completion`: indexes count messages as they became complete, not as they were sent; `failed`:

@@ -35,7 +35,7 @@ UNPUBLISHED = -2
 
 
 class Job(Struct, eq=False):
-    """One job of the capture."""
+    """A job of the capture."""
 
     store: StoreJob | None = None
     pipes: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Job(Struct, eq=False):
     """(name of a client, whom it called) → pipes: a worker opens one to another, in each of their groups."""
 
     def lives(self, time_ns: int) -> bool:
-        """Whether it was there at that time, as far as pipes and store tell."""
+        """Returns whether the job existed at that time, as far as pipes and store show."""
         if self.until_ns >= time_ns:
             return True
         times = self.store.times if self.store is not None else ()
@@ -64,7 +64,7 @@ class Job(Struct, eq=False):
         return at > 0 and times[at - 1] > self.until_ns
 
     def add(self, number: int, pipe: Pipe, listener: ListenerKey) -> None:
-        """One more of its pipes; for `met`, all that are not published at an address are one listener."""
+        """Adds a pipe of the job; for `met`, all listeners without a published address count as one."""
         self.pipes.append(number)
         self.until_ns = max(self.until_ns, NEVER if pipe.ended_ns is None else pipe.ended_ns)
         if pipe.client_name:
@@ -87,7 +87,7 @@ class Placed(Struct, frozen=True):
 
 
 def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityEvidence) -> Placed:
-    """Puts each pipe into its job."""
+    """Assigns each pipe to a job."""
     jobs = [Job(store=store, names=frozenset(store.names())) for store in stores]
     listeners, own = _sweep(pipes, jobs, evidence)
     guests = [frozenset(name for name, _ in job.met) - job.names for job in jobs]

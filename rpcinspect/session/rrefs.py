@@ -42,7 +42,7 @@ class _RRefMessages(Struct, eq=False):
 
 
 def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef, ...]:
-    """All RRefs of which a fork was seen, by job and id; `name` gives the label of a worker by id and job."""
+    """Returns all RRefs with a captured fork, by job and id; `name` gives a worker's label by id and job."""
     seen: dict[RRefKey, _RRefMessages] = defaultdict(_RRefMessages)
     accepted: dict[RRefKey, int] = {}
     pipes = session.messages.pipe

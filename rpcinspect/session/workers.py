@@ -52,7 +52,7 @@ class WorkerIdentities(Struct, frozen=True):
 
 
 def unnamed(pipes: Sequence[Pipe]) -> WorkerIdentities:
-    """Nobody is known but those that their pipes name."""
+    """Returns identities for pipes alone, where nothing else names workers."""
     return WorkerIdentities(
         tuple([pipe.client_name or str(pipe.client) for pipe in pipes]),
         tuple([pipe.server_name or str(pipe.server) for pipe in pipes]),
@@ -217,7 +217,7 @@ def is_name(label: str) -> bool:
 
 
 def is_address(label: str) -> bool:
-    """Whether a label is what stands for a worker of which only the address is known."""
+    """Returns whether a label is the address of a worker without a known name."""
     host, colon, port = label.rpartition(":")
     return bool(colon) and port.isdigit() and (host.startswith("[") or host.replace(".", "").isdigit())
 

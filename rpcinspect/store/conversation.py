@@ -72,7 +72,7 @@ class StoreEntry(Struct, frozen=True):
 
 
 class StoreProblem(Struct, frozen=True):
-    """Why one direction was not followed to its end."""
+    """Reason why one direction was not followed to its end."""
 
     reason: str
     from_client: bool
@@ -104,7 +104,7 @@ class DirectoryKey(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def directory_key(key: str) -> DirectoryKey | None:
-    """What this key is about; None for keys that say nothing of workers, whose entries need not be kept."""
+    """Parses a key of the worker directory; None for other keys, whose entries are not kept."""
     prefix = _GROUP.search(key)
     root = key[: prefix.start()] if prefix else ""
     group = int(prefix[1]) if prefix else 0
@@ -122,7 +122,7 @@ def members_of(value: bytes) -> tuple[tuple[str, int], ...]:
 
 
 class StoreConversation:
-    """Both directions of one connection to the store.
+    """Both directions of a connection to the store.
 
     Keeps an incomplete item of at most `limits.store_item_bytes` and the requests that await a reply.
     """
@@ -137,7 +137,7 @@ class StoreConversation:
         self._server = _Side(self._replies(), "replies", limits)
 
     def feed(self, from_client: bool, data: bytes, time_ns: int) -> list[StoreEntry]:
-        """More bytes of one direction, all captured at this time; returns what became known, from either."""
+        """Takes more bytes of one direction, captured at `time_ns`; returns what became known from both."""
         if from_client:
             self._client.feed(data, time_ns)
             self._server.run()
@@ -147,7 +147,7 @@ class StoreConversation:
         return found
 
     def gap(self, from_client: bool, length: int) -> None:
-        """So many bytes of one direction are missing here: it is not followed any further."""
+        """Marks `length` bytes of one direction as missing; that direction is not followed any further."""
         if from_client:
             self._client.lose(length)
             self._server.run()
@@ -156,7 +156,7 @@ class StoreConversation:
             self._pending.clear()
 
     def finish(self) -> list[StoreProblem]:
-        """No more bytes will come; says what could not be read, at most once per direction.
+        """Ends both directions; returns what could not be read, at most one problem per direction.
 
         A request without a reply is none: the store is often closed while a worker waits for a key.
         """
@@ -273,7 +273,7 @@ class StoreConversation:
 
 
 def worker_directory(entries: Iterable[StoreEntry]) -> WorkerDirectory:
-    """What the entries of all connections to one store say about its workers; later entries win."""
+    """Returns the workers that entries of all connections to one store name; later entries win."""
     names: dict[tuple[int, int], str] = {}
     addresses: dict[tuple[int, str], str] = {}
     members: dict[int, dict[tuple[str, int], None]] = {}

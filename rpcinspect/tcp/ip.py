@@ -51,7 +51,7 @@ class IpPackets(Struct, frozen=True, eq=False):
 
 
 class Fragments(Struct, frozen=True, eq=False):
-    """Parts of packets, at their data."""
+    """Fragments of packets, each at its data."""
 
     packets: IpPackets
     """`protocol` is the one of the whole packet; in IPv6 it is good in first fragments only."""
@@ -127,7 +127,7 @@ def _ipv6_fragments(window: bytes, packets: IpPackets) -> Fragments:
 
 
 def behind_extensions(window: bytes, packets: IpPackets) -> IpPackets:
-    """Packets with extension headers behind them, or at a fragment header that says they are a part."""
+    """Moves packets behind their extension headers, or to the header that marks a fragment."""
     known = _IS_EXTENSION[len(packets.addresses)]
     extended = known[packets.protocol]
     if not extended.any():

@@ -43,7 +43,7 @@ FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
 
 class Endpoint(Struct, frozen=True, order=True):
-    """One end of a TCP connection."""
+    """An end of a TCP connection."""
 
     host: str
     """Address as text, IPv6 in its short form without brackets."""
@@ -54,7 +54,7 @@ class Endpoint(Struct, frozen=True, order=True):
 
 
 class Flow(Struct, frozen=True, order=True):
-    """One direction between two endpoints (not of one connection: ports are used again)."""
+    """A direction between two endpoints. Several connections may share a flow: ports are used again."""
 
     source: Endpoint
     destination: Endpoint
@@ -89,7 +89,7 @@ class Segmenter:
         self._reassembly = Reassembly(self._count)
 
     def feed(self, block: PacketBlock | TcpBlock) -> SegmentBlock:
-        """Segments of one block of packets."""
+        """Returns the TCP segments of a block of packets."""
         if isinstance(block, TcpBlock):
             return self._numbered(block)
         if block.heads is not None:

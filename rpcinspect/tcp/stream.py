@@ -28,7 +28,7 @@ MAX_CONFLICTS = 1000
 
 
 class Connection:
-    """One TCP connection between two endpoints; ports that are used again make another one."""
+    """A TCP connection between two endpoints; a port that is used again makes another one."""
 
     __slots__ = (
         "backward",
@@ -62,12 +62,12 @@ class Connection:
 
     @property
     def streams(self) -> tuple[Stream, Stream]:
-        """Both directions."""
+        """Returns both directions."""
         return self.forward, self.backward
 
     @property
     def ended_ns(self) -> int | None:
-        """When either side closed it or reset it; None while that was not captured."""
+        """Returns when a side closed or reset the connection; None while that was not captured."""
         ends = (self.forward.fin_ns, self.backward.fin_ns, self.reset_ns)
         return min((end for end in ends if end is not None), default=None)
 
@@ -82,7 +82,7 @@ class Connection:
 
 
 class Conflict(Struct, frozen=True):
-    """Two copies of the same stream bytes that differ; the first was kept."""
+    """Copies of the same stream bytes that differ; the first copy was kept."""
 
     position: int
     length: int
@@ -92,7 +92,7 @@ class Conflict(Struct, frozen=True):
 
 
 class Stream(SettledBytes):
-    """One direction of a connection, which grows as its segments are captured."""
+    """A direction of a connection; grows as segments are captured."""
 
     __slots__ = (
         "_pending",
@@ -172,7 +172,7 @@ class Stream(SettledBytes):
             self._drain()
 
     def finish(self) -> None:
-        """Nothing more will be captured of this stream: settles all that is pending, and the tail."""
+        """Settles all that is pending, and the tail, at the end of the capture."""
         if self.finished:
             return
         self.settle_start()

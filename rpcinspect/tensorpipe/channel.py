@@ -48,7 +48,7 @@ class TensorParts:
         self.lost: Placement | None = None
 
     def place(self, tensor: TpTensor, part: int, extent: Extent | None, placement: Placement) -> bool:
-        """Takes one part; True if the tensor's place is settled now."""
+        """Sets the place of one part; returns True once all parts of the tensor have one."""
         self.parts[part] = extent
         if placement is not Placement.CERTAIN and self.lost is not Placement.UNCERTAIN:
             self.lost = placement
@@ -64,7 +64,7 @@ class TensorParts:
 
 
 class LaneFrame(Struct, eq=False, gc=False):
-    """What one frame on a lane will be."""
+    """What the next frame on a lane belongs to."""
 
     message: TpMessage | None
     """None: of a message that was lost, but whose lengths are known."""
@@ -84,7 +84,7 @@ class DueFrame(Struct, frozen=True):
 
 
 class Lane:
-    """One direction of one connection of a channel.
+    """A direction of one connection of a channel.
 
     While nothing was lost, frames are given to tensors as they come. Behind a loss, or if the start of the
     stream was not captured, everything waits until the end, and then is aligned.

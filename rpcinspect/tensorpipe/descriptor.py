@@ -49,7 +49,7 @@ class Shape(Struct, eq=False):
 
 
 class ShapeTable:
-    """Descriptors by their bytes: a training loop has a handful of different ones."""
+    """Caches parsed descriptors by their bytes: a training loop has a handful of different ones."""
 
     def __init__(self, limits: Limits, read_table: ReadTable | None = None) -> None:
         """`read_table` lets lost descriptors be rebuilt."""
@@ -86,7 +86,7 @@ class ShapeTable:
 
 
 class DescriptorReader:
-    """The stage for one direction: `advance` after the stream grew, `finish` at its end."""
+    """Reads the descriptors of one direction: `advance` after the stream grew, `finish` at the end."""
 
     def __init__(
         self,

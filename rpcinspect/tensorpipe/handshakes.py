@@ -208,7 +208,7 @@ class RequestedHandler(Handler):
         return False
 
     def advance(self, done: list[TpMessage]) -> None:
-        """Claims its role once, then feeds the pipe that it belongs to."""
+        """Claims the role once, then feeds the pipe of that role."""
         if not self._claimed:
             self._claimed = True
             self.registry.claim(self, done)
@@ -227,12 +227,12 @@ class RequestedHandler(Handler):
         return LaneCandidate(self.connection, self.position) if self._role is None else None
 
     def finish(self) -> None:
-        """A connection that nothing explained is not ours to count as decoded."""
+        """Counts the connection as skipped where no pipe has claimed it."""
         if self._role is None:
             self._skip()
 
     def assign(self, role: Role, done: list[TpMessage]) -> None:
-        """The pipe's answer (or the order of ids) says what this connection is for."""
+        """Takes the role that the pipe's answer, or the order of ids, gives to this connection."""
         self._role = role
         role.owner.handshake_bytes += self.position - (self.client.origin or self.position)
         self._unattached = True

@@ -46,7 +46,7 @@ Distances = list[tuple[TpMessage, int]]
 
 
 class LaneCandidate(Struct, frozen=True):
-    """A connection that may be a lane of some pipe."""
+    """A connection that is perhaps a lane of some pipe."""
 
     connection: Connection
     start: int | None
@@ -100,9 +100,8 @@ def _rivals(orphans: Sequence[LaneCandidate]) -> Sequence[LaneCandidate]:
 
 
 def hosts_of(orphans: Iterable[LaneCandidate]) -> set[tuple[str, str]]:
-    """(from, to) of all that these connections carried: the tensors of a pipe between two hosts may be in a
-    connection between them, to whatever port.
-    """
+    """Returns the (source, destination) hosts of these connections: only pipes between the same two hosts, at
+    any port, can have tensors in one of them."""
     return {
         (stream.flow.source.host, stream.flow.destination.host)
         for orphan in orphans

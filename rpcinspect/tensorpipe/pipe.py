@@ -39,7 +39,7 @@ MAX_MEMO = 4096
 
 
 class PipeState:
-    """Joins the connections of one pipe; `advance` after any of its streams grew."""
+    """Joins the connections of a pipe; `advance` after any of the streams grew."""
 
     def __init__(self, pipe: Pipe, shapes: ShapeTable, limits: Limits, *, patient: bool = True) -> None:
         """`patient`: messages whose tensors can be placed only at the end wait for that."""
@@ -123,7 +123,7 @@ class PipeState:
     def attach_lane(
         self, name: str, lane: int, streams: tuple[Stream, Stream], starts: tuple[int | None, int | None]
     ) -> None:
-        """A connection that carries one lane of a channel in both directions."""
+        """Adds a connection that carries one lane of a channel in both directions."""
         channel = self.open_channel(name)
         if channel is not None and lane < len(channel.lanes[0]):
             for direction in (FROM_CLIENT, FROM_SERVER):
@@ -165,7 +165,7 @@ class PipeState:
         return done
 
     def finish(self, elsewhere: Placement = Placement.MISSING) -> list[TpMessage]:
-        """After `finish_messages`: tensors get the places that only the end could tell.
+        """Gives tensors the places that only the end of the capture tells; call `finish_messages` before.
 
         `elsewhere`: what tensors are whose connection is not known.
         """
