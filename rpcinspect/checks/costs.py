@@ -95,7 +95,7 @@ def empty_results(
     turns: Mapping[WorkerKey, Sequence[Turn]],
     told: Collection[int],
 ) -> Iterator[Finding]:
-    """Of all calls but those that were told of."""
+    """Yields findings about calls without a result; calls in `told` have a finding already."""
     session, holds, sizes = run.session, contents.holds(), contents.calls()
     for (job, caller), its in turns.items():
         waited: dict[str, list[int]] = defaultdict(list)
@@ -124,7 +124,7 @@ Round = Sequence[Turn]
 
 
 class Rounds(Struct, frozen=True):
-    """Those of one caller that call the same."""
+    """Rounds of one caller with the same calls."""
 
     caller: WorkerKey
     what: str
@@ -137,7 +137,7 @@ class Rounds(Struct, frozen=True):
 
 
 def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Rounds]) -> Iterator[Finding]:
-    """Of those rounds that take enough of the run."""
+    """Yields findings about rounds that take enough of the run."""
     for rounds in told:
         session, (job, caller) = run.session, rounds.caller
         saved = sum(_saved_ns(session, its) for its in rounds.rounds)
@@ -173,7 +173,7 @@ def _saved_ns(session: Session, its: Round) -> int:
 def find_rounds(
     run: CaptureEvidence, contents: CallContents, turns: Mapping[WorkerKey, Sequence[Turn]]
 ) -> list[Rounds]:
-    """All rounds of calls that do not need each other."""
+    """Returns all rounds of calls that do not need each other."""
     in_chains = {member: list(chains(its)) for member, its in turns.items()}
     every = [turn for its in in_chains.values() for chain in its for turn in chain]
     if not every:

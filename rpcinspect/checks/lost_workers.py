@@ -58,7 +58,8 @@ class Losses:
         self._open: dict[tuple[int, str], NDArray[np.int64]] = {}
 
     def told_by(self, text: str, job: int, worker: str, since_ns: int, until_ns: int) -> Loss | None:
-        """Whom an error that a worker raised between these times is about; None where nothing tells it."""
+        """Returns the loss that an error, raised by a worker between these times, is about; None where
+        nothing tells which."""
         late = LATE.search(text)
         if late is not None:
             waited_ns = int(late[1]) * 1_000_000
@@ -169,7 +170,7 @@ class Departed(Struct, frozen=True):
         return f"; {self.worker} {self.ended.sentence}{when}{lack_of_memory(self.ended)}"
 
     def remedy(self, run: CaptureEvidence) -> str:
-        """What to do about it: where to look for the cause."""
+        """Returns where to look for the cause."""
         worker, ended = self.worker, self.ended
         if ended.how == "signal" and ended.signal in CRASHES:
             return (
@@ -198,9 +199,8 @@ class Departed(Struct, frozen=True):
 def departed(
     run: CaptureEvidence, worker: str, job: int, given_up_ns: int | None = None, *, by_its_end: bool = False
 ) -> Departed | None:
-    """The worker, if its process is known to have ended, and before its caller gave up, where it did.
-    `by_its_end`: that was because a connection broke, which an end does.
-    """
+    """Returns the worker, if its process is known to have ended, and before the caller gave up, where the
+    caller did. `by_its_end`: the caller gave up because a connection broke, which an end does."""
     ended = run.ended.get((job, worker))
     if ended is None or not ended.over:
         return None

@@ -33,7 +33,7 @@ CallKey = tuple[int, frozenset[int], frozenset[int]]
 
 
 class OptimizerStep(Struct, frozen=True):
-    """One that a worker carried out for another."""
+    """An optimizer step that a worker carried out for another."""
 
     arrived_ns: int
     done_ns: int

@@ -318,8 +318,8 @@ T = TypeVar("T", bound=Hashable)
 
 
 def circles(waits: Mapping[T, Collection[T]]) -> dict[T, int]:
-    """Who waits in a circle: the strongly connected parts of a graph, by Tarjan's algorithm, in linear time.
-    Returns a number for each who waits or is waited for; those in one circle have the same.
+    """Finds circles of waiting: the strongly connected parts of a graph, by Tarjan's algorithm, in linear
+    time. Returns a number for each member of the graph; members of one circle have the same.
 
     Without recursion: a chain of waiting workers may be longer than Python's stack.
     """

@@ -55,7 +55,7 @@ class _Fit(Struct, frozen=True):
 def join_logs(
     session: Session, logs: Sequence[WorkerLog], ends: Iterable[ConnectionEnd], zone_s: int | None = None
 ) -> WorkerLogs:
-    """`zone_s`: of times without a zone, where the user says it."""
+    """Joins text logs with the session. `zone_s`: offset of times without a zone, if the user gives one."""
     known = _CaptureTimes(session, ends)
     files = []
     keyed: list[tuple[tuple[int, int, int], LogEvent]] = []
@@ -77,8 +77,8 @@ def endings(logs: WorkerLogs) -> tuple[LogEvent, ...]:
 
 
 def first_gone(logs: WorkerLogs) -> LogEvent | None:
-    """The line that tells of the first worker to go: whoever has lost another one before only follows. Logs
-    without times do not tell who was before: then who has lost nobody was the first."""
+    """Returns the line about the first worker that went: a worker that has lost another before only follows.
+    Logs without times do not show the order: then the first was a worker that has lost nobody."""
     told = [event for event in logs.events if event.lost and event.worker and event.peer]
     return next((event for event in told if not _follows(event, told)), told[0] if told else None)
 

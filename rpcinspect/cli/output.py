@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_output(path: Path | None, *, private: bool = False, grows: bool = False) -> Iterator[BinaryIO]:
-    """The file that output goes to; standard output if there is no path.
+    """Opens the file for output; standard output if there is no path.
 
     To be opened once the input is known to be readable, so that one that can't be written is told before the
     work. What the file held stays until all is written, or, where it `grows` to be read meanwhile, until
@@ -104,12 +104,12 @@ def give_up_stdout() -> None:
 
 
 def say(line: str) -> None:
-    """One line for people, whatever it quotes made harmless."""
+    """Prints one line to standard error, with control characters escaped."""
     print(f"rpcinspect: {printable(line)}", file=sys.stderr)
 
 
 def say_block(text: str) -> None:
-    """Several lines for people, those below the first as they were quoted."""
+    """Prints several lines to standard error; lines below the first are indented."""
     first, *rest = text.splitlines() or [""]
     say(first)
     for line in rest:
@@ -123,7 +123,7 @@ def show_line(name: str, line: str) -> None:
 
 
 def say_if_empty(session: Session, label: str = "") -> None:
-    """Why a capture has no messages, where it has none."""
+    """Prints why a capture has no messages, where it has none."""
     reason = empty_line(session)
     if reason is not None:
         say(f"{label}{reason}")

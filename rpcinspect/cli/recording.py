@@ -145,7 +145,8 @@ class Held(Struct, frozen=True):
 def look_into(
     path: Path, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
 ) -> Held | None:
-    """None: the file can't be read, such as when the command removed it."""
+    """Reads the recorded file for some seconds; None where it can't be read, such as when the command removed
+    it."""
     end = clock() + seconds
     complete = True
 
@@ -168,8 +169,8 @@ def look_into(
 def looked_into(
     recorded: RecordingResult, notes: Sequence[ProcessNote], *, strangers: bool
 ) -> RecordingResult:
-    """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
-    of this command are told of; on other interfaces they are expected."""
+    """Returns the result with the number of messages and the workers in them. `strangers`: report workers
+    that are not of this command; on other interfaces they are expected."""
     held = look_into(recorded.file)
     if held is None:
         warnings = [f"{recorded.file} can't be read any more"] if recorded.ended_early is None else []

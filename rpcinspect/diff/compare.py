@@ -57,7 +57,7 @@ def compare(
 
 
 def check_messages(*runs: RunModel) -> None:
-    """Raises `CaptureError` where no run has any: of two of these nothing says that they are the same."""
+    """Raises `CaptureError` where no run has a message: two empty runs are not known to be the same."""
     if not any(run.messages for run in runs):
         raise CaptureError("no RPC messages: there is nothing to compare")
 
@@ -279,8 +279,8 @@ LEAST_NS = 1_000_000
 
 
 def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequence[Aligned]) -> list[Found]:
-    """One difference for each kind of call whose median time is another by far, at the first of them and in
-    their order: information, which does not count."""
+    """Returns a difference for each kind of call whose median time differs by far, at the first such call, in
+    order: information, which does not count."""
     places = {message.a: place for place, message in enumerate(messages) if message.request}
     times: dict[tuple[CallSignature, str | None], list[tuple[int, int, int, int]]] = defaultdict(list)
     for index, partner in pairs.items():
@@ -311,7 +311,7 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequ
 
 
 class Label(Struct, frozen=True):
-    """What a worker of one run and job is called, and what else is known of it."""
+    """Label of a worker of one run and job, with what else is known of it."""
 
     text: str
     named: bool

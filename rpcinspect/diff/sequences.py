@@ -21,7 +21,7 @@ MAX_DEPTH = 40
 
 
 class Level(NamedTuple):
-    """One way of looking at the items of both runs."""
+    """A way of comparing the items of both runs."""
 
     a: Sequence[Hashable]
     b: Sequence[Hashable]
@@ -80,8 +80,8 @@ def anywhere(a: Sequence[Hashable], b: Sequence[Hashable]) -> IndexPairs:
 
 
 def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashable]]) -> IndexPairs:
-    """Pairs of collections that share at least half of the smaller one; those that share most first. What is
-    in many of them tells nothing."""
+    """Returns pairs of collections that share at least half of the smaller one, largest share first. Items
+    that many collections hold do not count."""
     holders: dict[Hashable, list[int]] = defaultdict(list)
     for j, items in enumerate(b):
         for item in set(items):
@@ -104,7 +104,7 @@ def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashab
 
 
 def ascending(pairs: Iterable[tuple[int, int]]) -> IndexPairs:
-    """As many of the pairs as can stand in one order in both sequences."""
+    """Returns as many of the pairs as can stand in one order in both sequences."""
     ordered = sorted(pairs)
     tails: list[int] = []
     """The smallest end of a chain of each length."""

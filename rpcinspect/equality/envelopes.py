@@ -60,7 +60,7 @@ def contexts_of(envelopes: Sequence[Envelope]) -> frozenset[int]:
 
 
 def compare_ids(ids: IdMap, kind: str, a: Carried, b: Carried, path: str, code: str) -> Iterator[Difference]:
-    """Ids of one kind differ if they mean two things, whatever their numbers."""
+    """Yields a difference if two ids of one kind stand for different things, whatever their numbers."""
     if not ids.carried(kind, a, b):
         shown = [[x.created_on, x.local_id] if isinstance(x, GloballyUniqueId) else x for x in (a, b)]
         text = "not the same thing as in the messages before"

@@ -45,7 +45,7 @@ def essence(text: str) -> str:
 
 
 def reworded(a: str, b: str) -> list[str]:
-    """Of two texts that are the same to `compare_errors`: in what they differ all the same."""
+    """Returns in what two texts that `compare_errors` takes as equal differ all the same."""
     taken_a, taken_b = _sifted(a)[1], _sifted(b)[1]
     kinds = [kind for kind in _KINDS if taken_a.get(kind) != taken_b.get(kind)]
     return kinds or ["empty lines or length"]
@@ -96,7 +96,8 @@ def named_type(text: str) -> str | None:
 
 
 def same_main(name: str) -> str:
-    """`__mp_main__` is what `__main__` is called in a process that multiprocessing has spawned."""
+    """Returns the name with `__main__` for `__mp_main__`, its name in a process that multiprocessing has
+    spawned."""
     return re.sub(r"\b__mp_main__\b", "__main__", name)
 
 

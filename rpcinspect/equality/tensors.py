@@ -31,7 +31,7 @@ from rpcinspect.rpc.tensor import TensorMeta
 
 
 def compare_tensors(a: Tensors, i: int, b: Tensors, j: int, path: str, rules: Rules) -> list[Difference]:
-    """Tensor `i` of the one message against tensor `j` of the other."""
+    """Returns the differences between tensor `i` of one message and tensor `j` of the other."""
     meta_a, meta_b = a.metas[i], b.metas[j]
     found = list(_kind(meta_a, meta_b, path))
     comparable = not found

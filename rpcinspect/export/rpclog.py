@@ -46,7 +46,7 @@ from rpcinspect.tensorpipe.records import TpMessage, TpTensor
 def write_log(
     output: IO[bytes], session: Session, kept: Sequence[Numbered], read: ReadExtent, wire: WireFacts
 ) -> int:
-    """Writes these messages in this order; returns how many of them have no place in a log."""
+    """Writes these messages in this order; returns how many of them a log can't hold."""
     output.write(FIRST_LINE)
     first = [c.first_time_ns for c in session.captures if c.first_time_ns is not None]
     last = [c.last_time_ns for c in session.captures if c.last_time_ns is not None]

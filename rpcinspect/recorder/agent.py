@@ -56,7 +56,7 @@ class AgentMechanism(Mechanism):
         self._begin_ns = 0
 
     def settings(self) -> Mapping[str, object]:
-        """See startup/rpcinspect_agent.py. There is a folder for queues then."""
+        """Makes the folder for queues; returns the settings that startup/rpcinspect_agent.py reads."""
         try:
             self._queues = Path(tempfile.mkdtemp(prefix="rpcinspect-", dir=_place()))
         except OSError as error:
@@ -192,7 +192,7 @@ class MessageQueue(Struct, frozen=True):
 
 
 def read_queue(path: Path) -> MessageQueue | None:
-    """What a queue tells of its process; None if the file is no queue."""
+    """Reads a process's queue file; None if the file is no queue."""
     with path.open("rb") as file:
         data = file.read(DATA_AT)
     if len(data) < DATA_AT:
@@ -233,7 +233,7 @@ def append(log: Path, lines: bytes) -> None:
 
 
 def open_log(log: Path) -> BinaryIO:
-    """The log, at its end; not what somebody has put there as a link meanwhile."""
+    """Opens the log at its end; refuses a link that somebody has put there meanwhile."""
     file = os.fdopen(os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b")
     file.seek(0, os.SEEK_END)
     return file

@@ -33,7 +33,7 @@ from rpcinspect.session.process_end import ProcessEnd
 
 
 class ProcessNote(Struct, frozen=True, kw_only=True):
-    """One process that started RPC, or would have."""
+    """A process that started RPC, or tried to."""
 
     pid: int
     name: str | None = None
@@ -79,9 +79,8 @@ def _read(path: Path) -> ProcessNote | None:
 
 
 def is_running(pid: int, start: int | None = None) -> bool:
-    """Whether a process still runs, that which began at `start` if told; one that has ended and was not
-    waited for does not.
-    """
+    """Returns whether a process still runs, if `start` is given the one that began then; False for one that
+    has ended and was not waited for."""
     stat = process_stat(pid)
     return stat is not None and not is_zombie(stat) and start in (None, int(stat[START]))
 
@@ -131,7 +130,7 @@ class Reaper:
                 self.wait_for(pid)
 
     def close(self) -> None:
-        """Orphans go where they went before."""
+        """Lets orphans go where they went before."""
         if self._adopts:
             self.look()
             _set_subreaper(self._was)
@@ -139,7 +138,7 @@ class Reaper:
 
 
 def process_stat(pid: int) -> list[str] | None:
-    """What the kernel says of a process; None where there is none."""
+    """Returns the fields of /proc/PID/stat; None where there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -149,7 +148,7 @@ def process_stat(pid: int) -> list[str] | None:
 
 
 def is_zombie(stat: list[str]) -> bool:
-    """Whether it has ended, and its parent has not waited for it."""
+    """Returns whether the process has ended, and its parent has not waited for it."""
     return stat[STATE] in ("Z", "X")
 
 
@@ -193,7 +192,7 @@ SECONDS = 1.0
 
 
 class CommandProcesses:
-    """From before a command begins to after its end; `close` it in any case."""
+    """Watches a command's processes from before its begin to after its end; `close` it in any case."""
 
     def __init__(self, folder: Path) -> None:
         self._listener = _listener(folder / SOCKET)

@@ -30,7 +30,7 @@ ONE_SIDED = frozenset({"missing", "extra", "repeated"})
 
 
 class Told(Struct, frozen=True):
-    """What there is to say of a difference, in printable text."""
+    """A difference in printable text."""
 
     path: str
     values: tuple[str, str] | None

@@ -32,7 +32,7 @@ def worker_names(session: Session) -> frozenset[str]:
 
 
 def gathered_names(record: RpcRecord) -> Iterator[str]:
-    """Names that the agents tell each other: torch's leader is the smallest of them."""
+    """Yields names that agents send each other: torch's leader is the smallest of them."""
     pickle = record.facts.pickle
     udf = python_udf(pickle.root) if pickle is not None and record.facts.control else None
     if udf is None or type(udf.args) is not tuple:
@@ -44,7 +44,7 @@ def gathered_names(record: RpcRecord) -> Iterator[str]:
 
 
 class Labels:
-    """See the module's text."""
+    """Pseudonyms of the names of workers, which keep the order of the names."""
 
     def __init__(self, words: Pseudonyms) -> None:
         self._words = words

@@ -50,7 +50,7 @@ TENSORS = "tensors.safetensors"
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What the command line says of the script."""
+    """Options of the command line for the script."""
 
     captures: tuple[str, ...]
     """How people call them."""
@@ -78,7 +78,7 @@ class Reproducer(Struct, frozen=True, kw_only=True):
 
 
 def unwritable(wanted: Wanted) -> Unwritable:
-    """Why a message can't be written down, by a writer of its own."""
+    """Returns a function that says why a message can't be written as source, with a writer of its own."""
     writer = SourceWriter(Imports(RESERVED, VARIABLE, wanted.main))
     names = Names(lambda index: f"t{index}", lambda fork: "rref", {})
 

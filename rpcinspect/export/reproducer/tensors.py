@@ -42,7 +42,7 @@ def unwritable_tensors(record: RpcRecord) -> str | None:
 
 
 class TensorCollection:
-    """Takes messages one by one; each once."""
+    """Collects the tensors of messages, each message once."""
 
     def __init__(self, source: CaptureBytes) -> None:
         self._source = source
@@ -51,7 +51,7 @@ class TensorCollection:
         self._forms: dict[str, dict[str, Any]] = {}
 
     def add(self, message: int, record: RpcRecord) -> None:
-        """All tensors of a message."""
+        """Adds all tensors of a message."""
         if message in self._seen:
             return
         self._seen.add(message)
@@ -68,7 +68,7 @@ class TensorCollection:
             self._forms[name_of(message, number)] = _form(message, meta, stored)
 
     def metadata(self) -> dict[str, str]:
-        """Of the file."""
+        """Returns the metadata of the file."""
         return {"format": FORMAT, "forms": orjson.dumps(self._forms).decode()}
 
     def _store(self, name: str, record: RpcRecord, meta: TensorMeta, alone: bool) -> str:

@@ -97,7 +97,7 @@ class _SentByAgent(Struct):
 
 
 class AgentPeer:
-    """One played worker; closing the loop ends the conversation."""
+    """A played worker; closing the loop ends the conversation."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class AgentPeer:
         return n
 
     def renew(self, message_id: int) -> None:
-        """Gives a request its whole time again, as `Peer.renew`."""
+        """Restarts the timeout of a request, as `Peer.renew`."""
         self._open.renew(message_id)
 
     def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
@@ -285,7 +285,7 @@ class AgentPeer:
     # --- what comes -----------------------------------------------------------------------------------------
 
     def ready(self, events: int) -> None:
-        """The process says something."""
+        """Reads what the process has sent."""
         while self._hear_next():
             if not self._control.said_more:
                 return

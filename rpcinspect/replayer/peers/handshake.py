@@ -66,7 +66,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def brochure(self) -> bytes:
-        """The frame that says what we offer."""
+        """Returns the frame that offers our transports and channels."""
         devices = tuple([(name, DEVICES[name]) for name in self.channels])
         return write_brochure(Brochure(((UV, UV_DOMAIN),), devices), ControlLayout.V1_9)
 

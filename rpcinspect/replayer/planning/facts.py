@@ -31,7 +31,7 @@ class Carrier(Struct, frozen=True):
 
 
 class JobFacts(Struct, eq=False):
-    """What is known in one job, within which ids are unique."""
+    """RRefs and contexts of one job, within which ids are unique."""
 
     edges: dict[Id, Carrier] = field(default_factory=dict)
     """(context, autograd message id) → the forward message that made the edge."""

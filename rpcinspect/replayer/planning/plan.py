@@ -51,7 +51,7 @@ from rpcinspect.run.run import RunModel
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
-    """What the command line says of a replay."""
+    """Options for planning a replay."""
 
     roles: tuple[str, ...] = ()
     """Workers to play, in one session; others are live."""

@@ -19,16 +19,14 @@ KEEPING = frozenset({"wraps", "no_grad", "enable_grad", "inference_mode"})
 
 
 def gives_function(node: ast.AST, *, made: bool, method: bool = False) -> bool:
-    """Whether a decorator gives a function; `made`: whether what a call of it gives is such a decorator. One
-    function may be both: `@retry` and `@retry(times=3)`. `method`: its first argument is its object.
-    """
+    """Returns whether a decorator returns a function; `made`: whether a call of it returns such a decorator.
+    One function may be both: `@retry` and `@retry(times=3)`. `method`: its first argument is its object."""
     return isinstance(node, Def) and _Returns(node, 1 if method else 0).fit(made=made)
 
 
 def objects_kept(node: ast.AST) -> frozenset[str] | None:
-    """The attributes in which a `__new__` keeps objects that it returns later; None where it may return
-    anything but what a `__new__` of its bases made.
-    """
+    """Returns the attributes in which a `__new__` stores objects that it returns later; None where it may
+    return anything but a new object of its bases."""
     if not isinstance(node, Def) or any(last_word(by) != "staticmethod" for by in node.decorator_list):
         return None
     own = _own_statements(node)

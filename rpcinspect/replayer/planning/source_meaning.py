@@ -77,7 +77,7 @@ class Meanings:
         return combined([meaning, *later])
 
     def member(self, own: OwnClass, name: str) -> Meaning | None:
-        """An attribute of a class or of its objects; None where neither it nor a base of it has it."""
+        """Returns an attribute of a class or of its objects, bases included; None where there is none."""
         order = self.order(own)
         found: list[Meaning] = []
         for kind in order:

@@ -56,9 +56,9 @@ class Sources:
             self._files.update(dict.fromkeys(MAIN_NAMES, script))
 
     def find(self, module: str, name: str) -> Meaning | None:
-        """What a file of the user's says of a name, which may be `Class.method`: code of the file, a value,
-        or an alias, also for a module. None where no file of the user's is this module, or the file does not
-        bind the name.
+        """Returns the meaning of a name, which may be `Class.method`, in the user's files: code of the file,
+        a value, or an alias, also for a module. None where no file of the user's is this module, or the file
+        does not bind the name.
 
         Raises `OutputError` for a file that can't be read or parsed.
         """
@@ -71,12 +71,12 @@ class Sources:
         return alias(f"the module {found.of}") if found is not None and found.kind == "module" else found
 
     def is_rebuilder(self, module: str, name: str) -> bool:
-        """Whether a `__reduce__` of its file returns a function, so that pickles call it."""
+        """Returns whether a `__reduce__` of the file returns the function, so that pickles call it."""
         file = self._parsed(module)
         return file is not None and name.rpartition(".")[2] in file.rebuilders
 
     def class_standing(self, module: str, name: str) -> NameRuling | None:
-        """What the objects of a class may be used for; None where the name is no class that the files define.
+        """Returns what the objects of a class may be used for; None where the files define no such class.
 
         A reason is empty where only code of the user's files would run, or harmless code of its bases.
         """

@@ -208,7 +208,7 @@ class Expected:
 
 
 def own_id(record: RpcRecord) -> KindAndId | None:
-    """The id that says which request this is; None: its function and its arguments do."""
+    """Returns the id that identifies the request; None: function and arguments do."""
     command = record.rpc.command
     if isinstance(command, PropagateGradientsReq):
         return AUTOGRAD_MESSAGE, command.autograd_metadata.autograd_message_id

@@ -73,7 +73,7 @@ class _Sent(Struct):
 
 
 class Player:
-    """Plays one session; `run` once, then `outcomes`."""
+    """Plays one session; call `run` once, then `outcomes`."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Player:
         ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
-        """`peers` by the worker that they stand for; `handle` gets each event first; `ended` says which
-        processes have ended, the first first, and may wait so many seconds for one; `done` is called with
-        each step that came to its end."""
+        """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
+        processes have ended, in order, and may wait so many seconds for one; `done` is called with each
+        finished step."""
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
@@ -221,7 +221,7 @@ class Player:
         self._sent.clear()
 
     def outcomes(self) -> tuple[StepOutcome, ...]:
-        """One for each step of the plan, in its order."""
+        """Returns the outcome of each step of the plan, in its order."""
         steps = self._inputs.planned.steps
         return tuple(self._outcomes.get(step.message) or self._unfinished(step) for step in steps)
 

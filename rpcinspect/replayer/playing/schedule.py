@@ -187,7 +187,7 @@ class Schedule:
     # --- what may be done -----------------------------------------------------------------------------------
 
     def ready(self, now: float, quiet_s: float = 0.0) -> Iterator[DueMessage]:
-        """Yields what may be sent at this moment, in order; what was yielded counts as sent.
+        """Yields the messages that may be sent at this moment, in order; they count as sent.
 
         `quiet_s`: for how long nothing has happened. Of what only waits for an overlapping call, one at most
         is given out then, and none if there is something else.
@@ -245,7 +245,7 @@ class Schedule:
         return self._began + (due.time_ns - self._first_ns) / 1e9 / self._speed
 
     def wake_in(self, now: float, quiet_s: float) -> float | None:
-        """Seconds until something may be sent if nothing happens; None: then nothing can."""
+        """Returns the seconds until something may be sent if nothing happens; None if nothing can."""
         found: list[float] = []
         for due in self._heads():
             if self._caused(due):
@@ -260,7 +260,7 @@ class Schedule:
 
     @property
     def unasked(self) -> frozenset[int]:
-        """Requests that live workers have not sent, and that nobody gave up."""
+        """Returns the requests that live workers have not sent, and that were not given up."""
         return frozenset(self._unasked)
 
     def awaited(self) -> Sequence[int]:

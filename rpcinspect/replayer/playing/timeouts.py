@@ -38,7 +38,7 @@ WaitSignature: TypeAlias = tuple[str, str, int, int | None, str | None]
 
 
 class Timeouts:
-    """The waits of one session."""
+    """The timeouts of one session."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Timeouts:
         return True
 
     def cut_off(self, call: Exchange) -> bool:
-        """Whether the capture ended before an answer was due, so that its absence says nothing."""
+        """Returns whether the capture ended before an answer was due, so that a missing one means nothing."""
         if call.end_ns is not None:
             return False
         left_s = (self._moments[-1] - call.begin_ns) / 1e9

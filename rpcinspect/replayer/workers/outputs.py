@@ -97,7 +97,7 @@ class Outputs(Closing):
                 return
 
     def close(self) -> None:
-        """Shows what is not yet shown, and how much will not be; calling it again is fine."""
+        """Prints the rest of the lines, and how many were left out; closing twice is fine."""
         if self._closed:
             return
         self._tell(None)

@@ -113,7 +113,7 @@ class DiffPage(Struct, frozen=True):
 
 
 def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage:
-    """What there is to show."""
+    """Returns the content of the page."""
     rows = rows_of(comparison, runs)
     shown = rows.by_place()
     first = None if comparison.first is None else _first(comparison, comparison.first, shown, runs)

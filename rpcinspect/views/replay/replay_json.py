@@ -42,7 +42,7 @@ SIDES = {
 
 
 def replay_lines(outcome: ReplayOutcome, made: Report, error: str | None = None) -> bytes:
-    """All lines. `error`: why nothing could be started."""
+    """Returns all lines. `error`: why nothing could be started."""
     return lines(_objects(outcome, made, error))
 
 
@@ -62,7 +62,7 @@ def _objects(outcome: ReplayOutcome, made: Report, error: str | None) -> Iterato
 
 
 def outcome_json(one: StepOutcome, planned: PlannedSession, run: int) -> Json:
-    """A `step` line with its result."""
+    """Returns a `step` line with its result."""
     return {
         **step_json(one.step, planned),
         "result": one.result,
