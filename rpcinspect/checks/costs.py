@@ -112,9 +112,9 @@ def empty_results(
                     text=f"{caller} waited {duration(took)} ({shares.of(job, took)}) for "
                     f"{counted(len(rows), 'answer')} of {several(callees)} to {what} ({numbers(indexes)}) "
                     f"that hold nothing; the requests are {sum(sizes[row] for row in rows):,} bytes.",
-                    remedy="A call may well be made for what it does, or to wait (a barrier). Where the next "
-                    "step does not depend on that, it costs less to wait once for many (rpc_async), to send "
-                    "many in one call, or not to wait at all (rpc.remote).",
+                    remedy="A call may be made for its effect, or to wait (a barrier). Where the next step "
+                    "does not depend on it, it costs less to wait once for many (rpc_async), to send many in "
+                    "one call, or not to wait at all (rpc.remote).",
                     messages=indexes[:MAX_INDEXES],
                     workers=unique([caller, *callees]),
                 )

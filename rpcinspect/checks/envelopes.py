@@ -48,7 +48,7 @@ class UnexpectedEnvelopes(Check):
                 if envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ:
                     known = self._maps.setdefault(self._columns.pipe[row], envelope.device_map)
                     if known is not envelope.device_map and known != envelope.device_map:
-                        found.append("the device map is another one than in earlier requests")
+                        found.append("the device map differs from that of earlier requests")
                 elif envelope.device_map:
                     found.append("the envelope of an answer has a device map")
         return found
@@ -82,5 +82,5 @@ def _wrong_pair(request: MessageDigest, answer: MessageDigest) -> list[str]:
     if wrong is not None:
         found.append(wrong)
     if answer.profiling is not None and answer.profiling != request.profiling:
-        found.append("the answer names another profiling id than its request")
+        found.append("the answer's profiling id differs from its request's")
     return found

@@ -159,7 +159,7 @@ class UnansweredRequests(Check):
         if awaited:
             until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
             text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
-            remedy = "Mend that first: see the missing-gradient finding of the same context."
+            remedy = "Fix that first: see the missing-gradient finding of the same context."
         return Finding(
             code="unanswered-request",
             severity=found.severity,

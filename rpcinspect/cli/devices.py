@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class DevicesCommand(QuestionOptions, frozen=True, kw_only=True):
-    """Show which devices tensors went between, and the maps needed."""
+    """Show the devices that tensors moved between, and the maps needed."""
 
     EXAMPLES: ClassVar = ("devices run.pcap", "devices run.pcap --format jsonl")
 

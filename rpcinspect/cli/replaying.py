@@ -43,12 +43,12 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
         say_if_empty(run.session)
         strange = unknown(options.seeds, (w for one in made.sessions for w in one.cast.live))
         if strange:
-            say(f"--seed {strange[0]}: no live worker is called so; see --plan")
+            say(f"--seed {strange[0]}: no live worker has that name; see --plan")
             return exit_codes.USAGE
         if command.plan:
             return _planned(command, made)
         if command.trust and any(not use.allowed for use in made.globals):
-            say("--trust-capture: live workers run what this capture names, whatever it is")
+            say("--trust-capture: live workers run everything that this capture names")
         return _replayed(command, made, run, options)
 
 
@@ -77,7 +77,7 @@ def _planned(command: PlayOptions, made: Plan) -> int:
         with open_console(command.output) as console:
             show_plan(made, console, control=command.show_all)
     if command.trust and any(not use.allowed for use in made.globals):
-        say("--trust-capture: a replay would run what this capture names, whatever it is")
+        say("--trust-capture: a replay would run everything that this capture names")
     return exit_codes.OK
 
 

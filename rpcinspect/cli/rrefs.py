@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class RrefsCommand(QuestionOptions, frozen=True, kw_only=True):
-    """List the remote references: who made, held and deleted them."""
+    """List remote references: who made, held and deleted each."""
 
     EXAMPLES: ClassVar = ("rrefs run.pcap", "rrefs run.pcap --all -f 'dst == ps'")
 

@@ -243,7 +243,7 @@ class _Comparing:
                 path="",
                 a_value=[a for a, _ in group][:MAX_SHOWN],
                 b_value=[b for _, b in order_b][:MAX_SHOWN],
-                text=f"{len(group)} calls, one after the other in both runs, come in another order",
+                text=f"{len(group)} calls, one after the other in both runs, come in a different order",
             )
         return found
 

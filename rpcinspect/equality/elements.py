@@ -118,7 +118,7 @@ class Tensors:
         low = part.storage_offset * dtype.item_bytes // per_byte
         high = low + -(-numel // per_byte) * dtype.item_bytes
         if high > extent.length:
-            raise DecodeError("tensor", f"byte {high:,} is wanted of a storage of {extent.length:,}")
+            raise DecodeError("tensor", f"byte {high:,} is asked of a storage of {extent.length:,}")
         piece = extent.part(low, high)
         return ElementBlock(start, codes_of(part, read(piece)), _unknown(part, extent))
 

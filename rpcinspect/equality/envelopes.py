@@ -63,7 +63,7 @@ def compare_ids(ids: IdMap, kind: str, a: Carried, b: Carried, path: str, code: 
     """Yields a difference if two ids of one kind stand for different things, whatever their numbers."""
     if not ids.carried(kind, a, b):
         shown = [[x.created_on, x.local_id] if isinstance(x, GloballyUniqueId) else x for x in (a, b)]
-        text = "not the same thing as in the messages before"
+        text = "does not match what it stood for in earlier messages"
         yield Difference(code=code, path=path, a_value=shown[0], b_value=shown[1], text=text)
 
 

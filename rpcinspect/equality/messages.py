@@ -217,7 +217,7 @@ class _Comparison(Struct, eq=False):
             one, other = metas_a[i].storage, metas_b[j].storage
             known = storages_a.setdefault(one, other) == other and storages_b.setdefault(other, one) == one
             if not known and None not in (one, other):
-                text = "in one of the two, it shares its storage with another tensor"
+                text = "in one run it shares its storage with another tensor"
                 found.append(Difference(code="form", path=f"{path}.storage", text=text))
             for difference in found:
                 if i != j:

@@ -217,7 +217,7 @@ def compare_coalesced(
         return list(raw)
     ordered_a, ordered_b = entries_a.ordered(), entries_b.ordered()
     if ordered_a.equals(ordered_b):
-        text = "the entries come in another order"
+        text = "the entries come in a different order"
         return [*beside, _entry_counts(f"{path}.indices", entries_a, entries_b, text)]
     sum_a, sum_b = ordered_a.coalesced(), ordered_b.coalesced()
     if sum_a is None or sum_b is None:

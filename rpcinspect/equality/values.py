@@ -175,7 +175,7 @@ class _Walk(Struct, eq=False):
 
     def sequence(self, a: Sequence[Value], b: Sequence[Value], path: str) -> Difference | None:
         if len(a) != len(b):
-            return self.differ(a, b, path, "another number of items")
+            return self.differ(a, b, path, "a different number of items")
         self.push([(x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True))])
         return None
 
@@ -195,7 +195,7 @@ class _Walk(Struct, eq=False):
             here = dict_a[first] if first in dict_a else dict_b[first]
             value_a, value_b = (here[1], None) if first in dict_a else (None, here[1])
             place = f"{path}{_subscript(here[0])}"
-            return self.differ(value_a, value_b, place, "a key that only one of them has")
+            return self.differ(value_a, value_b, place, "a key that only one run has")
         self.push([(dict_a[k][1], dict_b[k][1], f"{path}{_subscript(dict_a[k][0])}") for k in shared])
         return None
 
@@ -268,7 +268,7 @@ class _Walk(Struct, eq=False):
         )
         if same:
             return None
-        return self.differ(a.text, b.text, path, "another RRef than before in the other run")
+        return self.differ(a.text, b.text, path, "a different RRef than before in the other run")
 
     def remote_module(
         self, a: semantic.PickledRemoteModule, b: semantic.PickledRemoteModule, path: str

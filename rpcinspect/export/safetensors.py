@@ -160,7 +160,7 @@ class TensorWriter(Closing):
         if whole_storage(record, meta) is None:
             place = place_of(record, meta)
             if place.placement is Placement.UNCERTAIN:
-                return None, "which bytes are its own is not certain"
+                return None, "it is not certain which bytes belong to it"
             return None, f"{place.missing_bytes} of its bytes were not captured"
         if not affordable(record, meta, read):
             return None, "it repeats bytes, and more was repeated before than is written"

@@ -73,7 +73,7 @@ MESSAGE: tuple[Field, ...] = (
         FILTER,
     ),
     Seen("pipe", NUMBER, "number of the pipe", "== 0", cells="int32", of="pipe"),
-    Seen("job", NUMBER, "which job of the capture; ids are unique in one only", to=TABLE, cells="int32"),
+    Seen("job", NUMBER, "number of the job; ids are unique within a job", to=TABLE, cells="int32"),
     Seen("src", TEXT, "who sends", "== worker0"),
     Seen("dst", TEXT, "who receives", '~ "^trainer"'),
     Seen("worker", TEXT, "who sends or receives", "in {ps, master}", to=FILTER),
@@ -99,10 +99,10 @@ MESSAGE: tuple[Field, ...] = (
     Seen("latency_ns", NUMBER, "of a request: nanoseconds to the last byte of its answer"),
     Seen("parents", NUMBER, "the requests that it was, or may have been, sent for", to=JSON),
     Seen("parent_certain", FLAG, "it was certainly sent for these, or for none", to=JSON),
-    Seen("call", TEXT, "who is called, as a person says it", '~ "Head.forward"', to=JSON, streams=False),
+    Seen("call", TEXT, "who is called, in readable form", '~ "Head.forward"', to=JSON, streams=False),
     Seen("housekeeping", FLAG, "keeps references and contexts, or is control", "", to=JSON),
     Seen("control", FLAG, "is of the agents' own calls, or an answer to one", ""),
-    Seen("failure", TEXT, "why its caller gave it up, as logs tell", to=JSON),
+    Seen("failure", TEXT, "why its caller gave up, as logs say", to=JSON),
     Field(
         "envelope",
         TYPE,
@@ -120,10 +120,8 @@ MESSAGE: tuple[Field, ...] = (
         "body_type",
         renamed="body_type",
     ),
-    Field(
-        "fn", TEXT, "the function, also the one behind torch's helpers", '~ "forward"', "functions", FILTER
-    ),
-    Field("function", TEXT, "what a call calls, also where that has no name", of=_body("function")),
+    Field("fn", TEXT, "the function, and the one behind torch's helper", '~ "forward"', "functions", FILTER),
+    Field("function", TEXT, "what is called, also where it has no name", of=_body("function")),
     Field(
         "arg",
         TEXT,
@@ -150,7 +148,7 @@ MESSAGE: tuple[Field, ...] = (
         _error("node_id"),
         cells="int32",
     ),
-    Field("error.text", TEXT, "all that the error says", '~ "(?i)timeout"', _error("text")),
+    Field("error.text", TEXT, "the whole text of the error", '~ "(?i)timeout"', _error("text")),
     Field(
         "ctx",
         CONTEXT,
@@ -198,20 +196,20 @@ MESSAGE: tuple[Field, ...] = (
     Field(
         "storage_nbytes",
         SIZE,
-        "of these the bytes of tensors",
+        "of these, bytes of tensors",
         of=lambda m: sum([one.descriptor.length for one in m.tp.tensors]),
     ),
-    Field("missing_bytes", SIZE, "of these what was not captured", of=lambda m: missing_bytes(m.record)),
+    Field("missing_bytes", SIZE, "of these, bytes not captured", of=lambda m: missing_bytes(m.record)),
     Field(
         "problem",
         TEXT,
-        "what is wrong with the message: the reason",
+        "what is wrong with the message",
         '~ "not captured"',
         "problems",
         renamed="problems",
         cells="list of text",
     ),
-    Field("problem.layer", TEXT, "which layer found it", "== pickle", "problem_layers", FILTER),
+    Field("problem.layer", TEXT, "the layer that found it", "== pickle", "problem_layers", FILTER),
     Seen(
         "finding",
         TEXT,
@@ -225,7 +223,7 @@ MESSAGE: tuple[Field, ...] = (
     Field(
         "capture",
         NUMBER,
-        "number of the capture, in the order in which they are named",
+        "number of the capture, in the order of the command line",
         "== 1",
         "tp.capture",
         renamed="location_capture",

@@ -134,7 +134,7 @@ def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
                 del stack[start:]
                 target = stack[-1]
                 if type(target) is not Dict or len(items) & 1:
-                    raise ValueError("pairs for something that is no dict, or a key without a value")
+                    raise ValueError("pairs for something that is not a dict, or a key without a value")
                 target.pairs.extend(zip(items[::2], items[1::2], strict=True))
                 pos += 1
             elif op == 0x2E:  # STOP
@@ -198,7 +198,7 @@ def _rare(
         state = stack.pop()
         target = stack[-1]
         if type(target) is not PickleCall:
-            raise ValueError("state for something that is no object")
+            raise ValueError("state for something that is not an object")
         target.has_state = True
         target.state = state
     elif op == ops.APPEND:
@@ -230,7 +230,7 @@ def _global(opcode: bytes) -> Global:
 
 def _list(target: Value) -> list[Value]:
     if type(target) is not list:
-        raise ValueError("items for something that is no list")
+        raise ValueError("items for something that is not a list")
     return target
 
 

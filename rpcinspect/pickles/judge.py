@@ -107,7 +107,7 @@ class Judge:
             kind = type(node)
             if kind in SCALARS:
                 if kind is str and node in ADDRESSES:
-                    self.refuse(node, "who asks for it takes what it holds for an address")
+                    self.refuse(node, "its user takes its content for an address")
                 continue
             if kind is Global:
                 self._value(node)
@@ -163,7 +163,7 @@ class Judge:
             self.refuse(title(function), "what the pickle did not make itself would be changed")
             return children(call)
         if type(call.args) is not tuple:
-            self.refuse(title(function), "it would be called with arguments that only loading makes known")
+            self.refuse(title(function), "it would be called with arguments that only loading shows")
             return children(call)
         self._keys([key for key, _ in call.pairs])
         self._keys(call.items)
@@ -233,7 +233,7 @@ class Judge:
         if type(cls) is Global:
             standing = self.standing_of(cls)
             if not standing.allowed or standing.kind == "function" or standing.restoring:
-                reason = standing.reason or standing.restoring or "no class"
+                reason = standing.reason or standing.restoring or "not a class"
                 self.refuse(title(cls), reason, standing.allow, dangerous=standing.dangerous)
 
     def _own(self, function: Global, call: PickleCall) -> None:
@@ -249,7 +249,7 @@ class Judge:
         if call.how in ("newobj", "newobj_ex"):
             reason = standing.restoring
         elif standing.kind == "value":
-            reason = "no function or class of the file"
+            reason = "not a function or class of the file"
         elif standing.kind != "class" and call.is_changed:
             self._changed_result(function, call)
             return
@@ -312,7 +312,7 @@ class Judge:
             reason = "" if loader.allowed else "a TorchScript archive would be loaded"
             self.say(Named(str(ARCHIVE), loader.allowed, reason, loader.allow, dangerous=True))
         else:
-            self.refuse(title(call.function), "what only loading makes known would be called")
+            self.refuse(title(call.function), "something that only loading shows would be called")
             return children(call)
         if not (good and plain):
             self.refuse(title(GETATTR), f"{receiver} with what torch never writes")

@@ -276,7 +276,7 @@ def scalar_args(call: PickleCall) -> str:
     if raw is None or len(raw) != item:
         return ARGS
     if raw.replace(b"\0", b"").decode("latin-1") in ADDRESSES:
-        return "it is a text, who asks for which takes what it holds for an address"
+        return "it is a text, whose user takes its content for an address"
     return ""
 
 

@@ -34,7 +34,7 @@ class Recording:
 
     def __enter__(self) -> Recording:
         if self._recorders is not None:
-            raise RecordError("this recording has begun already")
+            raise RecordError("this recording has already begun")
         library = build_agent(sys.executable)
         try:
             os.close(open_growing(self.path, append=True))

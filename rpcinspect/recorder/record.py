@@ -163,7 +163,7 @@ def warnings(outcome: Outcome) -> Iterator[str]:
         if not note.recorded:
             yield f"{_who(note)} was not recorded: {note.why or 'it did not say why'}"
         elif note.pid in outcome.left:
-            goes_on = "goes on writing into it" if recorded.packets is None else "is recorded no longer"
+            goes_on = "goes on writing into it" if recorded.packets is None else "is no longer recorded"
             yield f"{_who(note)} still runs and {goes_on}"
     yield from recorded.warnings
 
@@ -184,7 +184,7 @@ def _end(outcome: Outcome, note: ProcessNote) -> str:
     ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
     if ended is not None and ended.over:
         return "" if ended.well else f"{ended}{lack_of_memory(ended)}"
-    return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
+    return "" if note.ended or note.pid in outcome.left else "ended without notice (killed?)"
 
 
 def _who(note: ProcessNote) -> str:

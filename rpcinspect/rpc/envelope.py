@@ -149,7 +149,7 @@ def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
     wrapped, context_id, message_id, from_worker_id, pairs = items(value, 5, "autograd envelope")
     devices = device_map(pairs)
     if devices is None:
-        raise DecodeError("rpc", "the device map of an autograd envelope is no map")
+        raise DecodeError("rpc", "the device map of an autograd envelope is not a map")
     return RpcWithAutograd(
         message_type=message_type,
         autograd_metadata=AutogradMetadata(
@@ -200,7 +200,7 @@ def _profiling_resp_from_value(message_type: int, value: Value) -> RpcWithProfil
         )
     wrapped, profiling_id, count, *events = value
     if count != len(events):
-        raise DecodeError("rpc", f"{len(events)} profiled events where another number was announced")
+        raise DecodeError("rpc", f"{len(events)} profiled events, where another number was announced")
     return RpcWithProfilingResp(
         message_type=message_type,
         profiling_id=ProfilingId.from_value(profiling_id, "profiling id"),

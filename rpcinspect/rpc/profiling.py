@@ -76,10 +76,10 @@ class LegacyEvent(Struct, frozen=True, kw_only=True):
         if type(fields["name"]) not in (str, bytes) or not all(
             type(fields[name]) in (float, int) for name in ("handle", "cuda_us")
         ):
-            raise DecodeError("rpc", "a profiled event with a name or a number of another kind")
+            raise DecodeError("rpc", "a profiled event whose name or number has the wrong type")
         shapes = untag(fields["shapes"])
         if type(shapes) is not list or len(shapes) > MAX_SHAPES:
-            raise DecodeError("rpc", f"the shapes of a profiled event are no list of at most {MAX_SHAPES}")
+            raise DecodeError("rpc", f"the shapes of a profiled event are not a list of at most {MAX_SHAPES}")
         for name, what in _INTEGERS.items():
             as_int(fields[name], what)
         as_bool(fields["cuda_recorded"], "cuda recorded")

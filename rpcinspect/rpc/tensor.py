@@ -135,7 +135,7 @@ class _Table:
     def read(self, value: Value) -> tuple[TensorMeta, ...]:
         items = _reduce_args(value, "tensor list")
         if value.function != _BUILD_TENSORLIST or len(items) != 1 or type(items[0]) is not list:
-            raise DecodeError("tensor", "the table is no tensor list")
+            raise DecodeError("tensor", "the table is not a tensor list")
         self.nodes, self.top = list(items[0]), len(items[0])
         seen: dict[int, TensorMeta] = {}
         metas = []
@@ -153,7 +153,7 @@ class _Table:
             return self._quantized(args, index)
         if node.function == _REBUILD_SPARSE:
             return self._sparse(args, index)
-        raise DecodeError("tensor", f"tensor {index} is rebuilt by a function that is not known")
+        raise DecodeError("tensor", f"tensor {index} is rebuilt by an unknown function")
 
     def _quantized(self, args: tuple[Value, ...], index: int) -> TensorMeta:
         """(STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])"""
@@ -197,7 +197,7 @@ class _Table:
         for name, node in parts:
             args = _reduce_args(node, f"{name} of tensor {index}")
             if node.function != _REBUILD_TENSOR:
-                raise DecodeError("tensor", f"{name} of tensor {index} is no plain tensor")
+                raise DecodeError("tensor", f"{name} of tensor {index} is not a plain tensor")
             numbers.append((name, self.top + len(self.parts)))
             self.parts.append(replace(_strided(args, None), part_of=index))
             self.nodes.append(node)
@@ -246,9 +246,9 @@ def _storage(ref: Value) -> tuple[str, int, str, int]:
     if dtype is None:
         raise DecodeError("tensor", f"the storage class {cls.name[:40]!a} is not known")
     if type(index) is not str or not index.isascii() or not index.isdigit() or len(index) > 9:
-        raise DecodeError("tensor", "the index of a storage is no number")
+        raise DecodeError("tensor", "the index of a storage is not a number")
     if type(device) is not str:
-        raise DecodeError("tensor", "the device of a storage is no text")
+        raise DecodeError("tensor", "the device of a storage is not a text")
     return dtype.name, int(index), device, as_int(numel, "storage elements")
 
 
@@ -266,7 +266,7 @@ def _math_bits(node: Value) -> tuple[bool, bool]:
     for key, value in node.pairs:
         name = _MATH_BIT_NAMES.get(key) if type(key) in (str, int) else None
         if name is None:
-            raise DecodeError("tensor", "a math bit that is not known")
+            raise DecodeError("tensor", "an unknown math bit")
         found[name] = as_bool(value, name)
     return found["conj"], found["neg"]
 
@@ -302,7 +302,7 @@ class _TableWriter(Struct, eq=False):
         meta = self.metas[index]
         parts = {name: self.tensor(part) for name, part in meta.parts if self.metas[part].part_of == index}
         if len(parts) != len(meta.parts):
-            raise ValueError(f"tensor {index}: its parts do not say that they are its parts")
+            raise ValueError(f"tensor {index}: its parts are not marked as its parts")
         hooks = PickleCall(Global("collections", "OrderedDict"), ())
         if meta.layout != "strided":
             args = (_LAYOUT_CODES[meta.layout], meta.sizes, meta.requires_grad, *parts.values(), hooks)

@@ -207,7 +207,7 @@ def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
         len(meta.sizes) != len(meta.strides)
         or min((*meta.sizes, *meta.strides, meta.storage_offset), default=0) < 0
     ):
-        raise DecodeError("tensor", "sizes, strides or offset are not those of a tensor")
+        raise DecodeError("tensor", "sizes, strides or offset are impossible for a tensor")
     if 0 in meta.sizes:
         return
     if dtype.values_per_byte > 1 and (not is_contiguous(meta) or meta.storage_offset % dtype.values_per_byte):
@@ -216,7 +216,7 @@ def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
     last = meta.storage_offset + sum(steps)
     room = len(storage) // dtype.item_bytes * dtype.values_per_byte
     if last >= room:
-        raise DecodeError("tensor", f"element {last} is wanted of a storage of {room} elements")
+        raise DecodeError("tensor", f"element {last} is asked of a storage of {room} elements")
 
 
 def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -178,7 +178,7 @@ class StorageHeader(Struct, kw_only=True):
         """Returns the storage. Raises `DecodeError` where lengths contradict each other."""
         length, missing = self.length, self.missing
         if not 0 <= length < 1 << 64:
-            raise _wrong("the length of a storage is no length")
+            raise _wrong("the length of a storage is not a number of bytes")
         at = 0
         for start, stop in missing:
             if not at <= start < stop <= length:
@@ -186,12 +186,12 @@ class StorageHeader(Struct, kw_only=True):
             at = stop
         gone = bool(length) and missing == ((0, length),)
         if not gone and sum(stop - start for start, stop in missing) > MAX_HOLES:
-            raise _wrong("more bytes of a storage are missing than can be lost")
+            raise _wrong("more bytes of a storage are missing than it has")
         placement = self.placement
         if placement is UNSET:
             placement = Placement.MISSING if gone else Placement.CERTAIN
         if placement is not Placement.CERTAIN and not gone and length:
-            raise _wrong("placement is not one of those that its bytes allow")
+            raise _wrong("placement contradicts the storage's bytes")
         return LoggedStorage(
             length=length,
             missing=missing,
@@ -220,7 +220,7 @@ class MessageHeader(SaidOfMessage, frozen=True, kw_only=True):
             ]
         )
         if self.payload + self.table + sum([storage.present for storage in storages]) != self.bytes:
-            raise _wrong("bytes is not the sum of what is announced")
+            raise _wrong("bytes is not the sum of the announced lengths")
         request = is_request(kind) or not is_response(kind) if self.request is UNSET else self.request
         return LoggedMessage(
             type=kind,
@@ -261,12 +261,12 @@ def _type(value: int | str) -> int:
     if isinstance(value, int):
         return value
     if value not in MessageType.__members__:
-        raise _wrong("type is neither a name nor the number of a message type")
+        raise _wrong("type is neither the name nor the number of a message type")
     return int(MessageType[value])
 
 
 def _wrong(reason: str) -> DecodeError:
-    return DecodeError("capture", f"the record can't be: {reason}")
+    return DecodeError("capture", f"the record is invalid: {reason}")
 
 
 _DEVICE = re.compile(r"(.{0,4096}?)(?::(-?\d{1,18}))?", re.ASCII | re.DOTALL)

@@ -75,7 +75,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
             return f"was {self}"
         if self.how == "exit":
             return str(self) if self.status is None else f"ended by itself with {self}"
-        return "still ran when the recording ended" if self.how == "running" else "ended, nobody told how"
+        return "still ran when the recording ended" if self.how == "running" else "ended, it is not known how"
 
 
 def agreed(told: list[ProcessEnd]) -> ProcessEnd | None:

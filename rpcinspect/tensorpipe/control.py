@@ -227,7 +227,7 @@ def _enter(reader: NopReader, wanted: int) -> ControlLayout:
     at = reader.offset
     index = _alternative(reader, len(PACKETS_1_8))
     if index != wanted:
-        raise DecodeError(LAYER, f"a {PACKETS_1_8[index]} where a {PACKETS_1_8[wanted]} must be", at)
+        raise DecodeError(LAYER, f"a {PACKETS_1_8[index]} where a {PACKETS_1_8[wanted]} is expected", at)
     return ControlLayout.V1_8
 
 

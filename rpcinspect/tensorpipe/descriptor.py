@@ -257,7 +257,7 @@ class DescriptorReader:
         try:
             shape = self._shapes.get(buffer[at + HEADER_BYTES : at + head])
         except DecodeError as error:
-            self._lose(position, f"no descriptor where one must be: {error}")
+            self._lose(position, f"no descriptor where one is expected: {error}")
             return True
         whole = head + shape.frames_bytes
         if end - position < whole:

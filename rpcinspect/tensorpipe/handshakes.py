@@ -76,7 +76,7 @@ class PipeHandler(Handler):
         """
         if self._settled and (not self._moved or self.state.reads):
             return
-        reason = "messages follow, which it moved elsewhere"
+        reason = "messages follow that it moved elsewhere"
         if not self._settled:
             reason = "more bytes were announced than came, and messages follow"
         for cursor in (self._client, self._server):

@@ -21,7 +21,7 @@ KIND_WORDS = {
     "unknown": "not known",
     "missing": "b lacks the message",
     "extra": "a lacks the message",
-    "repeated": "one run says it once more",
+    "repeated": "one run has it once more",
 }
 """Codes that the two values don't tell."""
 

@@ -37,7 +37,7 @@ def facts_of(record: RpcRecord, read: ReadExtent) -> list[Fact]:
         lines = shorten(value, MAX_TEXT).split("\n")  # tracebacks stay readable
         found.append(Fact(printable(name), "\n".join(map(printable, lines)).rstrip()))
         if len(found) == MAX_FACTS:
-            found.append(Fact("…", "there is more, which decode --message shows"))
+            found.append(Fact("…", "more in decode --message"))
             break
     return found
 

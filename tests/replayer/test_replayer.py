@@ -220,7 +220,7 @@ def test_what_is_imported_before_anything_is_sent() -> None:
     """The modules of TorchScript too, which no pickle names; of what is refused, nothing."""
     names = ("app.f", "__torch__.script.module.f", "torch.optim.sgd.SGD")
     uses = [GlobalUse(name, True, (0,), "") for name in names]
-    refused = GlobalUse("os.system", False, (1,), "nobody allowed it")
+    refused = GlobalUse("os.system", False, (1,), "you haven't allowed it")
     made = Plan(sessions=(), globals=(*uses, refused), ambiguities=(), notes=(), left_out=0, trusted=False)
     options = with_modules(WorkerOptions(names=("user.g",)), made)
     assert options.names == (

@@ -170,7 +170,7 @@ def call_items(record: RpcRecord, writer: SourceWriter, names: Names) -> Sequenc
         return _script(command, writer, names)
     if isinstance(command, (PythonCall, PythonRemoteCall)):
         return _python(record, writer, names)
-    raise NoSourceError("it is no call of a function")
+    raise NoSourceError("it is not a call of a function")
 
 
 def answer_source(record: RpcRecord, writer: SourceWriter, names: Names) -> SourceItem:
@@ -196,7 +196,7 @@ def _python(record: RpcRecord, writer: SourceWriter, names: Names) -> list[Sourc
     pickle = record.facts.pickle
     udf = semantic.python_udf(pickle.root) if pickle is not None else None
     if udf is None or type(udf.args) not in (tuple, list):
-        raise NoSourceError("it is no call of a function")
+        raise NoSourceError("it is not a call of a function")
     items: list[SourceItem] = [writer.write(udf.func, names)]
     if udf.args:
         items.append(Item("args=", writer.write(tuple(udf.args), names)))
@@ -212,7 +212,7 @@ def _script(command: ScriptCall | ScriptRemoteCall, writer: SourceWriter, names:
         return items + _arguments([writer.write(value, names) for value in command.args])
     function = python_name(command.function)
     if function is None:
-        raise NoSourceError("an operator whose name is no name")
+        raise NoSourceError("an operator whose name is not an identifier")
     positional, keywords = given(command.schema, command.args)
 
     def source(pair: tuple[object, Value]) -> SourceItem:

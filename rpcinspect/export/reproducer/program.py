@@ -267,7 +267,7 @@ class ProgramWriter:
             Brackets("[", [Brackets("[", list(row), "]") for row in rows], "]"),
         )
         requests = ", ".join(str(index) for index in sorted(link.outputs))
-        self._line(f"# they were computed from the answer to {requests}; how, no message tells")
+        self._line(f"# they were computed from the answer to {requests}; no message says how")
         self._source(Brackets("through(", items, ")"), lead=f"in{call.index} = ")
 
     def _linked(self, link: GradientLink) -> tuple[list[str], list[list[str]]]:
@@ -290,7 +290,7 @@ class ProgramWriter:
         back = f", {_listed([g.call.index for g in one.back])} came back" if one.back else ""
         self._line(f"# backward: {began}{gave}{back}")
         for gradient in one.lost:
-            self._line(f"# gradient {gradient.call.index} too: after what is not known, so it is not sent")
+            self._line(f"# gradient {gradient.call.index} too: when is not known, so it is not sent")
         self._after(one.after)
         for gradient in one.back:
             self._expect_gradient(gradient)

@@ -129,7 +129,7 @@ class Imports:
         """Returns the script's expression for a global, and adds its import."""
         module, words = self._module(name.module), name.name.split(".")
         if not all(is_name(word) for word in words):
-            raise NoSourceError(f"{name.name[:80]!a} is no name")
+            raise NoSourceError(f"{name.name[:80]!a} is not a name")
         if module == "builtins":
             if words[0] not in vars(builtins):
                 raise NoSourceError(f"{name.name[:80]!a} is not built in")
@@ -144,7 +144,7 @@ class Imports:
                 raise NoSourceError("it names the job's script: --main FILE tells which it is")
             return self._main
         if not all(is_name(word) for word in module.split(".")):
-            raise NoSourceError(f"{module[:80]!a} is no name of a module")
+            raise NoSourceError(f"{module[:80]!a} is not the name of a module")
         return module
 
     def _import(self, module: str, name: str) -> str:

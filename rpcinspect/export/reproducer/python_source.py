@@ -79,7 +79,7 @@ class SourceWriter:
         if id(value) in self._path:
             raise NoSourceError("it contains itself")
         if len(self._path) >= MAX_DEPTH or self._left < 0:
-            raise NoSourceError("it is too large to be read by anybody")
+            raise NoSourceError("it is too large for a readable script")
         self._path.add(id(value))
         source = write(self, value)
         self._path.discard(id(value))
@@ -87,7 +87,7 @@ class SourceWriter:
 
     def _atom(self, atom: Callable[[Value], str], value: Value) -> str:
         if type(value) in (str, bytes, bytearray) and len(value) > MAX_TEXT:
-            raise NoSourceError(f"a literal of {len(value):,} characters is too long to be read by anybody")
+            raise NoSourceError(f"a literal of {len(value):,} characters is too long for a readable script")
         if type(value) is int and value in self._names.integers:
             return self._names.integers[value]
         return atom(value)
@@ -107,7 +107,7 @@ class SourceWriter:
         items = []
         for key, child in value.pairs:
             if type(key) not in (str, int, bytes, bool, float, type(None)):
-                raise NoSourceError("a dict with keys that are no plain values")
+                raise NoSourceError("a dict with keys that are not plain values")
             items.append(Item(f"{self._value(key)}: ", self._value(child)))
         return Brackets("{", tuple(items), "}")
 
@@ -127,11 +127,11 @@ class SourceWriter:
         if special is not None:
             return special
         if type(node.function) is PickleCall or type(node.function) is not Global:
-            raise NoSourceError("only loading makes known what it calls")
+            raise NoSourceError("only loading shows what it calls")
         if node.how not in ("reduce", "newobj", "newobj_ex", "inst", "obj"):
             raise NoSourceError("loading would change something while it is made")
         if type(node.args) is not tuple:
-            raise NoSourceError("it is called with what is no tuple")
+            raise NoSourceError("it is called with something other than a tuple")
         if node.function in numpy_nodes.RECONSTRUCT or node.function in numpy_nodes.FROMBUFFER:
             return self._array(node)
         if node.function in numpy_nodes.SCALAR:
@@ -179,7 +179,7 @@ class SourceWriter:
             return None
         args = node.args
         if type(args) is not tuple or len(args) != 2 or type(args[1]) is not str or not is_name(args[1]):
-            raise NoSourceError("an attribute that only loading makes known")
+            raise NoSourceError("an attribute that only loading shows")
         owner = self._value(args[0])
         if isinstance(owner, Brackets):
             return Brackets(owner.open, owner.items, f"{owner.close}.{args[1]}", owner.single_comma)
@@ -189,7 +189,7 @@ class SourceWriter:
         items = [self._value(value) for value in args]
         for key, value in kwargs.pairs if type(kwargs) is Dict else ():
             if type(key) is not str or not is_name(key):
-                raise NoSourceError("a keyword that is no name")
+                raise NoSourceError("a keyword that is not a name")
             items.append(Item(f"{key}=", self._value(value)))
         return items
 
@@ -239,7 +239,7 @@ class SourceWriter:
         if parts is None or code is None or not isinstance(parts.data, (bytes, bytearray)) or "O" in code:
             raise NoSourceError("a numpy array that is not written as numpy writes them")
         if len(parts.data) > MAX_TEXT // 4:
-            raise NoSourceError("a numpy array that is too long to be read by anybody")
+            raise NoSourceError("a numpy array that is too long for a readable script")
         self._imports.modules.add("numpy")
         data = quoted_bytes(bytes(parts.data))
         shape = self._value(parts.shape)

@@ -57,7 +57,7 @@ class ReproductionOptions(Struct, frozen=True, kw_only=True):
     message: int | None = None
     """Only this message and what it depends on."""
     context: int | None = None
-    """Only this autograd context and what it depends on."""
+    """Replay only this autograd context and what it depends on."""
     roles: tuple[str, ...] = ()
     """Only what these workers did of their own."""
     live: tuple[str, ...] = ()
@@ -227,11 +227,11 @@ class _Judge(Struct, eq=False):
             return "driver-not-live", f"{call.caller} does nothing of its own here"
         for name in (call.caller, call.callee):
             if name not in self.workers[call.job]:
-                return "unsupported", f"nothing tells the name of the worker at {name}"
+                return "unsupported", f"nothing gives the name of the worker at {name}"
         if missing_bytes(request) or uncertain(request):
             return "missing-bytes", "bytes of the request were not captured"
         if isinstance(request.rpc.command, UnknownCommand) or not is_request(call.kind):
-            return "unsupported", "nothing is known of this type, or it could not be read"
+            return "unsupported", "this type is unknown, or it could not be read"
         if call.context is not None and not self._created_here(call):
             return "unsupported", "its sender did not create its autograd context"
         for rref in rrefs_in(request):
@@ -301,7 +301,7 @@ class _Judge(Struct, eq=False):
         if missing_bytes(call.request) or uncertain(call.request):
             self._skip(call, "missing-bytes", "bytes of the gradient were not captured")
         elif not isinstance(command, PropagateGradientsReq) or len(command.grads) != len(tensors):
-            self._skip(call, "unsupported", "it does not fit the message that it is for")
+            self._skip(call, "unsupported", "it does not match the message that it is for")
         elif not carrier.is_answer:
             self.made.back[call.index] = gradient
         elif set(tensors) - set(tensor_places(result_of(message))):

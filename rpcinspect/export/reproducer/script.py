@@ -223,7 +223,7 @@ class _Script:
         for workers in self._made.workers.values():
             if [worker.id for worker in workers] != list(range(len(workers))):
                 ids = ", ".join(f"{worker.name}: {worker.id}" for worker in workers)
-                yield f"Ids of the workers were others in the capture ({ids}); here they count from 0."
+                yield f"Ids of the workers were different in the capture ({ids}); here they count from 0."
         if any(meta.device != "cpu" for _, record in self._messages() for meta in record.rpc.tensors):
             yield "Tensors that were on other devices are on the CPU here."
         if skipped:
@@ -248,7 +248,7 @@ class _Script:
 
 def _title(worker: str) -> str:
     """Of the function that does what a worker did."""
-    return f"What {comment_text(worker)} sent of its own.".replace("\\", "/").replace('"', "'")
+    return f"What the program of {comment_text(worker)} sent.".replace("\\", "/").replace('"', "'")
 
 
 def _numbers(numbers: Iterable[int]) -> SourceItem:

@@ -149,7 +149,7 @@ class ContextThreads:
             with self._changed:
                 if self._changed.wait_for(lambda: context_id in self.threads, HOSTED_S):
                     return self.threads[context_id]
-            raise RuntimeError(f"nobody has brought the context {context_id} here")
+            raise RuntimeError(f"no message has brought the context {context_id} here")
         for _ in range(MAX_CONTEXTS):
             if context_id in self.threads:
                 return self.threads[context_id]

@@ -305,7 +305,7 @@ class AgentPeer:
             if heard is not None:
                 self._hear(*heard)
         except (KeyError, TypeError, ValueError) as error:
-            raise ReplayError(f"the played worker's process says nonsense: {error!r}") from error
+            raise ReplayError(f"the played worker's process sent an unreadable line: {error!r}") from error
         return heard is not None
 
     def _hear(self, what: Object, blob: bytes) -> None:
@@ -392,7 +392,7 @@ class AgentPeer:
         _, storages = parts_of(what, blob)
         sender = self._sent_edges.get((context, edge))
         if sender is None:
-            raise ReplayError(f"{self.name}: a gradient for what was not sent")
+            raise ReplayError(f"{self.name}: a gradient for something that was not sent")
         number = self._came[context, edge]
         self._came[context, edge] += 1
         retain = retained(self._part.calls.values(), AutogradMetadata(context, edge), number)

@@ -194,7 +194,7 @@ def tell_value(found: Any, tensors: list[torch.Tensor]) -> Any:
         return "float", found.hex()
     if found is None or isinstance(found, (bool, int, str)):
         return "plain", found
-    raise TypeError(f"torch's answer is a {type(found).__name__}, which can't be told")
+    raise TypeError(f"torch's answer is a {type(found).__name__}, which can't be sent on")
 
 
 def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:

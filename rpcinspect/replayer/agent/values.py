@@ -49,7 +49,7 @@ def table_of(rows: Sequence[Object]) -> bytes:
         # where they lie here is this replay's doing
         return to_tensor_table([replace(meta, device="cpu") for meta in metas])
     except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:  # msgspec's are ValueErrors
-        raise ReplayError(f"the played worker's process tells of tensors that can't be: {error!r}") from error
+        raise ReplayError(f"the played worker's process sent impossible tensors: {error!r}") from error
 
 
 def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:
@@ -71,7 +71,7 @@ def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any
         return "float", plain.hex()
     if plain is None or type(plain) in (bool, int, str):
         return "plain", plain
-    raise ReplayError("it has an argument that Python can't give, an object")
+    raise ReplayError("it has an object as an argument, which Python can't pass")
 
 
 def read_value(told: Any) -> Value:
@@ -79,7 +79,7 @@ def read_value(told: Any) -> Value:
     try:
         return _read(told)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ReplayError(f"the played worker's process tells of no value: {error!r}") from error
+        raise ReplayError(f"the played worker's process sent no value: {error!r}") from error
 
 
 def _read(told: Any) -> Value:

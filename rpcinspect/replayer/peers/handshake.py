@@ -134,7 +134,7 @@ def _open_lanes(pipe: PeerPipe, address: Address, terms: Terms, body: bytes) -> 
     try:
         hello = read_mpt_hello(body)
         if not isinstance(hello, MptServerHello) or len(hello.lane_advertisements) != MPT_LANES:
-            raise ReplayError(f"the other side does not tell the {MPT_LANES} lanes of {MPT}")
+            raise ReplayError(f"the other side does not send the {MPT_LANES} lanes of {MPT}")
         wanted = [_same_host(lane.address, address, terms) for lane in hello.lane_advertisements]
     except (DecodeError, ReplayError) as error:
         pipe.lose(f"handshake: {error}")
@@ -149,7 +149,7 @@ def _same_host(text: str, address: Address, terms: Terms) -> Address:
     """The address for another connection of a pipe, which must be on the host of its first."""
     wanted = parse_address(text, terms.reach)
     if wanted.host != address.host:
-        raise ReplayError(f"the worker at {address} sends us to {wanted}, another host")
+        raise ReplayError(f"the worker at {address} directs us to {wanted}, another host")
     return wanted
 
 
@@ -164,7 +164,7 @@ def _check_answer(answer: BrochureAnswer, layout: ControlLayout, terms: Terms) -
     ids = dict(answer.transport_registration_ids)
     channel_ids = dict(answer.channel_registration_ids)
     if layout is not ControlLayout.V1_9:
-        raise ReplayError("the answer is laid out as in PyTorch 1.8")
+        raise ReplayError("the answer has the layout of PyTorch 1.8")
     if answer.transport != UV or TRANSPORT_DESCRIPTOR_ID in ids:
         raise ReplayError(
             f"the other side chose the transport {answer.transport[:40]!a}, only uv was offered"
@@ -243,7 +243,7 @@ class Listener:
         timeout = self._loop.limits.timeout_s
         for connection, since in list(self._strangers.items()):
             if now - since > timeout:
-                self._refuse(connection, f"it said nothing for {timeout:g} s")
+                self._refuse(connection, f"it sent nothing for {timeout:g} s")
 
     def close(self) -> None:
         """Stops listening and closes connections that belong to no pipe yet."""

@@ -184,7 +184,7 @@ class PeerPipe:
         limits = self.loop.limits
         descriptor, layout = read_descriptor(body, DEFAULT_LIMITS)
         if layout is not ControlLayout.V1_9:
-            raise DecodeError("tensorpipe", "it is laid out as in PyTorch 1.8")
+            raise DecodeError("tensorpipe", "it has the layout of PyTorch 1.8")
         lengths = tuple([payload.length for payload in descriptor.payloads])
         if len(lengths) != 4 or lengths[:2] != (4, 8):
             raise DecodeError("tensorpipe", f"payloads of {lengths[:8]} bytes instead of 4, 8 and two more")
@@ -264,7 +264,7 @@ class PeerPipe:
             if now - self._begun > timeout:
                 self.lose(f"the handshake was not complete within {timeout:g} s")
         elif self._incoming and not self._progressing() and now - self._incoming[0].begun > timeout:
-            self.lose(f"a message was begun and is not complete after {timeout:g} s")
+            self.lose(f"a message is not complete after {timeout:g} s")
 
     def _progressing(self) -> bool:
         """Whether bytes of a frame are there: then the connection watches over its pace."""

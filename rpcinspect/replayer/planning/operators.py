@@ -54,9 +54,9 @@ def judge_operator(schema: str, args: tuple[Value, ...]) -> Named:
     torch would refuse the call too, or misread its arguments: no option lets that run."""
     read = read_schema(schema)
     if read is None:
-        return Named(schema[:40], False, "what is no schema of an operator", dangerous=True)
+        return Named(schema[:40], False, "not the schema of an operator", dangerous=True)
     if not read.name.startswith(ATEN):
-        return Named(read.name, False, "an operator that is not one of aten", dangerous=True)
+        return Named(read.name, False, "an operator outside of aten", dangerous=True)
     group = _GROUP.get(read.name)
     fault = _fault(read, args, listed=group is not None)
     if fault:
@@ -81,7 +81,7 @@ def why_refused(name: str) -> str:
         return "internal to torch, where the caller has checked what it is given"
     if base.endswith("_") or overload.endswith("out"):
         return "an operator that writes into its arguments"
-    return "not one of the operators that are known to only compute"
+    return "not one of the operators that are known only to compute"
 
 
 @lru_cache(maxsize=256)
@@ -131,7 +131,7 @@ def _fault(schema: Schema, args: tuple[Value, ...], *, listed: bool) -> str:
         return f"{len(args)} arguments for an operator of {len(schema.parameters)}"
     for number, (one, value) in enumerate(zip(schema.parameters, args, strict=True), 1):
         if not fits(one.kind, value) and (listed or is_known(one.kind)):
-            return f"argument {number} is no {one.kind}"
+            return f"argument {number} is not a {one.kind}"
     return ""
 
 

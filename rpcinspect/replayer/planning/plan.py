@@ -58,7 +58,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     live: tuple[str, ...] = ()
     """Workers to keep live, in one session; others are played. Not together with `roles`."""
     context: int | None = None
-    """Only this autograd context and what it depends on."""
+    """Replay only this autograd context and what it depends on."""
     trust: bool = False
     """Refuse nothing, whatever pickles name."""
     stand_ins: bool = False
@@ -287,12 +287,12 @@ def _notes(run: RunModel) -> list[str]:
     if ends - named:
         unnamed = ", ".join(sorted(ends - named))
         notes.append(
-            f"Nothing tells the names of the workers at {unnamed}: they can't be played or started. "
+            f"Nothing gives the names of the workers at {unnamed}: they can't be played or started. "
             "Capture from before the start of the job."
         )
     for device, messages in named_devices(calls).items():
         shown = some_of([f"#{index}" for index in messages], 5)
-        notes.append(f"Arguments name {device} ({shown}): it is passed on as it is, wherever tensors are.")
+        notes.append(f"Arguments name {device} ({shown}): it is passed on unchanged, wherever tensors are.")
     if len(run.session.captures) > 1:
-        notes.append("The order is that of the captures' own clocks, taken as one.")
+        notes.append("The order follows the captures' own clocks, taken as one.")
     return notes

@@ -103,7 +103,7 @@ class StepClassifier(Struct, eq=False):
             return Decision("skip", "control", "the agents' own call")
         for name in (call.caller, call.callee):
             if name not in (*self.cast.roles, *self.cast.live):
-                return Decision("skip", "unsupported", f"nothing tells the name of the worker at {name}")
+                return Decision("skip", "unsupported", f"nothing gives the name of the worker at {name}")
         played, answered = call.caller in self.cast.roles, call.callee in self.cast.roles
         if call.caller == call.callee:
             return self._self_call(call, played)
@@ -150,7 +150,7 @@ class StepClassifier(Struct, eq=False):
     def _expected(self, call: Exchange, answered: bool) -> Decision:
         cause = self._cause(call)
         if cause is None:
-            return Decision("skip", "driver-not-live", f"{call.caller}'s own program does not run here")
+            return Decision("skip", "driver-not-live", f"{call.caller}'s own program is not replayed")
         parent = self.decisions.get(cause)
         if parent is None or not parent.happens:
             why = f"#{cause}, from which it follows, is skipped"
@@ -200,7 +200,7 @@ class StepClassifier(Struct, eq=False):
         if isinstance(request.rpc.command, UnknownCommand) or not is_request(call.kind):
             if missing_bytes(request):
                 return cut
-            return Decision("skip", "unsupported", "nothing is known of this type, or it could not be read")
+            return Decision("skip", "unsupported", "this type is unknown, or it could not be read")
         nested = self._nested(call)
         if nested is not None:
             return nested

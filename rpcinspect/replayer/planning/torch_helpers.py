@@ -62,7 +62,7 @@ def judge_helper(
         maker = None if fork is None else made.get(fork.rref_id)
         _method(judge, function, maker, method, methods)
         if maker in LAYERS and not is_data(udf.args, *(value for _, value in udf.kwargs.pairs)):
-            judge.refuse(str(function), "a layer of torch would be given what is no data")
+            judge.refuse(str(function), "a layer of torch would be given something other than data")
 
 
 def _bound(signature: Signature, args: Value, kwargs: Value) -> dict[str, Value] | None:
@@ -101,7 +101,7 @@ def _method(judge: Judge, function: Global, maker: Global | None, method: str, m
     standing = methods(maker or function, method, maker is None)
     reason, allow = standing.reason, "" if standing.dangerous else standing.allow
     if maker is None:
-        reason = f"it would call {method} of an object whose class no message tells"
+        reason = f"it would call {method} of an object whose class no message names"
         allow = standing.allow
     name = f"{maker or function}.{method}"
     if standing.allowed:

@@ -48,7 +48,7 @@ from rpcinspect.session.provenance import marks_of
 MAX_TRIALS = 256
 """Captured requests that one live request is compared with, of those that are expected, and of others."""
 
-NOTHING_LIKE_IT = "nothing like it was captured"
+NOTHING_LIKE_IT = "no request like it was captured"
 
 RequestKey: TypeAlias = tuple[str, str, int, str | None, int | None]
 

@@ -205,7 +205,7 @@ def never(outcome: ReplayOutcome, planned: PlannedSession) -> tuple[StepOutcome,
     """The steps of a session that was not begun: they failed, unless nothing was to be started at all."""
     if outcome.plan.refused and not outcome.runs:
         return tuple(StepOutcome(step=step, result=None) for step in planned.steps)
-    return not_played(planned, "it was not begun")
+    return not_played(planned, "it was not started")
 
 
 def worst(outcomes: Iterable[StepOutcome]) -> StepOutcome:

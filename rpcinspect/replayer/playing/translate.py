@@ -187,7 +187,7 @@ class _Live:
         ):
             raise ReplayError(
                 f"the {kind} {_text(kind, captured)} of the capture was made by a worker that is live here, "
-                "and has not told of it"
+                "and it was never sent"
             )
         other = self._ids.translate_back(kind, unchanged)
         if other is not None:

@@ -62,9 +62,9 @@ class Chart(Struct, frozen=True):
 def chart_of(histogram: Histogram) -> Chart:
     """Bars of equal width over the sizes that occur; more than fit are put together."""
     asides = [
-        ("0", "other bits, the same value", histogram.zero),
+        ("0", "different bits, same value", histogram.zero),
         ("∞", "an infinite error", histogram.infinite),
-        ("NaN", "one of the two or both are NaN", histogram.undefined),
+        ("NaN", "one or both are NaN", histogram.undefined),
     ]
     asides = [aside for aside in asides if aside[2]]
     left = LEFT + ASIDE * (bool(histogram.zero) if histogram.bins else 0)
@@ -120,7 +120,7 @@ def _words(histogram: Histogram) -> str:
     total = counted(histogram.total, "element")
     differ = "differs" if histogram.total == 1 else "differ"
     if not histogram.bins:
-        return f"{total} that {differ}; none by an error that has a size"
+        return f"{total} that {differ}; none has a finite error"
     low, high = histogram.bins[0][0], histogram.bins[-1][0] + 1
     return f"{total} that {differ}, by the size of the absolute error: {_power(low)} to {_power(high)}"
 

@@ -148,7 +148,7 @@ def _capital(words: str) -> str:
 def _lead(comparison: Comparison) -> str:
     first = comparison.first
     if comparison.unrelated:
-        return "So there is no first difference. Perhaps one of the two is a capture of another job."
+        return "So there is no first difference. Perhaps one of them is a capture of another job."
     if first is None:
         ended = "Nothing in them makes the two runs different."
         return ended if comparison.messages else ""
@@ -293,7 +293,7 @@ def _notes(comparison: Comparison, rows: DiffRows) -> list[str]:
         notes.append(f"{told} can't be compared in full, since both runs lack the same bytes")
     if rows.hidden:
         told = f"{counted(rows.hidden, 'message')} in which something differs have no row here"
-        notes.append(f"{told}: {rows.hidden_codes}. --format jsonl tells all of them")
+        notes.append(f"{told}: {rows.hidden_codes}. --format jsonl lists all of them")
     if rows.charts_left_out:
         told = counted(rows.charts_left_out, "more tensor")
         notes.append(f"Histograms are drawn of the first {MAX_CHARTS} tensors; {told} differ")

@@ -94,9 +94,9 @@ def _verdict(closings: Closings) -> Iterator[Line]:
         told += f"{counted(len(first.unanswered), 'request')} to it unanswered"
     else:
         told += f"{counted(len(first.waiting), 'request')} of its own not answered yet"
-    yield f"{told}: see its log; what others report after that follows from it", "bold red"
+    yield f"{told}: see its log; later errors of the others follow from it", "bold red"
     if by_logs is not None and by_logs != first.worker:
-        yield f"the logs say otherwise: the first that they tell of is {end_label(by_logs)}", "yellow"
+        yield f"the logs disagree: the first worker they name is {end_label(by_logs)}", "yellow"
 
 
 def _row(departure: Departure, start_ns: int) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def _lines(maps: Sequence[DeviceMap]) -> Iterator[Line | Columns]:
     yield "", ""
     needed = [one for one in maps if one.line is not None]
     if any(one.messages and one.line is None for one in maps):
-        yield "no device map may name the device meta: tensors on it can't be sent", "red"
+        yield "a device map can't name the device meta: tensors on it can't be sent", "red"
     elif not needed:
         yield "all tensors were on the CPU at both ends: no device map is needed", ""
     for one in needed:

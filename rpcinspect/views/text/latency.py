@@ -25,7 +25,7 @@ HEADER = ("count", *MEASURES)
 
 LEGEND = (
     "rows: what took most time in all comes first",
-    "times: from a request's first byte to its answer's last; own: at the callee, but for nested",
+    "times: from a request's first byte to its answer's last; own: at the callee, without nested",
     "nested: waiting for its own calls, and for gradients to come back",
     "nested, on the wire, requests, answers: sums over the group",
 )

@@ -23,8 +23,8 @@ NOTHING = (
     "no call was profiled: only torch.autograd.profiler_legacy.profile at the caller makes callees send "
     "the events of their operators"
 )
-ASSUMED = "rpc_sync and rpc_async are the same on the wire: where nothing tells them apart it says rpc_sync"
-SHARES = "shares are of what ran at callees; the callers' own operators do not travel"
+ASSUMED = "rpc_sync and rpc_async look the same on the wire; where unsure, this says rpc_sync"
+SHARES = "shares are of what ran at callees; the callers' own operators are not sent"
 
 
 def show_profile(profiles: Sequence[CallProfile], console: Console, *, every_call: bool = False) -> None:

@@ -65,7 +65,7 @@ def value_words(story: RRef, calls: Mapping[int, Exchange]) -> str:
     made_by = story.what if call is None else call.what
     what = what_words(made_by) if made_by is not None else "a local value"
     if story.what is None and story.created is not None:
-        what = "? (its remote call names no plain function)"
+        what = "? (its remote call does not name a plain function)"
     elif story.what is None and story.creator != story.owner:
         what = "? (its remote call was not captured)"
     return f"{what} ✗ raised" if story.failed else what

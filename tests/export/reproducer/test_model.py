@@ -34,7 +34,7 @@ def test_tensors_that_need_a_gradient() -> None:
 
 
 def test_what_nobody_allowed() -> None:
-    names = (GlobalUse("m.f", False, (1,), "nobody allowed it"), GlobalUse("m.g", True, (1,), ""))
+    names = (GlobalUse("m.f", False, (1,), "you haven't allowed it"), GlobalUse("m.g", True, (1,), ""))
     assert [use.name for use in Reproduction(globals=names).refused] == ["m.f"]
     assert not Reproduction(globals=names, trusted=True).refused
 

@@ -70,8 +70,8 @@ def test_a_pipe_opened_by_hand_carries_messages() -> None:
         (frame(bytes.fromhex("b802b90100")), "its first frame can't be read"),
         (requested(3), "nothing waits for a connection with id 3"),
         (requested(1 << 63), "nothing waits for a connection with id 9223372036854775808"),
-        (b"\x0d\0\0", "it said nothing for 0.4 s"),
-        (b"", "it said nothing for 0.4 s"),
+        (b"\x0d\0\0", "it sent nothing for 0.4 s"),
+        (b"", "it sent nothing for 0.4 s"),
     ],
     ids=["http", "no nop", "empty", "third kind", "unknown id", "absurd id", "half a length", "silence"],
 )
@@ -144,7 +144,7 @@ def test_too_many_connections(peer: Peer) -> None:
         events += peer.loop.wait(0.1)
     reasons = [event.reason for event in events if isinstance(event, PipeLost)]
     assert reasons.count("more than 8 connections") == 4
-    assert reasons.count("it said nothing for 0.4 s") == 8
+    assert reasons.count("it sent nothing for 0.4 s") == 8
     for sock in socks:
         sock.close()
 

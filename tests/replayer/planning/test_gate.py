@@ -153,7 +153,7 @@ def test_a_pickle_that_can_not_be_read_to_its_end() -> None:
 
 def test_what_is_refused_says_how_to_allow_it() -> None:
     (named,) = [named for named in gate().inspect(request_of(udf("app.f"))) if not named.allowed]
-    assert named == Named("app.f", False, "nobody allowed it", allow="app:f")
+    assert named == Named("app.f", False, "you haven't allowed it", allow="app:f")
     assert refused(request_of(udf("app.f")), "app:f") == set()
 
 

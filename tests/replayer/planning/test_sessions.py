@@ -115,8 +115,8 @@ def test_named(roles: Sequence[str], live: Sequence[str], expected: object) -> N
     ("roles", "live", "told"),
     [
         (["nobody"], [], "no worker is called nobody: the capture has w0, w1, w2, w3"),
-        (["w0", "w1", "w2", "w3"], [], "nobody is left to be live"),
-        ([], ["w0", "w1", "w2", "w3"], "nobody is left to be played"),
+        (["w0", "w1", "w2", "w3"], [], "no worker is left to run live"),
+        ([], ["w0", "w1", "w2", "w3"], "no worker is left to be played"),
     ],
 )
 def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:

@@ -54,7 +54,7 @@ def test_unrelated() -> None:
 def test_different() -> None:
     found = page(story(1, more=3), story(2, more=3))
     assert found.verdict == "First difference: #1, where w1 answers app.f to w0"
-    assert found.lead.startswith("Likely function: w1 gives another result for the same call: ")
+    assert found.lead.startswith("Likely function: w1 gives a different result for the same call: ")
     assert found.lead.endswith(". 4 of 8 messages are different.")
     assert found.first is not None
     assert (found.first.row.place, found.first.likely, found.first.worker) == (1, "function", "w1")
