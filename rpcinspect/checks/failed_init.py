@@ -1,13 +1,11 @@
 """`failed-init`: processes met at a store, or tried to connect, and no pipe came of it.
 
-In: visits to stores, refusals, pipes. `init_rpc` meets at the store, opens connections of Gloo, tells the
-store where its agent listens, and opens pipes. A visit failed if its process left the store without a pipe,
-or without having told where it listens. Nothing is said of one that may go on after the capture, whose words
-could not all be read, or whose pipes would go where nothing was captured: over shared memory, between hosts
-of which no traffic is there. Visits that failed at one store at one time are one attempt.
-
-A refusal counts where its address is known to be a worker's or a store's, as these were told by a store; in a
-capture that has nothing else, wherever a process tried again and again.
+In: visits to stores, refusals, pipes. `init_rpc` meets at the store, opens connections of Gloo, publishes
+the address of its agent, and opens pipes. A visit failed if its process left the store without a pipe, or
+without an address. Left out are visits that may go on after the capture, that could not be read completely,
+or whose pipes would not be captured: over shared memory, or between hosts without captured traffic. Visits
+that failed at one store at one time are one attempt. A refusal counts where a store names its address; in a
+capture with nothing else, wherever a process tried again and again.
 """
 
 from __future__ import annotations
@@ -42,6 +40,8 @@ LONG_NS = 10_000_000_000
 
 
 class FailedInit(Check):
+    """Finds failed calls of init_rpc."""
+
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         return failed_inits(run)
 
@@ -101,9 +101,6 @@ def _refusals_by_visit(run: CaptureEvidence) -> dict[int, list[Refusal]]:
             if visit.begin_ns <= one.last_ns and (end_ns is None or one.first_ns <= end_ns + GRACE_NS):
                 found[id(visit)].append(one)
     return found
-
-
-# --- which visits failed ------------------------------------------------------------------------------------
 
 
 def _failed(run: CaptureEvidence, refused_of: Mapping[int, Sequence[Refusal]]) -> list[Visit]:
@@ -187,9 +184,6 @@ class _Pipes:
         times = self._times.get(key, ())
         at = bisect_left(times, visit.begin_ns)
         return at < len(times) and (visit.ended_ns is None or times[at] <= visit.ended_ns)
-
-
-# --- attempts -----------------------------------------------------------------------------------------------
 
 
 def _attempts(visits: Sequence[Visit]) -> dict[tuple[str, str], list[_Attempt]]:
@@ -343,9 +337,6 @@ def _more_attempts(run: CaptureEvidence, attempts: Sequence[_Attempt]) -> Findin
     )
 
 
-# --- refusals that are of no attempt ------------------------------------------------------------------------
-
-
 def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -> Iterator[Finding]:
     wire = run.wire
     nothing = not (run.session.totals.messages or run.session.pipes or wire.visits or wire.stores)
@@ -371,9 +362,6 @@ def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -
 def _is_over(run: CaptureEvidence, refusal: Refusal) -> bool:
     """Whether that host would have tried again, had it not given up, before the capture ended."""
     return run.last_ns - refusal.last_ns > WAITS_NS or refusal.last_ns - refusal.first_ns > LONG_NS
-
-
-# --- words --------------------------------------------------------------------------------------------------
 
 
 def _finding(text: str, remedy: str, workers: Iterable[str]) -> Finding:

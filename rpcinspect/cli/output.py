@@ -17,10 +17,12 @@ from rpcinspect.fields.phrases import printable, shorten
 from rpcinspect.files.output import Growing, open_whole
 from rpcinspect.files.place import writing
 from rpcinspect.session.model import Session
-from rpcinspect.views.empty import empty_line
 
 MAX_NAME = 40
 """Of a name before a line."""
+REASONS = ("invisible-transport", "failed-init", "no-rpc")
+"""Codes of the findings that say why a capture has no messages."""
+NOTHING = "No RPC messages"
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,6 +122,15 @@ def show_line(name: str, line: str) -> None:
     """A line that another process has written, behind its name; harmless, whatever it holds."""
     sys.stderr.write(f"{shorten(printable(name), MAX_NAME)} | {printable(line.expandtabs())}\n")
     sys.stderr.flush()
+
+
+def empty_line(session: Session) -> str | None:
+    """Returns why a capture has no messages, and what to do about it, in one line; None where it has some."""
+    if session.totals.messages:
+        return None
+    findings = [finding for finding in session.findings if finding.code in REASONS]
+    told = " ".join([part for finding in findings for part in (finding.text, finding.remedy) if part])
+    return told if told.startswith(NOTHING) else f"{NOTHING}: {told}"
 
 
 def say_if_empty(session: Session, label: str = "") -> None:

@@ -18,7 +18,7 @@ import msgspec.structs
 from msgspec import Struct
 
 from rpcinspect.cli.collector import imports_are_over
-from rpcinspect.cli.output import say
+from rpcinspect.cli.output import empty_line, say
 from rpcinspect.cli.record import ENDINGS, RecordCommand
 from rpcinspect.errors import RecordError, RpcInspectError
 from rpcinspect.fields.phrases import counted, some
@@ -28,7 +28,6 @@ from rpcinspect.recorder.agent import AgentMechanism
 from rpcinspect.recorder.processes import ProcessNote
 from rpcinspect.recorder.record import Mechanism, Outcome, RecordingResult, record, summary
 from rpcinspect.recorder.wire import WireMechanism
-from rpcinspect.views.empty import empty_line
 
 
 def recorded(command: RecordCommand) -> int:

@@ -5,7 +5,8 @@ arguments, state, items or pairs as a text, "" where they are what CPython 3.10â
 2.2â€“2.15 write. Only forms are checked here; values inside are judged by `judge`, which walks them, but for
 the arguments that a rule says to have judged itself (`settled`).
 
-A rule must hold whatever else the pickle does later: lists may grow after a call that was given them.
+A rule must hold whatever else the pickle does later: lists may grow after a call that was given them. Longer
+than other modules, by the table of rules at the end.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: an open session, a plan whose names the gate has passed, options. Out: a `ReplayOutcome`. Starts the
 processes of live workers and ends all of them, whatever happens; what can't go on becomes the failure of its
-session, and the next one begins.
+session, and the next one begins. Longer than other modules: one place starts processes and ends them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from rpcinspect.session.model import Arrival
-from rpcinspect.store.conversation import DirectoryKey, StoreEntry, directory_key, members_of
+from rpcinspect.store.directory import DirectoryKey, StoreEntry, directory_key, members_of
 
 SETS = ("set", "multi_set", "append")
 """Operations that are captured when they happen; replies tell of what happened before."""

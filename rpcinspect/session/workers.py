@@ -27,7 +27,7 @@ from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, ListenerKey, place
 from rpcinspect.session.process_end import ProcessEnd, agreed
 from rpcinspect.session.store_jobs import split_jobs
-from rpcinspect.store.conversation import StoreEntry, worker_directory
+from rpcinspect.store.directory import StoreEntry, worker_directory
 from rpcinspect.tensorpipe.records import Pipe
 
 if TYPE_CHECKING:

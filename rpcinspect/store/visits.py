@@ -16,7 +16,7 @@ from ipaddress import IPv6Address
 
 from msgspec import Struct, field
 
-from rpcinspect.store.conversation import StoreEntry, directory_key
+from rpcinspect.store.directory import StoreEntry, directory_key
 
 MAX_READ = 4096
 """Addresses that are kept of one visit."""

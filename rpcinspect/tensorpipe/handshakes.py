@@ -11,7 +11,7 @@ from __future__ import annotations
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.tcp.segment import Endpoint
 from rpcinspect.tcp.stream import Connection, Stream
-from rpcinspect.tensorpipe.channel import MPT
+from rpcinspect.tensorpipe.channel_kinds import MPT
 from rpcinspect.tensorpipe.control import (
     DESCRIPTOR_SIGNATURE,
     SIGNATURE_OFFSET,

@@ -16,7 +16,8 @@ from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.stream import Connection, Stream
-from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE, MPT, Channel, DueFrame
+from rpcinspect.tensorpipe.channel import Channel, DueFrame
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS, INVISIBLE, MPT
 from rpcinspect.tensorpipe.control_types import (
     BOOTSTRAP_TRANSPORT,
     TRANSPORT_DESCRIPTOR_ID,
@@ -25,9 +26,10 @@ from rpcinspect.tensorpipe.control_types import (
     TpDevice,
     TpTensorDescriptor,
 )
-from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
+from rpcinspect.tensorpipe.descriptor import DescriptorReader
 from rpcinspect.tensorpipe.nop import LAYER
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor, Visibility
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 
 FROM_CLIENT, FROM_SERVER = 0, 1
 

@@ -13,15 +13,15 @@ from msgspec import Struct
 
 from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
-from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.directory import StoreEntry
 from rpcinspect.store.visits import Visit
 from rpcinspect.tcp.stream import Connection, Stream
-from rpcinspect.tensorpipe.descriptor import ShapeTable
 from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import PipeState
 from rpcinspect.tensorpipe.rebuild import ReadTable
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 from rpcinspect.tensorpipe.search import DescriptorSearch
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 
 
 class Role(Struct, frozen=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rpcinspect.errors import Problem
-from rpcinspect.store.conversation import StoreConversation, StoreEntry, directory_key
+from rpcinspect.store.conversation import StoreConversation
+from rpcinspect.store.directory import StoreEntry, directory_key
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.store.visits import Visit, Visits
 from rpcinspect.tcp.stream import Connection

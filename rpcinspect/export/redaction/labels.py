@@ -19,7 +19,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import CallFailure, Session, Worker
 from rpcinspect.session.workers import is_address, is_name
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.channel import CHANNELS
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS
 from rpcinspect.tensorpipe.control_types import TpDevice
 from rpcinspect.tensorpipe.records import Pipe
 

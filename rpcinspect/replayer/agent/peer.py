@@ -12,7 +12,8 @@ What torch's agent does not show is filled in by what is known of it:
 - the sender of a question without an edge is that of the captured one with the same bytes;
 - device maps, `retain_graph` and the mark of asynchronous functions of what comes are the captured ones.
 
-The other side is `agent/main.py`.
+The other side is `agent/main.py`. Longer than other modules: each report of the process may answer what any
+method sent.
 """
 
 from __future__ import annotations

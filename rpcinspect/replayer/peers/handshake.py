@@ -23,7 +23,7 @@ from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import READ, Loop
 from rpcinspect.replayer.peers.loopback import Address, Reach, any_host, loopback_host, parse_address
 from rpcinspect.replayer.peers.pipe_end import CPU, PeerPipe, TensorChannel
-from rpcinspect.tensorpipe.channel import MPT, MPT_LANES
+from rpcinspect.tensorpipe.channel_kinds import MPT, MPT_LANES
 from rpcinspect.tensorpipe.control import (
     read_brochure,
     read_brochure_answer,

@@ -26,7 +26,7 @@ from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.rpc.message import RpcMessage, from_payloads
-from rpcinspect.tensorpipe.channel import CHANNELS
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS
 from rpcinspect.tensorpipe.control import read_descriptor, write_descriptor
 from rpcinspect.tensorpipe.control_types import (
     ControlLayout,

@@ -4,7 +4,8 @@ else.
 In: the bindings of parsed files. Out: for a name of a module, or of a class in it, one meaning over all
 places that bind it: an alias as soon as one of them makes it one. Imports are followed among the user's own
 files, and bases of classes in the order in which Python looks names up (C3). Mirrors, for what `source_names`
-lists, what decorators and base classes of the standard library and of torch do.
+lists, what decorators and base classes of the standard library and of torch do. Longer than other modules:
+names, classes and expressions are defined by each other.
 """
 
 from __future__ import annotations

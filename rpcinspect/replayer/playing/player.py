@@ -5,7 +5,8 @@ what came of each step, and of each request of live workers. One thread, one loo
 what may be sent, `Expected` which captured request a live one repeats, `translate` which ids have other
 numbers here. Nothing that live workers send is executed or trusted; whatever they do, it ends in finite time.
 
-May assume that the gate has passed everything that the plan sends and gives as an answer.
+May assume that the gate has passed everything that the plan sends and gives as an answer. Longer than other
+modules: each event of the one loop may change what all others wait for.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ Nobody is left behind: a worker is killed by the kernel when the fork server die
 workers by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
 directories.
 
-Mirrors what torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
+All of that is one file, so that what runs beside the user's code can be read in one place. Mirrors what
+torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
 torch/distributed/rpc/__init__.py.
 """
 

@@ -2,7 +2,8 @@
 failures, and the verdict as the last line.
 
 In: an outcome and its report. Out: lines of printable text on a console; a screen or less where everything is
-identical. `replay_steps` has the list of all steps.
+identical. `replay_steps` has the list of all steps. Longer than other modules: one part after the other of
+the same page of text.
 """
 
 from __future__ import annotations
