@@ -211,7 +211,7 @@ def _sort(dtype: str, a: Codes, b: Codes, rules: Rules) -> _Sorted:
 
 
 def _int_errors(a: Codes, b: Codes, signed: bool) -> tuple[Codes, npt.NDArray[np.float64]]:
-    """(exact distances as unsigned integers, the smaller of the two sizes)"""
+    """Returns the exact distances as unsigned integers, and the smaller of the two sizes."""
     plain_a, plain_b = (x.view(f"<i{x.dtype.itemsize}") if signed else x for x in (a, b))
     error = np.where(plain_a > plain_b, a - b, b - a)
     smaller = np.minimum(np.abs(plain_a.astype(np.float64)), np.abs(plain_b.astype(np.float64)))

@@ -1,4 +1,4 @@
-"""Remote errors: are two the same, once everything is taken out that another run has otherwise?
+"""Compares remote errors, without everything that differs between runs of the same program.
 
 In: the type of an exception and the text of it, as one worker told it to another. Out: the text without
 paths, line numbers, addresses, ids, native frames and frames of libraries; the first line that differs; and
@@ -52,7 +52,7 @@ def reworded(a: str, b: str) -> list[str]:
 
 
 def _sifted(text: str) -> tuple[str, dict[str, list[str]]]:
-    """(what is left of a text, what was taken out of it, by kind)"""
+    """Returns what is left of a text, and what was taken out of it, by kind."""
     taken: dict[str, list[str]] = defaultdict(list)
 
     def without(kind: str, pattern: re.Pattern[str], replacement: str, text: str) -> str:

@@ -202,7 +202,7 @@ def _python_call(payload: bytes) -> commands.PythonCall:
 
 
 def _propagate_gradients(value: Value) -> commands.PropagateGradientsReq:
-    """(gradient, …, context id, autograd message id, retain_graph)"""
+    """Reads (gradient, …, context id, autograd message id, retain_graph)."""
     *grads, context_id, message_id, retain_graph = _tuple(value, "gradients", at_least=3)
     metadata = AutogradMetadata(
         as_int(context_id, "autograd context id"), as_int(message_id, "autograd message id")

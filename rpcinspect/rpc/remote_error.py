@@ -1,10 +1,10 @@
-"""The error that an answer reports: on which workers it came by, and what it was in the first place.
+r"""The error that an answer reports: on which workers it came by, and what it was in the first place.
 
 In: a record. Out: type and text of a pickled RemoteException or of an EXCEPTION; of the text, ids of workers,
 outermost first, and one line. Each worker that passes an error on puts itself in front of the text: `On
 WorkerInfo(id=1, name=…):` for Python functions (torch/distributed/rpc/internal.py), `Error on Node 1: ` for
 backward passes (request_callback_impl.cpp). Inside of another Python error the text stands once as a
-`repr`, with `\\n` for line breaks.
+`repr`, with `\n` for line breaks.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class _Table:
         raise DecodeError("tensor", f"tensor {index} is rebuilt by an unknown function")
 
     def _quantized(self, args: tuple[Value, ...], index: int) -> TensorMeta:
-        """(STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])"""
+        """Reads (STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])."""
         if len(args) < 7 or type(args[4]) is not tuple or not args[4] or type(args[4][0]) is not Global:
             raise DecodeError("tensor", f"tensor {index}: no quantiser where one was expected")
         scheme, *rest = args[4]
@@ -174,7 +174,7 @@ class _Table:
         return _strided((*args[:4], *args[5:]), quantizer, parts)
 
     def _sparse(self, args: tuple[Value, ...], index: int) -> TensorMeta:
-        """(layout, sizes, requires_grad, index tensors…, values, hooks)"""
+        """Reads (layout, sizes, requires_grad, index tensors…, values, hooks)."""
         names = _SPARSE_PARTS.get(args[0]) if args and type(args[0]) is int else None
         if names is None or len(args) not in (3 + len(names[1]), 4 + len(names[1])):
             raise DecodeError("tensor", f"tensor {index}: not the arguments of a sparse tensor")
@@ -207,7 +207,7 @@ class _Table:
 def _strided(
     args: tuple[Value, ...], quantizer: Quantizer | None, parts: tuple[tuple[str, int], ...] = ()
 ) -> TensorMeta:
-    """(STORAGE, offset, sizes, strides, requires_grad, hooks [, math bits])"""
+    """Reads (STORAGE, offset, sizes, strides, requires_grad, hooks [, math bits])."""
     if len(args) not in (6, 7):
         raise DecodeError("tensor", f"a tensor is rebuilt from {len(args)} arguments, expected 6 or 7")
     dtype, storage, device, numel = _storage(args[0])

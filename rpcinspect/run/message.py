@@ -115,7 +115,7 @@ class Tensor:
 
     @property
     def part(self) -> str | None:
-        """Which part of another tensor this one is: `indices`, `values`, …"""
+        """Returns which part of another tensor this one is, such as `indices`; None if it is none."""
         metas = self._record.like.tensors
         return next((name for meta in metas for name, part in meta.parts if part == self.number), None)
 

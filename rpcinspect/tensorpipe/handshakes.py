@@ -223,7 +223,7 @@ class RequestedHandler(Handler):
             done += role.owner.advance()
 
     def orphan(self) -> LaneCandidate | None:
-        """A lane for sure, but of which pipe?"""
+        """Returns the connection as a lane of an unknown pipe; None once the role is known."""
         return LaneCandidate(self.connection, self.position) if self._role is None else None
 
     def finish(self) -> None:

@@ -194,7 +194,7 @@ MAINS = frozenset({"__main__", "__mp_main__"})
 
 
 def accessor(place: ValuePath) -> str:
-    """`[0]["x"].y`"""
+    """Returns a path as source, such as `[0]["x"].y`."""
     text = ""
     for step in place:
         key = quoted(step.key) if isinstance(step.key, str) else str(step.key)

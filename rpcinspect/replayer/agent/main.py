@@ -309,6 +309,7 @@ def unpack(command: Object, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
 
 
 def text(error: BaseException) -> str:
+    """Returns type and text of an error."""
     return f"{type(error).__name__}: {error}"
 
 

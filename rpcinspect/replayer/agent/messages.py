@@ -154,7 +154,7 @@ class OwnRRefs:
         self._records = LiveRecords()
 
     def made(self, captured: tuple[int, int], real: Sequence[int]) -> None:
-        """torch has made an RRef, of this id in messages and of that one here."""
+        """Maps a captured RRef to the one that torch made."""
         self._real[captured] = int(real[0]), int(real[1])
 
     def brought(self, pickle: bytes) -> list[list[int | str]]:

@@ -274,7 +274,7 @@ def _places(call: Exchange, groups: Mapping[str, set[str]]) -> set[str]:
 def _different(
     steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
 ) -> list[tuple[int, bool, tuple[Difference, ...]]]:
-    """(request, whether it was sent by us, differences)"""
+    """Returns (request, whether we have sent it, differences)."""
     found = [
         (one.step.message, True, one.differences)
         for one in steps

@@ -285,7 +285,7 @@ def _arrival_time(arrival: tuple[int, int], calls: Mapping[int, Exchange]) -> in
 def late_answers(calls: Mapping[int, Exchange]) -> Mapping[int, int]:
     """Index of a request → the context of the backward pass at whose end its answer may come, though it came
     before in the capture. A played worker that waited for it before it sends its own gradients of that
-    context would wait for ever, since the pass waits for those. Two cases were seen:
+    context would wait for ever, since the pass waits for those. Two cases were seen.
 
     - of the gradients that a worker is sent together, it answers the one that it takes up first when its
       whole part of the pass is done, the others at once. Which one that is, its threads decide.

@@ -487,7 +487,7 @@ ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_de
 
 
 def main() -> None:
-    """`worker_main.py FILE_NUMBER OPTIONS`"""
+    """Runs `worker_main.py FILE_NUMBER OPTIONS`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     options = json.loads(sys.argv[2])
     for stream in (sys.stdout, sys.stderr):  # whoever is killed has said what he had printed
