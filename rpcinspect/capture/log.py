@@ -92,7 +92,7 @@ def read_log(source: Source, capture: int, report: ReportProblem) -> Iterator[Lo
 
 
 class _LogWalk:
-    """The state of one walk."""
+    """Walks one log; keeps the state between blocks."""
 
     def __init__(self, source: Source, capture: int, report: ReportProblem) -> None:
         self._source = source
@@ -249,7 +249,7 @@ class _Windows:
                 return None
 
     def find(self, at: int, what: bytes) -> int | None:
-        """Where these bytes come next, from `at` on, which the window reaches."""
+        """Returns the next place of these bytes from `at` on; moves the window there."""
         found = self._data.find(what, max(0, at - self._start)) if at >= self._start else -1
         if found >= 0:
             return self._start + found

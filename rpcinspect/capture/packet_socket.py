@@ -224,7 +224,7 @@ class Ring:
 
 
 def _make_ring(sock: socket.socket) -> int:
-    """As large as the system has memory for, within reason: its bytes."""
+    """Makes a ring as large as the system has memory for, up to a bound; returns its bytes."""
     size = RING_BYTES
     while True:
         request = struct.pack(

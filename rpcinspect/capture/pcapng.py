@@ -255,7 +255,7 @@ class _Walker:
         return kind in _FIXED and len(window) >= _FIXED[kind]
 
     def _block(self, records: Records) -> PacketBlock:
-        """Columns of these packets; the last may be cut by the end of the file."""
+        """Returns the columns of these packets; the end of the file may cut the last one."""
         window, start = records.window, records.at
         padded = window if start[-1] + 28 <= len(window) else window + bytes(28)
         view: np.ndarray[Any, Any] = np.ndarray((len(padded) - 27,), "V28", padded, strides=(1,))

@@ -105,7 +105,7 @@ class CaptureReader(Closing):
             self._read_by_tshark(source, reading, CaptureError(f"{source.name}: {reason}"))
 
     def _read_by_tshark(self, source: Source, reading: Reading, unread: CaptureError | None = None) -> None:
-        """Hands the input to tshark: because it can't be read here, which `unread` says, or for the user."""
+        """Hands the input to tshark: for the user, or because of `unread`, an error of our reader."""
         from rpcinspect.capture.tshark import INSTALL, Tshark, find_program
 
         if unread is not None and find_program("tshark") is None:
@@ -158,7 +158,7 @@ class CaptureReader(Closing):
             yield block
 
     def _whole_blocks(self) -> Iterator[CaptureBlock]:
-        """Blocks, up to one that can't be made for a reason that nobody expected."""
+        """Yields blocks, up to an unexpected exception."""
         try:
             yield from self._blocks
         except Exception as error:

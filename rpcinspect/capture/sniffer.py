@@ -127,7 +127,7 @@ class _PcapWriter:
         self.failed: str | None = None
 
     def run(self, stop: int) -> None:
-        """Until `stop` closes, and then what is left in the ring."""
+        """Writes packets until `stop` closes, and then what is left in the ring."""
         self._write([pcap_header(self._ring.link_type)])
         poller = select.poll()
         poller.register(self._ring.fileno(), select.POLLIN)
@@ -167,7 +167,7 @@ class _PcapWriter:
         self._size += length
 
     def cut(self) -> None:
-        """The file ends with its last whole record."""
+        """Cuts the file behind its last whole record."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._size)
 

@@ -197,7 +197,7 @@ class Tshark(Source):
         raise CaptureError(f"{self.name}: tshark can't read it: {told}")
 
     def _told(self, code: int) -> str:
-        """What tshark said was wrong: its last own line and what stands after it."""
+        """Returns tshark's own error message: its last own line and the lines behind that."""
         if code < 0:
             return f"ended by signal {-code}"
         lines = self._child.complaint()

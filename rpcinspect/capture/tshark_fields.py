@@ -135,7 +135,7 @@ class FieldLines:
     def _numbers(
         self, sequence: bytes, acknowledged: bytes, flags: bytes, length: bytes, payload: bytes
     ) -> SegmentNumbers:
-        """What these fields say; ValueError where they can't be."""
+        """Parses these fields; raises `ValueError` where they are invalid."""
         control = self._flags.get(flags)
         if control is None:
             control = self._flags[flags] = int(flags, 16) & 0x3F
@@ -148,7 +148,7 @@ class FieldLines:
         return int(sequence), int(acknowledged or b"0"), control, captured, size
 
     def _direction(self, head: bytes) -> int:
-        """What the first seven fields say; an index into `directions` if there is one TCP header."""
+        """Parses the first seven fields; returns an index into `directions` if there is one TCP header."""
         found = self._headers(head)
         if not found:
             return _NONE
@@ -220,7 +220,7 @@ def _address(text: bytes) -> bytes:
 
 
 def _hex_bytes(payload: bytes) -> int:
-    """How many bytes these digits are; older releases put colons between them."""
+    """Returns how many bytes these digits are; older releases put colons between them."""
     return (len(payload) + 1) // 3 if payload[2:3] == b":" else len(payload) // 2
 
 

@@ -90,7 +90,7 @@ class CallContents:
 
     @staticmethod
     def _wants(record: RpcRecord, digest: MessageDigest) -> bool:
-        """Whether a message is one of those."""
+        """Returns whether a message is a call or the answer to one."""
         if digest.kind in CALLED:
             return not record.facts.control and is_programs(digest.function)
         return digest.kind in RETURNED and digest.whole and not digest.failed
@@ -126,7 +126,7 @@ def is_programs(function: str | None) -> bool:
 
 
 def _digest(record: RpcRecord, source: CaptureBytes) -> tuple[int, int]:
-    """A number for all that a request says but for its RRefs and its longer tensors, and how many of these
+    """Returns a number for a request's content without RRefs and longer tensors, and how many longer tensors
     there are."""
     command, facts, tp = record.like.command, record.facts, record.tp
     parts: list[object] = [tp.payloads[TABLE]]

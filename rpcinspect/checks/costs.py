@@ -163,8 +163,8 @@ def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Round
 
 
 def _saved_ns(session: Session, its: Round) -> int:
-    """All but the longest of the times in which callees were busy: requests and answers share the caller's
-    network."""
+    """Returns the sum of all but the longest time in which callees were busy: requests and answers share the
+    caller's network."""
     begin, end = session.messages.time_ns, session.messages.end_time_ns
     busy = [max(0, begin[turn.answer] - end[turn.row]) for turn in its]
     return sum(busy) - max(busy)
@@ -207,7 +207,7 @@ class _Finder:
         self._ids = {(worker.job, worker.name): worker.id for worker in session.workers}
 
     def rounds(self, chain: Iterable[Turn]) -> Iterator[Round]:
-        """Calls of one function, each to another worker than those before it, two at least."""
+        """Yields calls of one function, each to another worker than those before, two at least."""
         session = self._session
         current: list[Turn] = []
         key: object = None
@@ -258,7 +258,7 @@ class _Finder:
 
 
 def _sent(session: Session) -> dict[WorkerKey, list[int]]:
-    """When each worker sent requests of its program."""
+    """Returns when each worker sent requests of its program."""
     found: dict[WorkerKey, list[int]] = defaultdict(list)
     columns = session.messages
     for row in program_requests(session).tolist():

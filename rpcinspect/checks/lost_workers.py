@@ -118,7 +118,7 @@ class Losses:
         return found
 
     def _closed_first(self, rows: list[int], caller: str, until_ns: int) -> Loss | None:
-        """Of those that left these requests open, who was the first to end its connection by then."""
+        """Returns which of the workers that left these requests open was first to end a connection."""
         ends = []
         for row in rows:
             end = self._run.end(self._run.session.messages.pipe[row])
@@ -130,12 +130,12 @@ class Losses:
         return Loss(self._run.session.destination(row), how, caller, row)
 
     def _only(self, rows: list[int], caller: str, how: str) -> Loss | None:
-        """The one worker that had not answered."""
+        """Returns the only worker that had not answered."""
         callees = {self._run.session.destination(row) for row in rows}
         return Loss(callees.pop(), how, caller, rows[0]) if len(callees) == 1 else None
 
     def _refused(self, job: int, caller: str, since_ns: int, until_ns: int) -> Loss | None:
-        """The one address that refused connections then, if a store tells whose it is."""
+        """Returns the owner of the only address that refused connections then, if a store names one."""
         places = {
             one.server
             for one in self._run.wire.refusals

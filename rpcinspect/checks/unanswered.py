@@ -97,7 +97,7 @@ class UnansweredRequests(Check):
         yield from _lost(run)
 
     def _judge(self, run: CaptureEvidence, row: int, digest: MessageDigest) -> tuple[str, str]:
-        """Severity, and one of the reasons below."""
+        """Returns the severity, and one of the reasons below."""
         failure = run.session.failures.get(row)
         end = run.end(self._columns.pipe[row])
         if failure is not None and (end is None or failure.reason != CONNECTION):
@@ -204,8 +204,8 @@ class _Unused:
                         self._edges[context.job, context.context_id, edge.sender].append(edge)
 
     def of(self, job: int, worker: str, rows: Sequence[int]) -> list[int]:
-        """Those of a worker, sent before it was asked into the pass by these requests, or by the last of
-        them."""
+        """Returns a worker's messages from before the requests, or the last of them, that asked it into the
+        pass."""
         index = self._run.session.index
         asked = {self._passes[row]: int(index[row]) for row in rows if row in self._passes}
         return sorted(
@@ -256,13 +256,13 @@ class _Waits:
 
 
 def _quoted(failures: Sequence[CallFailure]) -> str:
-    """What the first caller was told, its first line."""
+    """Returns the first line of the error that the first caller got."""
     line = failures[0].text.partition("\n")[0] if failures else ""
     return f" ({shorten(line, MAX_TEXT)})" if line else ""
 
 
 def _lost(run: CaptureEvidence) -> Iterable[Finding]:
-    """Calls that ended without an answer and whose request is in no log."""
+    """Returns calls that ended without an answer and whose request is in no log."""
     groups: dict[tuple[int, str, str, str], list[CallFailure]] = defaultdict(list)
     for failure in run.session.lost_calls:
         groups[run.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(failure)

@@ -90,7 +90,7 @@ class _Uses:
         """When the last of those up to each was over."""
 
     def at(self, time_ns: int) -> ConnectionEnd | None:
-        """The first of those that were there at that time."""
+        """Returns the first use that was there at that time."""
         first = bisect_left(self._lasts, time_ns)
         return self._ends[first] if first < bisect_right(self._begins, time_ns) else None
 

@@ -87,7 +87,7 @@ class Inputs:
 
 
 def _is_pipe(name: str) -> bool:
-    """Also what shells make of `<(command)`."""
+    """Returns whether the input is a pipe, also one that shells make of `<(command)`."""
     try:
         return stat.S_ISFIFO(os.stat(name).st_mode)
     except (OSError, ValueError):

@@ -83,7 +83,7 @@ def _fatal() -> list[int]:
 
 @contextmanager
 def _handled(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Within it signals have these handlers."""
+    """Returns a context in which signals have these handlers."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -105,7 +105,7 @@ class _Between:
         return None if self._threads is None else (self._threads[0][i], self._threads[1][j])
 
     def nothing(self, i: int, j: int) -> bool:
-        """Whether no pair of their thread lies between."""
+        """Returns whether no pair of their thread lies between."""
         lane = self._lanes.get(self._thread(i, j))
         return lane is None or not lane.ordered or lane.nothing(self._a[i], self._b[j])
 

@@ -150,7 +150,7 @@ def unpaired(count_a: int, count_b: int, pairs: Iterable[tuple[int, int]]) -> tu
 def _unique(
     a: Sequence[Hashable], b: Sequence[Hashable], low_a: int, high_a: int, low_b: int, high_b: int
 ) -> IndexPairs:
-    """Of keys that come once in each of the two ranges: those that keep their order."""
+    """Returns, of keys that come once in each of the two ranges, those that keep their order."""
     count_a, count_b = Counter(a[low_a:high_a]), Counter(b[low_b:high_b])
     place_b = {b[j]: j for j in range(low_b, high_b) if count_b[b[j]] == 1}
     once = [(i, place_b[a[i]]) for i in range(low_a, high_a) if count_a[a[i]] == 1 and a[i] in place_b]

@@ -280,7 +280,7 @@ class DiffSide:
 def _within(
     context: AutogradContext, calls: tuple[Exchange, ...], parents: Mapping[int, int]
 ) -> tuple[Exchange, ...]:
-    """The calls of one context, and those that were sent while serving one of them."""
+    """Returns the calls of one context, and calls that were sent while serving one of them."""
     kept: set[int] = set()
     for call in calls:
         if call.control or call.job != context.job:

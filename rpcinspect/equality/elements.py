@@ -110,7 +110,7 @@ class Tensors:
                 yield ElementBlock(start, codes_of(part, raw), _unknown(part, storage.extent))
 
     def _plain(self, part: TensorMeta, extent: Extent, read: ReadExtent, start: int) -> ElementBlock:
-        """Of elements that lie one behind the other; sub-byte ones start at a whole byte."""
+        """Yields contiguous elements in blocks; sub-byte ones start at a whole byte."""
         dtype = DTYPES[part.dtype]
         per_byte, numel = dtype.values_per_byte, math.prod(part.sizes)
         if part.storage_offset % per_byte:

@@ -111,7 +111,7 @@ def _events(
 
 
 def _alike(a: Counter[str], b: Counter[str]) -> bool:
-    """Whether they are the same but for tensors that one of the threads has rebuilt beside the call."""
+    """Returns whether they are the same but for tensors that a thread has rebuilt beside the call."""
     fewer, more = (a, b) if a.total() < b.total() else (b, a)
     rebuilt = max(0, min((more[name] - fewer[name]) // n for name, n in _REBUILT.items()))
     return more == fewer + Counter({name: rebuilt * n for name, n in _REBUILT.items()})

@@ -78,7 +78,7 @@ def write_log(
 
 
 def _is_torch(tp: TpMessage) -> bool:
-    """Whether its payloads are type, id, payload and tensor table."""
+    """Returns whether the payloads are type, id, payload and tensor table."""
     lost = tp.payload_missing
     whole = not lost or not sum(lost[:2])
     return whole and len(tp.payloads) == 4 and [len(p) for p in tp.payloads[:2]] == [4, 8]

@@ -160,7 +160,7 @@ class Body:
 
 
 def _told(*names: str) -> Callable[[Body], object]:
-    """That attribute of these which the command has."""
+    """Returns the attribute of these that the command has."""
     return lambda body: plain(
         next(getattr(body.command, name) for name in names if hasattr(body.command, name))
     )

@@ -211,7 +211,7 @@ class AtTheEnd(Known):
 
     @cached_property
     def _codes(self) -> dict[int, tuple[str, ...]]:
-        """By index."""
+        """Returns the codes of findings by message."""
         codes: dict[int, dict[str, None]] = defaultdict(dict)
         for finding in self._session.findings:
             for index in finding.messages:

@@ -39,7 +39,7 @@ def _body(name: str) -> Callable[[MessageValues], Any]:
 
 
 def _error(name: str) -> Callable[[MessageValues], Any]:
-    """What the error of an answer says."""
+    """Returns a getter of a field of the error that an answer reports."""
     return lambda message: (message.body.get("error") or {}).get(name)
 
 

@@ -92,7 +92,7 @@ class Selection:
         return state != NO
 
     def _state(self, record: RpcRecord) -> int:
-        """`YES`, `NO`, or which of the tests hold where only the end can tell."""
+        """Returns `YES`, `NO`, or which of the tests hold where only the end decides."""
         asked, bits = self._filter, 0
         message = MessageValues(record, self._reader)
 
@@ -197,7 +197,7 @@ class StreamSelection:
 
 
 def _hints(chosen: Filter, session: Session) -> Iterator[str]:
-    """Of each comparison with a text that no message has: the nearest of those that there are."""
+    """Returns, for each comparison with a text that no message has, the nearest existing values."""
     known = AtTheEnd(session).at(range(len(session.messages)))
     for leaf in chosen.leaves:
         if isinstance(leaf, Compare) and leaf.operator in ("==", "in") and leaf.field.name in HINTED:
@@ -266,7 +266,7 @@ def _opposite(judge: Predicate) -> Predicate:
 
 
 def _until(end: bool, judges: list[Predicate]) -> Predicate:
-    """Asks one after the other until one is `end`, which is then the answer."""
+    """Returns a predicate that asks one after the other until one is `end`, which is then the answer."""
 
     def until(look: Look) -> Truth:
         answer: Truth = not end

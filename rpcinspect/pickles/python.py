@@ -226,7 +226,8 @@ def _run(state: State) -> Value:
 
 
 def _explain(fault: Exception, data: bytes, pos: int) -> str:
-    """Words for what Python says about damage: a read past the end, a missing memo entry, too few values."""
+    """Returns words for a Python exception about damage: a read past the end, a missing memo entry, too few
+    values."""
     if pos >= len(data) or isinstance(fault, struct.error):
         return "the pickle ends before STOP"
     if isinstance(fault, KeyError):

@@ -88,7 +88,7 @@ T = TypeVar("T")
 
 
 class _FullError(Exception):
-    """The text has reached its length."""
+    """Raised when the text has reached its length."""
 
 
 class _Renderer:

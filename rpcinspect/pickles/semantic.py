@@ -219,7 +219,7 @@ def worker_info(node: Value) -> WorkerInfo | None:
 
 
 def _fits(*numbers: int) -> bool:
-    """Whether these are integers of 64 bits."""
+    """Returns whether all are integers of 64 bits."""
     return all(-1 << 63 <= number < 1 << 63 for number in numbers)
 
 

@@ -155,7 +155,7 @@ def _fields(**fields: _ONE) -> ShapeCheck:
 
 
 def _exception_state(call: PickleCall) -> str:
-    """Attributes of its own. Those that C has for some exceptions it takes on trust when the text is made."""
+    """Checks for plain attributes; in some exceptions C trusts certain ones when it makes the text."""
     pairs = call.state.pairs if type(call.state) is Dict else None
     if pairs is None:
         return STATE

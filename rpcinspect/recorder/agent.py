@@ -70,7 +70,7 @@ class AgentMechanism(Mechanism):
 
     @property
     def _mark(self) -> Path:
-        """Whoever can't go on writing says there why."""
+        """Returns the file in which a process notes why it can't go on writing."""
         assert self._queues is not None
         return self._queues / "failed"
 
@@ -140,7 +140,7 @@ def _place() -> str | None:
 
 
 def _pid(queue: Path) -> int:
-    """Whose it is, as startup/rpcinspect_agent.py names it."""
+    """Returns the process of a queue, from the file's name as startup/rpcinspect_agent.py gives it."""
     return int(queue.name.partition("-")[0])
 
 
@@ -240,7 +240,7 @@ def open_log(log: Path) -> BinaryIO:
 
 
 def _records(file: int, queue: MessageQueue) -> Iterator[bytes]:
-    """Those that are complete; of one that was being copied nothing is of use."""
+    """Returns the complete records; one that was being copied is of no use."""
     at = queue.tail
     while at < queue.head:
         length, complete, _ = ENTRY.unpack(_ring(file, queue.capacity, at, ENTRY.size))
@@ -257,7 +257,7 @@ def _ring(file: int, capacity: int, at: int, length: int) -> bytes:
 
 
 def _lock(descriptor: int) -> None:
-    """As the writers of the log do; one that was stopped while it had the lock is not waited for."""
+    """Locks the log as its writers do; does not wait for one that was stopped while it had the lock."""
     end = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < end:
         try:

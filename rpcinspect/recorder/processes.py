@@ -153,7 +153,7 @@ def is_zombie(stat: list[str]) -> bool:
 
 
 def _children() -> frozenset[int] | None:
-    """Of this process; None where the kernel does not list them."""
+    """Returns the children of this process; None where the kernel does not list them."""
     try:
         lists = [path.read_text(encoding="ascii") for path in Path("/proc/self/task").glob("*/children")]
     except OSError:
@@ -171,7 +171,7 @@ def _set_subreaper(on: bool) -> bool:
 
 
 def _prctl(option: int, argument: object) -> bool:
-    """Whether the system did it."""
+    """Calls prctl; returns whether that succeeded."""
     try:
         zero = ctypes.c_ulong(0)
         return bool(ctypes.CDLL(None).prctl(option, argument, zero, zero, zero) == 0)
@@ -254,7 +254,7 @@ class CommandProcesses:
             self._thread.join()
 
     def _watch(self) -> None:
-        """Until told to stop, and then what has come by then."""
+        """Takes notes until the end is asked for, and then what has come by then."""
         stopping = False
         while True:
             ready = self._poll.poll(0 if stopping else None)
@@ -272,7 +272,7 @@ class CommandProcesses:
                     self._take()
 
     def _take(self) -> None:
-        """One more process."""
+        """Takes one more process."""
         assert self._listener is not None
         try:
             caller, _ = self._listener.accept()
@@ -344,7 +344,7 @@ def _name(number: int) -> str:
 
 
 def _listener(path: Path) -> socket.socket | None:
-    """None where there can be none, such as in a folder with a name that is too long for that."""
+    """Returns the listening socket; None where there can be none, such as under too long a path."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.bind(str(path))
@@ -376,7 +376,7 @@ def oom_kills() -> int | None:
 
 
 def _counters() -> Iterator[Path]:
-    """Where it may be, the likeliest first: a container may see its own group as the root."""
+    """Returns where the counters may be, likeliest first: a container may see its group as the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

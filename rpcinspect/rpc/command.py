@@ -32,7 +32,7 @@ class _ScriptCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def function(self) -> str:
-        """The operator with its overload, `aten::add.Scalar`, or the qualified name."""
+        """Returns the operator with its overload, `aten::add.Scalar`, or the qualified name."""
         return self.qualified_name if self.schema is None else self.schema.partition("(")[0]
 
 

@@ -131,7 +131,7 @@ def _tuple_codec(
     before: TupleField | None = None,
     owned: slice | None = None,
 ) -> JitCodec:
-    """A tuple of these parts; `before`: what all values before them are."""
+    """Returns a codec for a tuple of these parts; `before`: the form of all values before them."""
     count = len(parts)
 
     def read(value: Value) -> Command:
@@ -165,7 +165,7 @@ def _script_call(value: Value) -> commands.ScriptCall:
 
 
 def _script_remote_call(value: Value) -> commands.ScriptRemoteCall:
-    """As a script call, then the ids of RRef and fork."""
+    """Reads a script call, then the ids of RRef and fork."""
     *call, rref_id, fork_id = _tuple(value, "script remote call", at_least=4)
     args, schema, name, is_async = _script_parts(call)
     return commands.ScriptRemoteCall(
@@ -195,7 +195,7 @@ def _script_values(command: commands.ScriptCall | commands.ScriptRemoteCall) -> 
 
 
 def _python_call(payload: bytes) -> commands.PythonCall:
-    """One byte is_async_execution, then the Python pickle."""
+    """Reads one byte is_async_execution, then the Python pickle."""
     if payload[:1] not in (b"\0", b"\1"):
         raise DecodeError("rpc", "a Python call starts with neither 00 nor 01 (is_async_execution)", 0)
     return commands.PythonCall(payload[1:], payload[0] == 1)
@@ -258,7 +258,7 @@ def _tensor_indexes(nodes: Sequence[Value]) -> tuple[int, ...]:
 
 
 def _tensor_refs(indexes: Sequence[int]) -> list[PickleCall]:
-    """One node for each tensor: the pickle refers to it where the tensor comes again."""
+    """Returns one node for each tensor: the pickle refers to it where the tensor repeats."""
     nodes = {
         index: PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)) for index in indexes
     }

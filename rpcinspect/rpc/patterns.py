@@ -146,7 +146,7 @@ def _cutter(places: IdPlaces, length: int) -> Callable[[bytes], tuple[Any, ...]]
 
 
 def _says_nothing(facts: PickleFacts) -> bool:
-    """Whether a pickle tells nothing of the session but which function is called, with which tensors."""
+    """Returns whether a pickle holds nothing about the session but the function and tensors."""
     told = facts.forks, facts.failed, facts.responder, facts.control, facts.sender, facts.receiver
     return not any((*told, facts.parameters))
 

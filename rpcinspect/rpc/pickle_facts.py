@@ -109,8 +109,8 @@ class FactsReader:
         return NO_FACTS
 
     def _unread(self, command: UnknownCommand) -> Audit:
-        """The audit of the JIT pickle in a payload that says something else than its type should: alone, or
-        behind what an envelope wraps."""
+        """Returns the audit of the JIT pickle in a payload of another form than its type should have: alone,
+        or behind what an envelope wraps."""
         payload = command.payload
         if command.message_type in ENVELOPES:
             size = int.from_bytes(payload[-8:], "big")
@@ -150,7 +150,7 @@ def _forks(calls: Iterable[PickleCall]) -> tuple[RRefForkData, ...]:
 
 
 def _ends(calls: Iterable[PickleCall]) -> tuple[int, ...]:
-    """The lowest and the highest index that references to tensors say, as `PickleFacts.tensors`."""
+    """Returns the lowest and the highest index in references to tensors, as `PickleFacts.tensors`."""
     found = {index for call in calls if (index := tensor_reference(call)) is not None}
     return (min(found), max(found)) if found else ()
 

@@ -187,7 +187,7 @@ class RecordDecoder:
 
 
 def _undecoded(tp: TpMessage) -> DecodedRpc:
-    """A message as bytes; its type and its id are told where it is one of torch's."""
+    """Returns a message as bytes; with type and id where it is one of torch's."""
     try:
         message = from_payloads(tp.payloads)
     except DecodeError:

@@ -220,7 +220,8 @@ def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
 
 
 def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same elements in the same order with as few dimensions as possible (numpy has a bound on those)."""
+    """Returns sizes and strides of the same elements with as few dimensions as possible, since numpy bounds
+    their number."""
     out: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -233,7 +234,7 @@ def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[i
 
 
 def _unit(dtype: DType) -> int:
-    """Bytes of what carries one sign: an element, or half of a complex one."""
+    """Returns the bytes of a signed number: an element, or half of a complex one."""
     return dtype.item_bytes // 2 if dtype.kind == "complex" else dtype.item_bytes
 
 

@@ -86,7 +86,7 @@ class JobNumbers:
 
 
 class _KnownWorkers:
-    """What logs have said of the workers of a job, by group."""
+    """The workers of a job in all logs so far, by group."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[int, int], str] = {}
@@ -217,7 +217,7 @@ class LogJoin:
             self.problems.append(problem)
 
     def _first(self, capture: int, record: LogRecord, said: LoggedMessage) -> bool:
-        """Whether this is more than the other logs, or the other side, have told."""
+        """Returns whether this adds to what the other logs, or the other side, have."""
         digest = blake2b(record.payload, digest_size=16)
         digest.update(record.table)
         digest.update(

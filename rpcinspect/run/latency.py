@@ -161,7 +161,7 @@ def _narrowed(whole: Latency, timings: tuple[Timing, ...], user: Sequence[Timing
 
 
 def _summed(timings: tuple[Timing, ...], user: Sequence[Timing]) -> Latency:
-    """Sums over those of the user."""
+    """Returns sums over the user's calls."""
     rows = _grouped(user, lambda timing: (timing.call.job, timing.row))
     pairs = _grouped(user, lambda timing: (timing.call.job, timing.call.caller, timing.call.callee))
     named: dict[tuple[int, str], set[str]] = defaultdict(set)
@@ -229,7 +229,7 @@ def _covered(spans: Iterable[Span], start: int, end: int) -> int:
 
 
 def _grouped(timings: Iterable[Timing], key: Callable[[Timing], Hashable]) -> list[list[Timing]]:
-    """Those that took longest in all come first."""
+    """Returns groups, the longest in sum first."""
     groups: dict[Hashable, list[Timing]] = defaultdict(list)
     for timing in timings:
         groups[key(timing)].append(timing)
@@ -276,7 +276,7 @@ def spread(ascending: Sequence[int]) -> Spread | None:
 
 
 def _stragglers(groups: Iterable[Sequence[Timing]]) -> tuple[Straggler, ...]:
-    """Judged among those like them: what calls of others take says nothing of these."""
+    """Returns the calls that took unusually long among calls of their kind."""
     found = []
     for timings in groups:
         usual = spread(sorted(timing.total_ns for timing in timings if timing.total_ns is not None))

@@ -183,7 +183,7 @@ def _keys(events: Iterable[LegacyEvent]) -> Iterator[str]:
 
 
 def _key(call: Exchange, seen: frozenset[str]) -> tuple[str, bool]:
-    """(key, whether its mode was seen), as torch/distributed/rpc/rpc_utils.py builds it."""
+    """Returns (key, whether its mode was seen), as torch/distributed/rpc/rpc_utils.py builds it."""
     rest = f"#{_function(call.request)}({call.caller} -> {call.callee})"
     if call.kind in REMOTE:
         return f"rpc_remote{rest}", True
@@ -192,7 +192,7 @@ def _key(call: Exchange, seen: frozenset[str]) -> tuple[str, bool]:
 
 
 def _function(record: RpcRecord) -> str:
-    """The operator without its overload, TorchScript's name, or a Python function's `__qualname__`."""
+    """Returns the operator without overload, TorchScript's name, or a Python function's `__qualname__`."""
     command = record.rpc.command
     if isinstance(command, (ScriptCall, ScriptRemoteCall)):
         return command.function.partition(".")[0] if command.schema is not None else command.function

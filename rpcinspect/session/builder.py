@@ -101,7 +101,7 @@ class SessionBuilder:
                 partner[other] = row
 
     def _note(self, records: Sequence[RpcRecord]) -> None:
-        """What messages tell of workers, contexts and RRefs; of a pattern, without decoding them."""
+        """Notes what messages show of workers, contexts and RRefs; of a pattern, without decoding them."""
         add, feed = self._contexts.add, self.provenance.feed
         for record in records:
             record.told(feed)
@@ -269,9 +269,8 @@ def _row(record: RpcRecord) -> tuple[int, ...]:
 def _failures(
     session: Session, failed: Iterable[tuple[int, LoggedFailure]]
 ) -> tuple[dict[int, CallFailure], tuple[CallFailure, ...]]:
-    """Calls that ended without an answer, by the row of the request, and those whose request is not there.
-    Each belongs to the last request of its pipe with its id that had begun by then; ids are used again.
-    """
+    """Returns calls that ended without an answer, by the row of the request, and those without a request.
+    Each belongs to the last request of its pipe with its id that had begun by then; ids are used again."""
     found: dict[int, CallFailure] = {}
     lost: list[CallFailure] = []
     failed = sorted(failed, key=lambda item: item[1].time_ns)

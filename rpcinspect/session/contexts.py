@@ -163,7 +163,7 @@ def _span(
 
 
 def _with_answers(session: Session, rows: Iterable[int]) -> set[int]:
-    """Rows, and those of the answers to the requests among them."""
+    """Returns rows, and the rows of the answers to requests among them."""
     columns = session.messages
     found = set()
     for row in rows:

@@ -142,13 +142,14 @@ class _Owner(Struct, frozen=True):
 
 
 def _met(owners: Sequence[_Owner], pipe: Pipe) -> _Owner | None:
-    """Which of those that a store says to listen at an address, one after the other, a pipe met."""
+    """Returns which of the listeners at an address, one after the other, a pipe met."""
     at = bisect_right(owners, pipe.first_ns, key=lambda owner: owner.since_ns)
     return owners[at - 1] if at else None
 
 
 def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, list[_Owner]]:
-    """By address; who was read, and not seen to be set, has been there since the last pipe before ended."""
+    """Returns the listeners by address; an address that was read, and not seen to be set, was there since the
+    last pipe before ended."""
     told: dict[str, list[tuple[Published, int]]] = defaultdict(list)
     for number, job in enumerate(jobs):
         assert job.store is not None
@@ -212,7 +213,7 @@ class _Stores:
                     self._of[name].append(job)
 
     def only(self, pipe: Pipe, evidence: IdentityEvidence) -> Job | None:
-        """The one job that this pipe can be of, though no store tells its listener."""
+        """Returns the only possible job of a pipe whose listener is in no store."""
         jobs = self._jobs
         if pipe.client_name:
             jobs = [*self._of.get(pipe.client_name, ()), *self._growing]
@@ -250,11 +251,11 @@ class _Own:
         self._pipes = pipes
 
     def lives(self, time_ns: int) -> bool:
-        """Whether there is one at that time."""
+        """Returns whether there is a job at that time."""
         return bool(self.jobs) and self.jobs[-1].lives(time_ns)
 
     def add(self, number: int) -> None:
-        """To the job that is there, or a new one."""
+        """Adds a pipe to the current job, or to a new one."""
         pipe = self._pipes[number]
         again = bool(self.jobs) and (pipe.client_name, _unpublished(pipe)) in self.jobs[-1].met
         if again or not self.lives(pipe.first_ns):
@@ -263,9 +264,8 @@ class _Own:
 
 
 def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, ListenerKey]) -> None:
-    """Of pipes to addresses that are in no store: where all of them have ended, the next one may meet another
-    listener.
-    """
+    """Numbers the listeners of pipes to addresses that are in no store: after all pipes have ended, the next
+    may meet another listener."""
     latest: dict[str, tuple[int, int]] = {}
     for number in job.pipes:
         if number in listeners:
@@ -337,7 +337,7 @@ def _tied(
     listeners: Mapping[int, ListenerKey],
     evidence: IdentityEvidence,
 ) -> set[tuple[str, int]]:
-    """Each name with its id, where both are said of one end."""
+    """Returns each name with its id, where one end has both."""
     servers: dict[ListenerKey, End] = defaultdict(End)
     ends = []
     for number in part:

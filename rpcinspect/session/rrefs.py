@@ -134,7 +134,8 @@ class _RRefReader:
             )
 
     def _holder(self, begin: int | None, made: bool, seen: _RRefMessages, fork: Id) -> str | None:
-        """Who got the fork: the receiver of what brought it; else the sender of what it says of the fork."""
+        """Returns who got the fork: the receiver of the message that brought it, else the sender of a message
+        about it."""
         if begin is not None:
             return self._end(begin, sends=made)
         told = seen.requested.get(fork)

@@ -164,7 +164,7 @@ class _Store:
 
     @staticmethod
     def _comes_back(job: StoreJob, fixed: Fixed, value: bytes) -> bool:
-        """Whether that is one who has left a group without a fixed size."""
+        """Returns whether this is a worker that has left a group without a fixed size."""
         group, _, of = fixed
         listed = job.listed.get(group)
         if not listed:

@@ -267,7 +267,7 @@ class _Side:
         self._times.append((self._dropped + len(self._buffer), time_ns))
 
     def run(self) -> None:
-        """Reads as far as it goes."""
+        """Reads as far as the bytes go."""
         if self.problem is not None:
             return
         try:
@@ -278,11 +278,11 @@ class _Side:
             self.stop(f"more than {self._limit:,} bytes of {self._what} that match no operation")
 
     def lose(self, length: int) -> None:
-        """Bytes are missing behind those that were fed."""
+        """Marks that bytes are missing behind those that were fed."""
         self.stop(f"{length:,} bytes of {self._what} are missing", self._dropped + len(self._buffer))
 
     def stop(self, reason: str, offset: int | None = None) -> None:
-        """Reads nothing any more; the offset is that of the item unless told."""
+        """Ends the reading; `offset`: that of the current item unless given."""
         if self.problem is None:
             self.problem = reason, self._item_start if offset is None else offset
             self._buffer.clear()
@@ -319,7 +319,7 @@ class _Side:
         return count
 
     def value(self, key: str) -> _Steps[tuple[bytes, int]]:
-        """As much of a value as is kept, and its whole size."""
+        """Reads a value; returns the part that is kept, and the whole size."""
         size = int.from_bytes((yield from self.take(8)), "little")
         if size > self._limit:
             raise _ProtocolError(

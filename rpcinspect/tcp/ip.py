@@ -120,7 +120,7 @@ def read_ipv6(window: bytes, rows: Rows, count: Count) -> tuple[IpPackets, Fragm
 
 
 def _ipv6_fragments(window: bytes, packets: IpPackets) -> Fragments:
-    """Packets at their fragment header, all of which is there."""
+    """Returns packets at their complete fragment headers."""
     header = gather(window, packets.rows.at, ">u2", 4).astype(np.int64)
     packets = IpPackets(packets.rows.moved(8), packets.addresses, header[:, 0] >> 8)
     return Fragments(packets, header[:, 2] << 16 | header[:, 3], header[:, 1] & 0xFFF8, header[:, 1] & 1 != 0)

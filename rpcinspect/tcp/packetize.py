@@ -87,7 +87,7 @@ class Packetizer:
         *,
         options: bytes = b"",
     ) -> bytes:
-        """`at`: counted from the first byte that the side says; its SYN is at -1."""
+        """Returns one frame. `at`: from the first byte of the side's stream; its SYN is at -1."""
         acknowledgment = (self._first[1 - side] + self._sent[1 - side]) % 2**32 if flags & ACK else 0
         self._took(side, at, at + len(payload) + bool(flags & (SYN | FIN)))
         sequence = (self._first[side] + at) % 2**32
@@ -105,7 +105,7 @@ class Packetizer:
 
 
 class _FrameMaker:
-    """What all frames from one end to the other have in common."""
+    """The parts that all frames from one end to the other have in common."""
 
     def __init__(self, source: HostPort, destination: HostPort) -> None:
         self._ports = source[1], destination[1]

@@ -82,7 +82,7 @@ def reached(connections: Iterable[Connection], addresses: Collection[str | None]
 
 
 def _taken(connection: Connection, client: Stream) -> bool:
-    """Whether the server has said anything but no."""
+    """Returns whether the server has sent anything but a refusal."""
     return not _refused(connection, client) and connection.other(client).first_ns is not None
 
 

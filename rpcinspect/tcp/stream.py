@@ -248,7 +248,7 @@ class Stream(SettledBytes):
             at += 1
 
     def _compare_all(self, run: SegmentRun, start: int, end: int) -> None:
-        """Notes where a second copy of [start, end) differs from whatever was kept of it."""
+        """Notes where a second copy of [start, end) differs from the parts that were kept."""
         if not run.missing and start < end and len(self.conflicts) < MAX_CONFLICTS:
             for kept in self._kept(start, end):
                 self._compare(kept, run, max(kept.start, start), min(kept.end, end))
@@ -288,5 +288,5 @@ def unwrap(near: int, sequence: int) -> int:
 
 
 def _first_position(isn: int | None) -> int | None:
-    """Of a stream that begins behind this sequence number."""
+    """Returns the position of a stream's first byte, behind this sequence number."""
     return None if isn is None else EPOCH + ((isn + 1) % WRAP)

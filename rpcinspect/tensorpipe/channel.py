@@ -308,7 +308,7 @@ def ended_well(stream: Stream) -> bool:
 
 
 def _settle(frame: LaneFrame, extent: Extent | None, placement: Placement, done: list[TpMessage]) -> None:
-    """Gives a tensor its place, or what is known of it; a message that waits for no more is done."""
+    """Gives a tensor its place, or its certainty; a message that waits for no more is done."""
     message, tensor, parts = frame.message, frame.tensor, frame.parts
     if message is None or tensor is None:
         return
@@ -367,7 +367,7 @@ class Channel:
 
 
 def _joined(parts: list[Extent | None]) -> Extent | None:
-    """One extent from the parts of a tensor, all of which are there."""
+    """Joins the parts of a tensor, all of which are known, into one extent."""
     if len(parts) == 1:
         return parts[0]
     pieces: list[tuple[int, int, int]] = []

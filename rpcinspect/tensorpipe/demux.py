@@ -176,7 +176,7 @@ class Demux:
         return done
 
     def _advance(self, handler: Handler, done: list[TpMessage]) -> None:
-        """Until the connection's role is known, as far as what was captured of it tells."""
+        """Feeds a connection until its role is known, as far as it was captured."""
         successor = handler.advance(done)
         while successor is not None:
             self._handlers[successor.connection.number] = successor
@@ -207,7 +207,7 @@ class Demux:
         return done
 
     def _try(self, work: Callable[[], T], flow: Flow | None = None, number: int | None = None) -> T | None:
-        """What it gives; None where it fails against expectation."""
+        """Returns the result of `work`; None after an unexpected exception, which becomes a problem."""
         try:
             return work()
         except Exception as error:

@@ -257,9 +257,8 @@ class DescriptorReader:
         self._problem(position, reason)
 
     def _contradicted(self, shape: Shape, at: int) -> bool:
-        """Whether one of the payloads' frames, the first of them at `at`, says another length, as far as they
-        have come: what a damaged length announces may never come.
-        """
+        """Returns whether a payload's frame, the first of them at `at`, announces another length, among those
+        that have come: what a damaged length announces may never come."""
         for length in shape.lengths:
             if announced(self.cursor.stream, at) not in (None, length):
                 return True

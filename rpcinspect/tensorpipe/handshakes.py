@@ -292,7 +292,7 @@ class RequestedHandler(Handler):
             role.owner.attach_connection("basic", 0, (self.client, server), starts)
 
     def _register_lanes(self, state: PipeState, hello: MptServerHello, done: list[TpMessage]) -> None:
-        """Behind address translation lanes are where the pipe's server is seen, at the ports they tell."""
+        """Registers lanes. Behind address translation they are at the host that the pipe's server has."""
         host = self.client.flow.destination.host
         for index, lane in enumerate(hello.lane_advertisements):
             port = lane.address.rpartition(":")[2]

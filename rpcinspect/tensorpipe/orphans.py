@@ -141,7 +141,7 @@ def _is_clear(match: LaneMatch, rivals: Sequence[LaneMatch]) -> bool:
 
 
 def _wants_more_luck(other: LaneMatch, match: LaneMatch) -> bool:
-    """Whether it is the same pair, but more tensors were not sent: that alone makes it less likely."""
+    """Returns whether a match has the same pair as another and skips more tensors, which is less likely."""
     same = other.state is match.state and other.orphan is match.orphan
     return same and all(a >= b for a, b in zip(other.unsent, match.unsent, strict=True))
 

@@ -243,7 +243,7 @@ class PipeState:
 
     @property
     def _knows_channels(self) -> bool:
-        """Whether it is known how tensors travel, be it out of sight."""
+        """Returns whether the channels of tensors are known, invisible ones included."""
         return self._implied is not None or self.pipe.visible is not Visibility.NO_HANDSHAKE
 
     @property

@@ -77,7 +77,7 @@ class StoreHandler(Handler):
             stream.release(position)
 
     def _told(self, entry: StoreEntry) -> StoreEntry:
-        """An entry with what is known of its connection."""
+        """Returns an entry with server and times of its connection."""
         server, since, pause = self._server_address, self._since_ns, self._pause_ns
         return replace(entry, server=server, since_ns=since, pause_ns=pause)
 

@@ -72,7 +72,7 @@ class TensorCollection:
         return {"format": FORMAT, "forms": orjson.dumps(self._forms).decode()}
 
     def _store(self, name: str, record: RpcRecord, meta: TensorMeta, alone: bool) -> str:
-        """The storage under the tensor's name, or that of its storage."""
+        """Stores a storage under the name of a tensor, or returns the name under which it is stored."""
         data = bytes_of(record, meta, LastRead(self._source))
         assert data is not None, "only whole messages are written down"
         dtype = DTYPES[meta.dtype]

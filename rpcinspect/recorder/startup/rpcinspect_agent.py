@@ -115,7 +115,8 @@ class Recorders:
         return counters
 
     def _tidy_up(self) -> None:
-        """Once the launcher was killed nobody else removes queue files; without it nobody reads them."""
+        """Removes the queue files after the launcher was killed, which leaves nobody else to read or remove
+        them."""
         launcher = self._settings.get("launcher")
         if launcher is None or is_there(launcher):
             return

@@ -85,7 +85,7 @@ def tell(tensors: Sequence[torch.Tensor]) -> tuple[list[TensorRow], list[bytes]]
 
 
 class _Teller:
-    """One list of tensors."""
+    """Collects rows and storages of one list of tensors."""
 
     def __init__(self, count: int) -> None:
         self.count = count

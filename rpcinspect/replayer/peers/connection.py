@@ -304,7 +304,7 @@ class FrameConnection:
 
 
 def _first(parts: list[memoryview], length: int) -> bytes:
-    """So many bytes from the front; what lies behind them, which may be huge, is not copied."""
+    """Returns so many bytes from the front, without copying the rest, which may be huge."""
     found: list[memoryview] = []
     for part in parts:
         if length <= 0:

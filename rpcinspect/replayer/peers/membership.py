@@ -188,7 +188,7 @@ class Membership:
             raise ReplayError(f"{member} does not let {peer.name!a} {'join' if is_join else 'leave'}")
 
     def _undo(self) -> None:
-        """Members first, so that none is sent to an address that nobody has any more."""
+        """Removes members first, so that none is sent to an address without a process."""
         told, self._told = self._told, []
         listed, self._listed = self._listed, []
         with contextlib.suppress(ReplayError):  # those whom a worker told that is gone since

@@ -94,7 +94,7 @@ def _edges(run: RunModel, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id,
 
 
 def _carriers(calls: Collection[Exchange]) -> dict[int, Carrier]:
-    """Requests and answers by their own indexes."""
+    """Returns requests and answers by their own indexes."""
     found: dict[int, Carrier] = {}
     for call in calls:
         found[call.index] = Carrier(call.index, False, call.caller, call.callee)

@@ -196,7 +196,7 @@ class ExecutionPolicy:
             judge.refuse(str(udf.func), "a layer of torch would be given something other than data")
 
     def _callable(self, judge: Judge, name: Global) -> bool:
-        """Whether a name may be the function of a request; notes the judgement in `judge`."""
+        """Returns whether a name may be the function of a request; notes the judgement in `judge`."""
         standing = self.standing(name)
         no_function = "not a function of the file" if standing.kind == "value" else ""
         reason = standing.reason or standing.constructing or no_function
@@ -204,7 +204,7 @@ class ExecutionPolicy:
         return not reason
 
     def _object(self, judge: Judge, function: PickleCall) -> None:
-        """An object that is called: its class must be the user's, and say what calling it does."""
+        """Judges an object that is called: its class must be the user's, and define the call."""
         cls = function.function
         standing = self.standing(cls) if type(cls) is Global else NameRuling(False)
         if type(cls) is not Global or not standing.allowed or standing.kind == "function":

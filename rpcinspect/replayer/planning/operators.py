@@ -165,7 +165,7 @@ def fits(kind: str, value: Value) -> bool:
 
 
 def _arguments(value: Value, function: Global) -> tuple[Value, ...] | None:
-    """Of a call of `function` that does nothing beside."""
+    """Returns the arguments of a call of `function` that does nothing beside."""
     if type(value) is not PickleCall or value.function != function or type(value.args) is not tuple:
         return None
     return value.args if value.how == "reduce" and not value.is_changed else None
@@ -200,7 +200,7 @@ def _of_type(*types: type) -> Callable[[Value], bool]:
 
 
 def _below(end: int) -> Callable[[Value], bool]:
-    """Of an enum of C++, which torch makes of a number as it is."""
+    """Returns a test for numbers of a C++ enum, which torch converts unchecked."""
     return lambda value: type(value) is int and 0 <= value < end
 
 

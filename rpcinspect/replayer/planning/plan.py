@@ -128,7 +128,7 @@ def _spare_answers(made: Plan) -> set[int]:
 
 
 class _Planner(Struct, eq=False):
-    """Plans sessions one by one; what a message names is read once for all of them."""
+    """Plans sessions one by one; reads the names in a message once for all of them."""
 
     run: RunModel
     calls: Sequence[Exchange]
@@ -142,7 +142,7 @@ class _Planner(Struct, eq=False):
     inspection: Inspection
 
     def session(self, number: int, cast: RoleAssignment) -> PlannedSession:
-        """All steps of one session."""
+        """Returns all steps of one session."""
         facts = self.facts[cast.job]
         calls = [call for call in self.calls if call.job == cast.job]
         whole = [call for call in self.run.exchanges.calls if call.job == cast.job]

@@ -82,7 +82,7 @@ class _Selection:
         self._taken_rrefs: set[tuple[int, Id]] = set()
 
     def closure(self, roots: Iterable[int]) -> set[int]:
-        """Some requests with all that they need."""
+        """Returns requests with all that they need."""
         taken: set[int] = set()
         todo = list(roots)
         while todo:

@@ -312,7 +312,7 @@ def _binds(node: ast.expr) -> bool:
 
 
 def _parts(target: ast.AST, value: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
-    """The parts of a target with the parts of the value that they get; none where the text does not tell."""
+    """Returns the parts of a target with their parts of the value; none where the text does not show them."""
     if not (isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))):
         return []
     if any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts)):

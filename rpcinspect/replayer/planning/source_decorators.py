@@ -96,7 +96,7 @@ class _Returns:
         return False
 
     def _is_plain(self, name: str) -> bool:
-        """Whether it is a function defined inside, which no decorator makes something else of."""
+        """Returns whether a name is a function defined inside, unchanged by decorators."""
         by = self._defs[name].decorator_list if name in self._defs else [ast.Constant(None)]
         return all(last_word(one.func if isinstance(one, ast.Call) else one) in KEEPING for one in by)
 
@@ -123,7 +123,7 @@ def _bound(statements: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _own_statements(node: ast.AST) -> list[ast.AST]:
-    """All in a function but what is in functions and classes inside."""
+    """Returns all statements of a function but those in functions and classes inside."""
     found: list[ast.AST] = []
     stack = list(ast.iter_child_nodes(node))
     while stack:

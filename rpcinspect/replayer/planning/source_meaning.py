@@ -148,7 +148,7 @@ class Meanings:
         return (own, *merged, *dict.fromkeys(bare)) if merged is not None else (own, "bases in no order")
 
     def _bases(self, own: OwnClass) -> list[OwnClass | str]:
-        """As the class names them."""
+        """Returns the bases as the class statement names them."""
         if own.definition is None:
             return [own.base]
         node = own.definition.node
@@ -168,7 +168,7 @@ class Meanings:
         return [kind for kind in self.order(own) if isinstance(kind, OwnClass)]
 
     def _has_items(self, kind: OwnClass | str) -> bool:
-        """Whether the class itself says what `kind[…]` is."""
+        """Returns whether the class itself defines `kind[…]`."""
         mine = self.own_order(kind) if isinstance(kind, OwnClass) else []
         return any(one.binds("__class_getitem__") or one.keywords for one in mine)
 
@@ -372,8 +372,8 @@ class Meanings:
         return combined(known) if known else alias(words(node))
 
     def _call(self, file: ParsedFile, scope: Scope, node: ast.Call) -> Meaning:
-        """What a call gives: an object of the user's, or what a listed function makes of its first
-        argument."""
+        """Returns the meaning of a call: an object of the user's, or what a listed function makes of its
+        first argument."""
         called = self.expression(file, scope, node.func)
         if called.kind == "function":
             return OBJECT
@@ -420,7 +420,7 @@ class Meanings:
 
 
 def _is_set_elsewhere(own: OwnClass, name: str, method: ast.AST) -> bool:
-    """Whether an attribute of a class gets anything but None outside of one of its methods."""
+    """Returns whether an attribute of a class gets anything but None outside of one of its methods."""
     assert isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
     lines = range(method.lineno, (method.end_lineno or method.lineno) + 1)
     places = [*own.bindings(name), *own.body.attributes.get(name, ())]
@@ -443,7 +443,7 @@ def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
 
 
 def _is_one_of(meaning: Meaning, names: Container[str]) -> bool:
-    """Whether it is something of another module that a list has."""
+    """Returns whether the meaning is a listed name of another module."""
     return bool(meaning.foreign) and all(name in names for name in meaning.foreign)
 
 

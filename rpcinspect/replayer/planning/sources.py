@@ -104,7 +104,7 @@ class Sources:
     # --- files ----------------------------------------------------------------------------------------------
 
     def _of(self, module: str) -> ParsedFile | SourceFile | None:
-        """A parsed file, or one that can't be parsed since it is compiled."""
+        """Returns a parsed file, or one that can't be parsed since it is compiled."""
         if module not in self._files:
             source = self._search.find(module)
             try:
@@ -123,7 +123,7 @@ class Sources:
     # --- names ----------------------------------------------------------------------------------------------
 
     def _found(self, file: ParsedFile, name: str) -> Meaning | None:
-        """The meaning of a name with dots; what a file imports is an alias, of its own files too."""
+        """Returns the meaning of a name with dots; imports are aliases, those of the user's own files too."""
         key = (file.module, name)
         if key not in self._found_names:
             self._found_names[key] = self._look_up(file, name)
@@ -173,7 +173,7 @@ class Sources:
         return _first(f"its {name} is {of.of}" for name, of in found.items() if of.kind == "alias")
 
     def _bound(self, own: OwnClass, names: Iterable[str]) -> dict[str, Meaning]:
-        """Which of these names the class, or a base of it in the files, binds, and to what."""
+        """Returns which of these names the class, or a base of it in the files, binds, and to what."""
         mine = self._meanings.own_order(own)
         bound = [name for name in names if any(kind.binds(name) for kind in mine)]
         found = {name: self._meanings.member(own, name) for name in bound}

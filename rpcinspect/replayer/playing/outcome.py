@@ -253,7 +253,7 @@ def _step_with_reason(
 
 
 def _live_groups(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, set[str]]:
-    """Live worker → those that it shares differences with: itself, and whom messages join to it."""
+    """Returns live worker → the live workers that share its differences, by the messages between them."""
     played = {one.step.role for one in steps if one.step.action != "skip"}
     groups: dict[str, set[str]] = {}
     for call in calls.values():

@@ -277,7 +277,7 @@ class Player:
             self._schedule.arrived(call.answer)
 
     def _not_told(self, call: Exchange) -> str | None:
-        """Says which answer in the context of a call did not come as captured: it may have told ids."""
+        """Returns which answer in the context of a call did not come as captured: it may have brought ids."""
         missing = [
             one.step.message
             for one in self._outcomes.values()
@@ -461,7 +461,7 @@ class Player:
         return verdict(its, rules), None
 
     def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
-        """Without those of devices: where tensors lie is this replay's doing."""
+        """Returns the differences without those of devices: the replay decides where tensors lie."""
         codes = ("device", "device-map") if self._inputs.elsewhere else ("device",)
         return tuple(difference for difference in found if difference.code not in codes)
 
@@ -517,7 +517,7 @@ def _may_come(
 
 
 def _lacks_answer(call: Exchange, step: Step) -> bool:
-    """Whether the answer to a request was not captured, or not all of it."""
+    """Returns whether the answer to a request was not captured, or not all of it."""
     answer = call.response
     return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))
 

@@ -179,7 +179,7 @@ def report(outcome: ReplayOutcome) -> Report:
 
 
 def _not_compared(steps: Iterable[StepOutcome], action: str) -> int:
-    """Steps that took place, and of which the capture has not enough to say what came of them."""
+    """Returns steps that took place, but have too little in the capture to be compared."""
     its = [one for one in steps if one.step.action == action and one.result is None]
     if action == "send":
         return sum(one.text is not None for one in its)

@@ -208,7 +208,7 @@ class Schedule:
             yield due
 
     def _hold_s(self, due: DueMessage) -> float:
-        """Seconds without any event after which it no longer waits for those that it overlapped."""
+        """Returns the seconds without events after which a message stops waiting for overlapping ones."""
         stubborn = all(self._calls[index].function in self._stubborn for index in due.behind)
         return min(due.hold_s, STUBBORN_HOLD_S) if stubborn else due.hold_s
 

@@ -105,7 +105,7 @@ class Timeouts:
         return min(seconds, LONGEST_S if self._timeout_s is None else self._timeout_s)
 
     def _served_before(self, call: Exchange) -> bool:
-        """Whether all that its sender served at that time in the capture, if it did, is over here."""
+        """Returns whether all that the sender served at that time in the capture, if it did, is over here."""
         if not self._captured.any(call):
             return False
         for one in self._open[call.caller].values():

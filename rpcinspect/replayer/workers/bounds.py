@@ -74,7 +74,7 @@ def private_bytes() -> int | None:
 
 
 def _lower(limit: int, value: int) -> None:
-    """Both the limit and how far it can be raised; one that is lower already stays."""
+    """Lowers the limit and its maximum; a lower one stays."""
     given = [one for one in resource.getrlimit(limit) if one != resource.RLIM_INFINITY]
     least = min([value, *given])
     resource.setrlimit(limit, (least, least))

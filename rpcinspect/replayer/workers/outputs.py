@@ -233,7 +233,7 @@ class _Lines:
             self._begun, self._cut = bytearray(), True
 
     def _line(self, line: bytearray) -> Iterator[str]:
-        """One that is shown: as a terminal would, what follows the last carriage return."""
+        """Prints a line as a terminal would: what follows the last carriage return."""
         if self._cut:
             return
         line = line.rstrip(b"\r")

@@ -314,7 +314,7 @@ class Workers(Closing):
         return f"the workers' parent process {how}"
 
     def _heard(self, timeout_s: float) -> Object | None:
-        """The next thing that the parent process says; None: it has ended. Raises `ReplayError` if it takes
+        """Returns the next report of the parent process; None: it has ended. Raises `ReplayError` if it takes
         too long."""
         heard = self._control.receive(timeout_s)
         if heard is None:

@@ -110,7 +110,7 @@ class MessageRenderer:
         return known.text % (*record.ids, *hashes)
 
     def _tail(self, record: RpcRecord) -> bytes:
-        """The same for any message."""
+        """Returns the tail of any message."""
         return orjson.dumps(
             {
                 "envelopes": [envelope_json(envelope) for envelope in record.rpc.envelopes],

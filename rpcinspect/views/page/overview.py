@@ -214,7 +214,7 @@ def _ended(ended: ProcessEnd | None, start_ns: int) -> str:
 
 
 def _label(worker: Worker) -> str:
-    """What the session calls it: where nobody told its name or its id, by where it listens."""
+    """Returns the session's label of a worker: without a name or id, the address where it listens."""
     if worker.name is not None:
         return worker.name
     if worker.id is not None:

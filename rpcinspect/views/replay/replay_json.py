@@ -99,7 +99,7 @@ def difference_json(differences: Sequence[Difference], result: Result | None) ->
 
 
 def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
-    """What live workers hold, one line for each of their contexts."""
+    """Yields the gradients that live workers hold, one line for each context."""
     for worker, contexts in (session.gradients or {}).items():
         for context, gradients in contexts.items():
             yield {

@@ -222,7 +222,7 @@ def _bad(pairs: Sequence[tuple[StepOutcome, int]], several: bool) -> Iterator[Li
 
 
 def _unexpected(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Iterator[Line]:
-    """What live workers sent that belongs to no step, and is not as captured."""
+    """Yields messages of live workers that belong to no step, and are not as captured."""
     steps = {
         (session.planned.number, one.step.message)
         for session in sessions
@@ -268,7 +268,7 @@ def _skips(made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
 
 
 def _texts(sessions: Sequence[SessionResult], code: str) -> dict[int, str]:
-    """Message → why it is skipped, of those that are skipped for such a reason."""
+    """Returns message → why it is skipped, of those with this code."""
     steps = [one.step for session in sessions for one in session.steps]
     return {step.message: step.text or code for step in steps if step.code == code}
 
