@@ -40,7 +40,7 @@ MAX_TIME = (1 << 63) - 1
 MAX_REASON = 200
 """Characters of what a library says of a line, which may quote it."""
 MAX_PROBLEMS = 1000
-"""Of one log that are told one by one."""
+"""Of one log that are reported one by one."""
 BATCH, BATCH_BYTES = 1000, WINDOW
 
 Length: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LENGTH)]

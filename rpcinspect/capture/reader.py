@@ -242,4 +242,4 @@ STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b'{\n"schema":', "JSON, such as decode --format json writes"),
     (b"PAR1", "Parquet, such as rpcinspect export parquet writes"),
 )
-"""Formats that are told by how they begin and not read here: those of others, then what we write."""
+"""Formats that are recognised by their first bytes and not read here: those of others, then what we write."""

@@ -37,7 +37,7 @@ class Sniffed(Struct, frozen=True, kw_only=True):
     dropped: int = 0
     """Packets that were lost: they came too fast."""
     ended_early: str | None = None
-    """Why it ended before it was told to."""
+    """Why the sniffer ended before `stop`."""
 
 
 def fork() -> int:

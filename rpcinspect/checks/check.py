@@ -62,28 +62,28 @@ class MessageDigest(Struct, eq=False, gc=False):
     kind: int
     """Message type of the command, envelopes off."""
     builtin: bool
-    """It calls an operator."""
+    """Whether an operator is called."""
     types: tuple[int, ...]
     """Of its envelopes, outermost first."""
     wrapped: bool
-    """It has an autograd envelope."""
+    """Whether there is an autograd envelope."""
     grads: bool
     """One of its own tensors requires grad."""
     elsewhere: bool
     """One of its tensors is not on the CPU."""
     failed: bool
-    """It is an answer that reports an error."""
+    """Whether this is an answer that reports an error."""
     whole: bool
     """All of it was captured and could be read."""
     function: str | None
     profiling: ProfilingId | None
     """That of its profiling envelope."""
     repeats: bool
-    """It is that of a pattern."""
+    """Whether this is the digest of a pattern."""
 
     @property
     def what(self) -> str:
-        """Returns the function of the message, else its type."""
+        """Returns the function of the message, else the name of its type."""
         return self.function or type_name(self.kind)
 
 
@@ -146,7 +146,7 @@ class DigestPairs:
 
 
 PAIRS = 3
-"""So many pairs of workers that do the same are told of one by one."""
+"""Pairs of workers that do the same and are reported one by one."""
 
 
 class MessageGroup(Struct, frozen=True):

@@ -24,7 +24,7 @@ from rpcinspect.store.visits import Visit
 from rpcinspect.tcp.refusals import Refusal
 
 MAX_ATTEMPTS = 4
-"""Attempts at one store that are told one by one."""
+"""Attempts at one store that are reported one by one."""
 RETRIES = 2
 """So many refusals by an address of a store, or by one that nothing is known of, are no coincidence."""
 GRACE_NS = 1_000_000_000

@@ -33,7 +33,7 @@ class Turn(Struct, frozen=True, gc=False):
     row: int
     """Of the request."""
     answer: int
-    """Its row."""
+    """Row of the answer."""
     after: int
     """Row of the turn directly before it, after which the caller went on at once with this one; else NONE."""
     goes_on: bool

@@ -30,7 +30,7 @@ from rpcinspect.session.words import counted, duration, numbers, several, shorte
 MAX_FUNCTIONS = 10_000
 """Functions whose times are kept."""
 MAX_TEXT = 200
-"""Of what a caller was told."""
+"""Of the error that a caller got."""
 TO_END_NS = 10_000_000_000
 """What a process needs to end, at most: torch's threads may go on for seconds after Python's last line."""
 
@@ -38,7 +38,7 @@ MAX_CHAIN = 12
 """Workers that wait for each other, one after the other, that one finding names."""
 
 UnansweredKey = tuple[int, str, str, str, str]
-"""(job, caller, callee, what, why): requests that are told in one finding."""
+"""(job, caller, callee, what, why): requests that share a finding."""
 
 
 class _Open(Struct, eq=False):

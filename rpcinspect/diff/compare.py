@@ -275,7 +275,7 @@ def _side(run: DiffSide, messages: Sequence[Aligned], side: int) -> Side:
 
 FACTOR = 2
 LEAST_NS = 1_000_000
-"""Medians that differ by less than this, or by a smaller factor, are not told."""
+"""Medians that differ by less than this, or by a smaller factor, are not reported."""
 
 
 def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequence[Aligned]) -> list[Found]:

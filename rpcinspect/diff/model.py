@@ -76,7 +76,7 @@ class Found(Struct, frozen=True, kw_only=True):
     """Place of the message."""
     difference: Difference
     counts: bool
-    """It makes the runs different."""
+    """Whether this makes the runs different."""
     follows: int | None = None
     """Place of the different message from which this one follows; None: here the runs part."""
 

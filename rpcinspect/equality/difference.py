@@ -175,7 +175,7 @@ ROUNDED_RELATIVE = 1e-3
 ROUNDED_STEPS = 1 << 13
 """Errors up to both come from adding in another order, in most programs: 13 of the bits of a result."""
 ROUNDED_NUMBER = 1e-6
-"""The same of a single Python float, which mostly was a float32."""
+"""Tolerance of a single Python float, which mostly was a float32."""
 
 
 def nature_of(differences: Sequence[Difference]) -> Nature:

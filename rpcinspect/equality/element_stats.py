@@ -63,7 +63,7 @@ class Tally(Struct):
     kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     beyond_kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     samples: dict[int, tuple[Codes, Codes]] = field(default_factory=dict)
-    """Codes of elements that are told, by their number."""
+    """Codes of elements that are shown, by their number."""
 
     def add(self, a: ElementBlock, b: ElementBlock) -> None:
         """Counts one block of each tensor; both have the same place and length."""

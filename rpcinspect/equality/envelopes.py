@@ -24,7 +24,7 @@ from rpcinspect.rpc.profiling import LegacyEvent
 from rpcinspect.rpc.types import GloballyUniqueId
 
 MAX_EVENTS = 16
-"""Names of events that are told."""
+"""Names of events that are shown."""
 
 
 def compare_envelopes(

@@ -157,4 +157,4 @@ _KINDS = (
     *("paths", "line numbers", "frames of libraries", "native frames", "marks under lines"),
     *("addresses", "ids", "names of modules"),
 )
-"""All that is taken out, as it is told."""
+"""All that is taken out, in words."""

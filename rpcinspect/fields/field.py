@@ -41,7 +41,7 @@ class Field(Struct, frozen=True, eq=False, dict=True):
     result."""
 
     key: str
-    """Its name in lines of JSON and in tables."""
+    """Name in lines of JSON and in tables."""
     kind: Kind
     about: str
     test: str | None = None
@@ -54,7 +54,7 @@ class Field(Struct, frozen=True, eq=False, dict=True):
     cells: str = ""
     """What is in there: a list has all values, anything else the first."""
     streams: bool = True
-    """Whether it can be told while messages come."""
+    """Whether the value is known while messages come."""
 
     prefix: ClassVar[str] = ""
     """Of its name in filters."""
@@ -127,7 +127,6 @@ class OfTensor(Field, frozen=True, eq=False, dict=True):
         return To.JSON in self.to
 
     def values(self, message: MessageValues) -> Values:
-        """Returns the values of all tensors of a message."""
         return tuple([value for value in map(self.get, message.tensors) if value is not None])
 
 

@@ -49,7 +49,6 @@ class MessageValues:
 
     @property
     def command(self) -> Command:
-        """Returns the content inside all envelopes."""
         return self.record.rpc.command
 
     @property
@@ -174,7 +173,6 @@ class MessageValues:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Returns the tensors."""
         read = LastRead(self._reader.source) if self._reader.hashes else None
         return tensors_of(self.record, read)
 

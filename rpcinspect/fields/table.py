@@ -246,7 +246,7 @@ MESSAGE: tuple[Field, ...] = (
         renamed="location_offset",
     ),
 )
-"""Those of messages, in the order of JSON and of Parquet."""
+"""Fields of messages, in the order of JSON and of Parquet."""
 
 TENSOR: tuple[OfTensor, ...] = (
     OfTensor("dtype", TEXT, "torch's name of the element type", "in {float16, bfloat16}", "meta.dtype"),
@@ -325,10 +325,10 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor("placement", TEXT, "certain, uncertain or missing", "== uncertain", "place.placement.value"),
     OfTensor("sha256", TEXT, "hash of its elements, as jsonl has it", '~ "^e3b0"'),
 )
-"""Those of tensors."""
+"""Fields of tensors."""
 
 FIELDS: tuple[Field, ...] = tuple([field for field in (*MESSAGE, *TENSOR) if field.test is not None])
-"""Those that a filter may name."""
+"""Fields that a filter may name."""
 ALIASES = {"context_id": "ctx", "function": "fn", "from": "src", "to": "dst"}
 """Names that jsonl, or the table's heading, has for fields which are shorter here."""
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}

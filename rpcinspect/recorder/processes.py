@@ -106,7 +106,7 @@ class Reaper:
         """(wait status, time_ns) of those that have ended."""
         known = _children()
         self._known = known or frozenset()
-        """Those that others of us wait for."""
+        """Children that other parts of our process wait for."""
         self._was = _is_subreaper()
         self._adopts = known is not None and _set_subreaper(True)
 

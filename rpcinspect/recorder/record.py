@@ -120,7 +120,7 @@ def surroundings(environment: Mapping[str, str], settings: Mapping[str, object])
 
 
 COUNTERS = ("messages", "bytes", "dropped", "failed")
-"""What is told of each process."""
+"""Counts that each process reports."""
 SHOWN = 16
 """Processes that are named; more are counted."""
 

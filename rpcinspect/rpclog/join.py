@@ -124,7 +124,7 @@ MAX_SHAPES = 4096
 MAX_KEPT = 1 << 17
 """Payloads and storages of all shapes that are kept."""
 MAX_PROBLEMS = 1000
-"""Records that are told one by one as left out."""
+"""Records that are reported one by one as left out."""
 
 
 class LogJoin:

@@ -47,7 +47,7 @@ class OperatorRun(Struct, eq=False):
     """By the callee's clock: since the epoch; in 1.8 of its monotonic clock."""
     end_ns: int
     is_async: bool
-    """It ended in another thread: its time counts in the total only."""
+    """Whether the operator ended in another thread: then the time counts in the total only."""
     memory: int
     """Bytes of the CPU that were allocated less those that were freed, children's included."""
     shapes: tuple[tuple[int, ...], ...]

@@ -86,7 +86,6 @@ class Requests:
             received.append(row)
 
     def kind(self, row: int) -> MessageKind:
-        """Returns the kind of the request."""
         return self.provenance.kind_of(row)
 
     def sign(self, row: int) -> TypeAndFunction:

@@ -114,9 +114,9 @@ class Fork(Struct, frozen=True, kw_only=True, gc=False):
     begin: int | None
     """Index of the message that made the RRef, or brought the fork."""
     requested: int | None
-    """RREF_FORK_REQUEST: the holder told the owner."""
+    """RREF_FORK_REQUEST, from the holder to the owner."""
     accepted: int | None
-    """RREF_CHILD_ACCEPT: the holder told the giver."""
+    """RREF_CHILD_ACCEPT, from the holder to the giver."""
     deleted: int | None
     """RREF_USER_DELETE."""
     acknowledged: int | None
@@ -172,7 +172,7 @@ class CallFailure(Struct, frozen=True, kw_only=True):
     reason: str
     """`timeout`, `connection` (it broke) or `error` (of the agent)."""
     text: str
-    """What the caller was told."""
+    """The error that the caller got."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -199,7 +199,7 @@ class LogEvent(Struct, frozen=True, kw_only=True):
     what: str
     """A name of `workerlog/patterns.py`."""
     lost: bool
-    """It says that the peer's end of a connection is gone."""
+    """Whether the line says that the peer's end of a connection is gone."""
     severity: str | None
     time_ns: int | None
     """In the capture's time; None where it can't be told."""
@@ -339,7 +339,7 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
     """Index of each row."""
     contexts: tuple[AutogradContext, ...]
     rrefs: tuple[RRef, ...]
-    """Those of which a fork is known."""
+    """RRefs with a known fork."""
     findings: tuple[Finding, ...]
     totals: Totals
     problems: tuple[Problem, ...] = field(default=())

@@ -45,7 +45,7 @@ class Job(Struct, eq=False):
     until_ns: int = -1
     """When the last of its pipes ended; `NEVER` while one may be open."""
     names: frozenset[str] = frozenset()
-    """Those in its store."""
+    """Names in the job's store."""
     all_seen: bool = False
     """Each of its workers listens where its store says."""
     places: frozenset[str] = frozenset()

@@ -122,7 +122,7 @@ class _Store:
     def __init__(self) -> None:
         self.jobs: list[StoreJob] = []
         self._old: set[tuple[Fixed, bytes]] = set()
-        """What earlier jobs have told."""
+        """Entries of earlier jobs."""
 
     def take(self, entry: StoreEntry, key: DirectoryKey) -> None:
         if key.kind == "members":

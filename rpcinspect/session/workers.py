@@ -89,7 +89,6 @@ def _call_job(
     listener_of: Sequence[ListenerKey],
     evidence: IdentityEvidence,
 ) -> WorkerIdentities:
-    """The identities of one job."""
     directory = worker_directory(job.store.entries if job.store is not None else ())
     elsewhere: dict[tuple[int, str], str] = {}
     for worker, address in directory.addresses.items():

@@ -38,7 +38,7 @@ class MessageSource(ABC):
     """Gives messages as they become complete; after the last one, knows the workers."""
 
     pipes: Sequence[Pipe]
-    """Those that are known by now."""
+    """Pipes that are known by now."""
     failed: Collection[tuple[int, LoggedFailure]] = ()
     """(pipe, call that ended without an answer), where that is told: what ends a call at its caller puts
     nothing on the wire."""

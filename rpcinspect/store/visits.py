@@ -43,15 +43,15 @@ class Visit(Struct, kw_only=True):
     rank: int | None = None
     name: str | None = None
     address: str | None = None
-    """Where its RPC agent listens, as it told the store: `uv://ip:port`."""
+    """Where its RPC agent listens, as published in the store: `uv://ip:port`."""
     meets_at: str | None = None
-    """`ip:port` where its Gloo listens, as it told the store."""
+    """`ip:port` where its Gloo listens, as published in the store."""
     read: dict[str, str] = field(default_factory=dict)
     """`ip:port` that it read → whose that is: `rank 1` or a name."""
     awaited: dict[int, None] = field(default_factory=dict)
     """Ranks for whose address it waited, whether it came or not."""
     succeeded: bool = False
-    """It did what follows init_rpc only."""
+    """Whether the process did what only follows init_rpc."""
 
     @property
     def place(self) -> str | None:

@@ -32,7 +32,7 @@ class _Pair(Struct, eq=False):
     by_isn: dict[int, Connection] = field(default_factory=dict)
     """The latest connection of each initial sequence number of a client."""
     headless: list[Connection] = field(default_factory=list)
-    """Those whose beginning has not been seen."""
+    """Connections whose beginning was not captured."""
     switches: list[tuple[int, int, Connection]] = field(default_factory=list)
     """(capture, packet, connection) in the order of capture."""
 

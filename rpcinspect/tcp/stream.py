@@ -121,7 +121,7 @@ class Stream(SettledBytes):
         self.sent: tuple[int, int] | None = None
         """(latest capture, position after the last byte that it shows to be sent, cut off or not)."""
         self.fin: int | None = None
-        """Position after the last byte, once a FIN told it."""
+        """Position after the last byte, once a FIN was captured."""
         self.fin_ns: int | None = None
         """When that FIN was captured."""
         self.acked: int | None = None

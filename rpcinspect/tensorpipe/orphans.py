@@ -32,7 +32,7 @@ from rpcinspect.tensorpipe.records import TpMessage
 
 MARGIN = 4.0
 FLOOR_NS = 20_000
-"""Distances below this one are not told apart."""
+"""Distances below this one count as equal."""
 FAR_NS = 1_000_000_000
 """Distances count up to this one, so that a single late tensor does not decide."""
 MAX_RIVALS = 256

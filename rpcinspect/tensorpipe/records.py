@@ -25,7 +25,7 @@ class Placement(Enum):
 
     CERTAIN = "certain"
     UNCERTAIN = "uncertain"
-    """Bytes were captured, but which of them are this tensor's can't be told."""
+    """Bytes were captured, but which of them are this tensor's is unknown."""
     MISSING = "missing"
     """The bytes were not captured, or never were on the network."""
 

@@ -59,7 +59,7 @@ class Registry:
         self.shapes = ShapeTable(limits, read_table)
         self.pipes: list[PipeState] = []
         self.opened: list[Pipe] = []
-        """Those that they are the state of."""
+        """The pipes of `pipes`."""
         self.store_entries: list[StoreEntry] = []
         self.visits: list[Visit] = []
         """Of processes at stores; how they ended is known once all streams have."""

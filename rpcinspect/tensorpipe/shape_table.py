@@ -45,7 +45,7 @@ class ShapeTable:
         self.read_table = read_table
         self._limits = limits
         self.known: dict[bytes, Shape] = {}
-        """Those that were read, by their bytes."""
+        """Shapes by the bytes of their descriptors."""
         self._bytes = 0
 
     def get(self, body: bytes) -> Shape:

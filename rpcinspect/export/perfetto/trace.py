@@ -333,7 +333,6 @@ class Processes:
         self._several = len(set(session.jobs)) > 1
 
     def pid(self, worker: WorkerKey) -> int:
-        """The pid of a worker."""
         return self._pids.setdefault(worker, RUN_PID + 1 + len(self._pids))
 
     def names(self) -> Iterator[tuple[int, str]]:

@@ -105,7 +105,6 @@ class Labels:
         return name if name is None or name in CHANNELS or name in UNSEEN else self._name(name)
 
     def device(self, device: TpDevice) -> TpDevice:
-        """A device."""
         known = DEVICE.fullmatch(device.type.encode("utf-8", "surrogateescape")) is not None
         return device if known else TpDevice(self._name(device.type), device.index)
 

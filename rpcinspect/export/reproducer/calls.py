@@ -329,7 +329,6 @@ class Variables(Struct, eq=False):
         return None
 
     def handle(self, rref: Id) -> str:
-        """The variable of an RRef."""
         handle = self.made.handles[self.program.job, self.program.worker, rref]
         if handle.how == "owned":
             return f"own{handle.request}"

@@ -51,7 +51,6 @@ class TensorCollection:
         self._forms: dict[str, dict[str, Any]] = {}
 
     def add(self, message: int, record: RpcRecord) -> None:
-        """Adds all tensors of a message."""
         if message in self._seen:
             return
         self._seen.add(message)

@@ -132,7 +132,7 @@ class _Planner(Struct, eq=False):
 
     run: RunModel
     calls: Sequence[Exchange]
-    """Those to plan for."""
+    """Calls to plan for."""
     orphans: Sequence[UnmatchedAnswer]
     """Answers without a request to tell of."""
     causes: Causes

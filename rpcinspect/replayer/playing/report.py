@@ -96,9 +96,9 @@ class Report(Struct, frozen=True, kw_only=True):
     responses: Counts
     """Answers to what played workers sent."""
     requests: Counts
-    """Those that live workers sent, apart from gradients."""
+    """Requests that live workers sent, apart from gradients."""
     gradients: Counts
-    """Those between a played and a live worker, in both directions."""
+    """Gradients between a played and a live worker, in both directions."""
     gradients_back: Counts
     """Of these, those that live workers sent."""
     not_observed: int

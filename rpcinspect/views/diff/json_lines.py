@@ -15,7 +15,7 @@ from rpcinspect.views.jsonl.lines import lines
 
 
 def diff_lines(comparison: Comparison) -> bytes:
-    """Returns all lines of a comparison."""
+    """Returns the lines of a comparison as JSON."""
     return lines(_objects(comparison))
 
 

@@ -69,7 +69,6 @@ class Strings:
         return self._numbers.setdefault(value, len(self._numbers))
 
     def table(self) -> list[str]:
-        """Returns all strings."""
         return list(self._numbers)
 
 

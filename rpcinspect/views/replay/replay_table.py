@@ -40,7 +40,7 @@ UNTIMELY = frozenset(type_name(kind) for kind in CLEAN_UP)
 """Types of what agents send when Python drops something."""
 MAX_SHOWN = 10
 MAX_ALIKE = 3
-"""Failures with the same reason that are told one by one."""
+"""Failures with the same reason that are shown one by one."""
 MAX_SESSIONS = 12
 MAX_OUTPUT_LINES = 15
 MAX_VALUES = 6
