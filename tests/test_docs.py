@@ -16,7 +16,7 @@ from rpcinspect.cli.export import ExportCommand
 from rpcinspect.cli.program import Program
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.tcp.link import LINKS
-from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS, INVISIBLE
 from tests.places import content
 
 ROOT = Path(__file__).resolve().parent.parent

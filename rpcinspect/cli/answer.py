@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """One way to answer: what of, and how it is written."""
+    """A way to answer a question: from what, and how the answer is written."""
 
     noun: str
     """What the answer tells of."""

@@ -97,7 +97,7 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
         return list(self.files)
 
     def reading(self) -> "Reading":
-        """Returns how it is read."""
+        """Returns how captures are read."""
         from rpcinspect.capture import Reading
         from rpcinspect.cli.arguments import unpacking
 
@@ -169,7 +169,7 @@ class QuestionOptions(ShownOptions, frozen=True, kw_only=True):
 
 
 class LogOptions(QuestionOptions, frozen=True, kw_only=True):
-    """The same, with text logs of workers that tell of the run."""
+    """Options for captures, and for text logs that workers wrote."""
 
     worker_logs: Annotated[
         list[str],

@@ -46,7 +46,7 @@ failure_json = Picked("reason time_ns text")
 
 
 class Known:
-    """Columns of the messages that were chosen last: those that can be told while messages come."""
+    """Columns of the messages that were chosen last, as far as they are known while messages come."""
 
     rows: Sequence[int] = ()
     """The messages that were chosen."""
@@ -70,7 +70,7 @@ class Known:
 
     @property
     def time(self) -> Column:
-        """From the first message's begin to its own."""
+        """Returns the time from the first message's begin to each message's own."""
         return [time_ns - self.start_ns for time_ns in self.heads.time_ns]
 
     @property
@@ -119,7 +119,7 @@ class Known:
 
     @property
     def latency(self) -> Column:
-        """Of a request that is answered, and of its answer."""
+        """Returns the latency of answered requests and of their answers."""
         return list(map(self._columns.latency_ns, self.rows))
 
     @property
@@ -133,7 +133,7 @@ class Known:
 
 
 class AtTheEnd(Known):
-    """Of a session; `at` chooses messages by row."""
+    """Columns of a finished session; `at` chooses messages by row."""
 
     def __init__(self, session: Session) -> None:
         servers, clients = map(text, session.servers), map(text, session.clients)
@@ -143,7 +143,7 @@ class AtTheEnd(Known):
         self.start_ns = min(session.messages.time_ns, default=0)
 
     def at(self, rows: Sequence[int]) -> AtTheEnd:
-        """The same, for these."""
+        """Chooses messages by row; returns itself."""
         self.rows, self.heads = rows, self._session.heads(rows)
         return self
 
@@ -153,7 +153,7 @@ class AtTheEnd(Known):
 
     @property
     def answered(self) -> Column:
-        """Of a request whether it has an answer."""
+        """Returns of each request whether it has an answer."""
         answers = zip(self.heads.from_client, self.heads.answered_by, strict=True)
         return [answer != NONE if forth else None for forth, answer in answers]
 
@@ -163,7 +163,7 @@ class AtTheEnd(Known):
 
     @property
     def latency_ns(self) -> Column:
-        """Of a request that is answered."""
+        """Returns the latency of each answered request."""
         answers = zip(self.heads.answered_by, self.heads.latency_ns, strict=True)
         return [None if answer == NONE else latency_ns for answer, latency_ns in answers]
 
@@ -183,7 +183,7 @@ class AtTheEnd(Known):
 
     @property
     def call(self) -> Column:
-        """Who is called, as a person says it."""
+        """Returns the callee's name to show."""
         return [None if name is None else _short(name) for name in map(self.names.get, self.rows)]
 
     @property
@@ -196,7 +196,7 @@ class AtTheEnd(Known):
 
     @property
     def finding(self) -> Column:
-        """Codes of those that name it."""
+        """Returns the codes of the findings that name each message."""
         return [self._codes.get(index, ()) for index in self.heads.number]
 
     @cached_property
@@ -211,7 +211,7 @@ class AtTheEnd(Known):
 
     @cached_property
     def _codes(self) -> dict[int, tuple[str, ...]]:
-        """By index."""
+        """Returns the codes of findings by message."""
         codes: dict[int, dict[str, None]] = defaultdict(dict)
         for finding in self._session.findings:
             for index in finding.messages:
@@ -220,7 +220,7 @@ class AtTheEnd(Known):
 
 
 class SoFar(Known):
-    """Of a decoding that goes on; `at` chooses the message that came last."""
+    """Columns during a decoding; `at` chooses the message that came last."""
 
     job = answered = answered_by = latency_ns = parents = parent_certain = call = failure = finding = None
     """What only the end can tell."""
@@ -230,7 +230,7 @@ class SoFar(Known):
         self._decoding = decoding
 
     def at(self, record: RpcRecord) -> SoFar:
-        """The same, for this one."""
+        """Chooses the message that came last; returns itself."""
         tp, row, message = record.tp, record.row, record.rpc.message
         pipe, partner, forth = tp.pipe.number, self._columns.partner[row], tp.from_client
         control = is_control(self._decoding, record)
@@ -252,7 +252,7 @@ def pipe_ends(record: RpcRecord, identities: WorkerIdentities) -> tuple[str, str
 
 
 def is_housekeeping(decoding: Decoding, record: RpcRecord) -> bool:
-    """Whether agents keep house with a message, while a decoding goes on."""
+    """Returns whether a message is housekeeping of the agents, while a decoding goes on."""
     return record.like.message.type in KEEPING or is_control(decoding, record)
 
 

@@ -40,7 +40,7 @@ class GraphTensor(Struct, frozen=True, kw_only=True):
 
 
 class GraphGradient(Struct, frozen=True, kw_only=True):
-    """One BACKWARD_AUTOGRAD_REQ of an edge."""
+    """A BACKWARD_AUTOGRAD_REQ of an edge."""
 
     message: int
     answer: int | None
@@ -61,7 +61,7 @@ class GraphGradient(Struct, frozen=True, kw_only=True):
 
 
 class GraphEdge(Struct, frozen=True, kw_only=True):
-    """From the sender's send function to the receiver's recv function."""
+    """An edge from the sender's send function to the receiver's recv function."""
 
     autograd_message_id: int
     sender: str
@@ -98,7 +98,7 @@ class Passing(Struct, frozen=True, kw_only=True):
 
 
 class ContextGraph(Struct, frozen=True, kw_only=True):
-    """Everything that was seen of one context."""
+    """The autograd graph of one context, as far as it was captured."""
 
     context_id: int
     job: int
@@ -122,7 +122,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> frozenset[int]:
-        """Indexes of all its messages."""
+        """Returns the indexes of all messages of the context."""
         edges = {m for edge in self.edges for m in (edge.forward, *(g.message for g in edge.gradients))}
         return frozenset(edges.union(message.message for message in self.passing))
 
@@ -131,16 +131,16 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return self.shown is None or message in self.shown
 
     def shows_gradient(self, gradient: GraphGradient) -> bool:
-        """Whether its message is to be shown or the answer to it, which nothing else may stand for."""
+        """Returns whether the gradient's message is shown, or the answer to it."""
         return self.shows(gradient.message) or (gradient.answer is not None and self.shows(gradient.answer))
 
     def shows_edge(self, edge: GraphEdge) -> bool:
-        """Whether its forward message is to be shown, or one of its gradients."""
+        """Returns whether the edge's forward message is shown, or one of its gradients."""
         return self.shows(edge.forward) or any(map(self.shows_gradient, edge.gradients))
 
     @property
     def gradients(self) -> tuple[GraphGradient, ...]:
-        """Of all edges, in the order of time."""
+        """Returns the gradients of all edges, in the order of time."""
         return tuple(sorted((g for edge in self.edges for g in edge.gradients), key=lambda g: g.message))
 
     @property
@@ -155,9 +155,8 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
 
 
 def read_graphs(run: RunModel) -> tuple[ContextGraph, ...]:
-    """The graphs in the order of the session's contexts. Without `run.source`, where the bytes of gradients
-    are, none of these is told to be zero.
-    """
+    """Returns the graphs in the order of the session's contexts. Zero gradients are found only with
+    `run.source`, which has the bytes of gradients."""
     reader, contexts = _GraphReader(run), run.session.contexts
     spans = context_spans(run.session, contexts)
     return tuple(reader.graph(*both) for both in zip(contexts, spans, strict=True))

@@ -25,7 +25,7 @@ from rpcinspect.session.provenance import NO_CONTEXT
 
 
 class ContextLog:
-    """Rows of every autograd context, as columns: there may be one of every message."""
+    """Collects the rows of every autograd context, as columns: each message may have one."""
 
     def __init__(self) -> None:
         self._context = array("q")
@@ -48,9 +48,8 @@ class ContextLog:
         self._added.clear()
 
     def finish(self, session: Session, name: Callable[[int, int], str]) -> tuple[AutogradContext, ...]:
-        """One record per context and job, by job and id; labels and indexes are the session's, `name` gives
-        the label of a worker by id and job.
-        """
+        """Returns one record per context and job, by job and id; labels and indexes are the session's, `name`
+        gives the label of a worker by id and job."""
         self.settle()
         m = session.messages
         context, row = np.asarray(self._context), np.asarray(self._row)
@@ -117,7 +116,7 @@ def _context(context: int, job: int, creator: str, facts: Sequence[ContextFact])
 
 
 class ContextSpan(Struct, frozen=True, kw_only=True):
-    """When one context began, passed backward and ended."""
+    """Times at which a context began, passed backward and ended."""
 
     messages: tuple[int, ...]
     """Indexes of all its messages and of the answers to its requests, ascending."""
@@ -164,7 +163,7 @@ def _span(
 
 
 def _with_answers(session: Session, rows: Iterable[int]) -> set[int]:
-    """Rows, and those of the answers to the requests among them."""
+    """Returns rows, and the rows of the answers to requests among them."""
     columns = session.messages
     found = set()
     for row in rows:
@@ -189,8 +188,7 @@ def first_ns(session: Session, begun: Sequence[int]) -> int | None:
 
 
 def is_missing(session: Session, edge: Edge, backward_ns: int | None) -> bool:
-    """Whether an edge was there when the first pass of its context began, and got no gradient: the pass waits
-    for it.
-    """
+    """Returns whether an edge existed when the first pass of its context began, and got no gradient: the pass
+    waits for it."""
     begin_ns = session.messages.time_ns[int(session.order[edge.forward])]
     return not edge.backward and backward_ns is not None and begin_ns < backward_ns

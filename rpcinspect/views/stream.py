@@ -43,7 +43,7 @@ class JsonStream:
 
 
 class TableStream:
-    """Table lines one by one."""
+    """Prints the table line by line."""
 
     def __init__(self, decoding: Decoding, console: Console, *, show_all: bool) -> None:
         self._decoding = decoding

@@ -113,7 +113,7 @@ class DiffPage(Struct, frozen=True):
 
 
 def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage:
-    """What there is to show."""
+    """Returns the content of the page."""
     rows = rows_of(comparison, runs)
     shown = rows.by_place()
     first = None if comparison.first is None else _first(comparison, comparison.first, shown, runs)
@@ -246,7 +246,7 @@ def _named(path: str | None, names: Sequence[str]) -> set[str]:
 
 
 def _counts(comparison: Comparison) -> Table:
-    """Most first, what counts before what does not."""
+    """Returns counts, the largest first, differences that count before others."""
     counts = Counter(one.difference.code for one in comparison.found if one.counts)
     others = Counter(one.difference.code for one in comparison.found if not one.counts)
     codes = sorted(comparison.counts, key=lambda code: (-counts[code], -others[code], code))

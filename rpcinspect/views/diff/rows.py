@@ -41,7 +41,7 @@ RowKind: TypeAlias = Literal["parts", "follows", "unknown", "order", "tolerated"
 
 
 class DifferenceLine(Struct, frozen=True):
-    """One difference."""
+    """A difference as it is shown."""
 
     code: str
     path: str
@@ -54,7 +54,7 @@ class DifferenceLine(Struct, frozen=True):
 
 
 class SideText(Struct, frozen=True):
-    """The message of one run."""
+    """A message of one run."""
 
     index: int
     seconds: str
@@ -91,7 +91,7 @@ class Differing(Struct, frozen=True):
 
 
 class Fold(Struct, frozen=True):
-    """Messages one after the other in which nothing differs, or which have no row."""
+    """Consecutive messages without a difference, or without a row."""
 
     folded: ClassVar[bool] = True
     count: int
@@ -104,7 +104,7 @@ class Fold(Struct, frozen=True):
 
 
 class DiffRows(Struct, frozen=True):
-    """All of them, and what there is no room for."""
+    """All rows, and the number of those that found no room."""
 
     items: tuple[Differing | Fold, ...]
     shown: int

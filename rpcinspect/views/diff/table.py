@@ -118,7 +118,7 @@ def _difference(found: Found) -> str:
 
 
 def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
-    """What there is to say beside the first difference."""
+    """Yields the lines beside the first difference."""
     counted_codes = Counter(one.difference.code for one in comparison.found if one.counts)
     if sum(counted_codes.values()) > 1:
         yield "differences: " + ", ".join(f"{count:,} {code}" for code, count in counted_codes.most_common())
@@ -146,7 +146,7 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
 
 
 def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
-    """One difference of the list."""
+    """Yields the lines of one difference."""
     message = comparison.messages[found.message]
     ends = join_ends(end_label(message.source), end_label(message.destination))
     what = f"{message.type} {printable(message.call)}" if message.call else message.type

@@ -75,7 +75,7 @@ def table(
 
 
 def row(*cells: str | Cell, style: str = "") -> Row:
-    """Makes a line of cells, of which some may be plain text."""
+    """Makes a line of a table; cells may be plain text."""
     return Row(tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells), style)
 
 

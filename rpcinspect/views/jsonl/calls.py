@@ -39,13 +39,13 @@ GRADIENTS, REFERENCE = MessageType.BACKWARD_AUTOGRAD_REQ.name, MessageType.RREF_
 
 
 class CallTexts:
-    """Makes them, each once for all messages that say the same."""
+    """Renders messages as JSON, each once for all messages with the same content."""
 
     def __init__(self) -> None:
         self._known: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
 
     def of(self, record: RpcRecord) -> bytes:
-        """The JSON of one message."""
+        """Returns the JSON of one message."""
         return record.told(self._of)
 
     def _of(self, record: RpcRecord) -> bytes:
@@ -90,7 +90,7 @@ class CallRow(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The call as a person says it: `Head.forward(tensor[8,16])`."""
+        """Returns the call in short: `Head.forward(tensor[8,16])`."""
         asked = self.asked
         if asked["short"].startswith("(") and asked["type"].endswith("_CALL"):
             told = f"{self.name.short if self.name is not None else asked['function'] or '?'}{asked['short']}"
@@ -106,7 +106,7 @@ class CallRow(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """What came back, in short, or why the caller gave up; empty where there is nothing to say."""
+        """Returns the result in short, or why the caller gave up; empty where neither is known."""
         if self.answer is None:
             return "" if self.failure is None else f"gave up: {self.failure.reason}"
         error = self.answered.get("error")
@@ -129,7 +129,7 @@ class CallRows:
         self._texts = CallTexts()
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
-        """Renders what some messages say."""
+        """Renders the content of some messages."""
         self._spool.extend([self._texts.of(record) for record in records])
 
     def of(self, session: Session, shown: Shown | None = None) -> OfSession:

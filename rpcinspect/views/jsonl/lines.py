@@ -47,9 +47,8 @@ class JsonLines:
         self._spool.extend(self._renderer.tails(records))
 
     def finish(self, session: Session, shown: Shown | None = None) -> Iterator[bytes]:
-        """All lines, in the contract's order, in pieces that end with a line; of messages those that are
-        `shown`.
-        """
+        """Yields all lines, in the contract's order, in pieces that end with a line; of messages those in
+        `shown`."""
         yield lines(head_lines(session))
         for batch in self.batches(session, shown):
             yield b"\n".join(batch) + b"\n"
@@ -73,14 +72,15 @@ _encode = Encoder().encode_lines
 
 
 def message_lines(known: Known, tails: Iterable[bytes]) -> list[bytes]:
-    """The lines of the messages that were chosen, without a line break, given what each says itself."""
+    """Returns the lines of the chosen messages without line breaks; `tails`: the parts that each record alone
+    gives."""
     columns = [repeat(UNSET) if column is None else column for column in _columns(known)]
     *heads, _ = _encode(list(map(_Head, *columns))).split(b"}\n")
     return [b"%b,%b" % both for both in zip(heads, tails, strict=True)]
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
-    """One message's line, as `JsonLines` writes it."""
+    """Returns one message's line, as `JsonLines` writes it."""
     tails = MessageRenderer(source, hashes=hashes).tails([record])
     (line,) = message_lines(AtTheEnd(session).at([record.row]), tails)
     return line + b"\n"
@@ -103,9 +103,8 @@ def head_lines(session: Session) -> Iterator[Json]:
 
 
 def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
-    """What comes after them: contexts, RRefs and findings, all or those that shown messages take
-    part in; then what workers' own logs tell, and the summary.
-    """
+    """Yields the lines behind the messages: contexts, RRefs and findings, all or those that shown messages
+    take part in; then the workers' own logs, and the summary."""
     contexts = session.contexts if shown is None else shown.contexts(session)
     rrefs = session.rrefs if shown is None else shown.rrefs(session)
     findings = session.findings if shown is None else shown.findings(session)
@@ -130,7 +129,7 @@ def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
 
 
 def filter_json(shown: Shown, counts: Mapping[str, int], of: Mapping[str, int]) -> Json:
-    """What is said of a filter: how many messages match, and how many other things are shown of how many."""
+    """Returns the line about a filter: how many messages match, how many other things are shown."""
     return {"filter": text(shown.text), "matched": shown.count, "shown": dict(counts), "of": dict(of)}
 
 
@@ -151,13 +150,13 @@ finding_json = JsonLine("finding", "code severity messages workers text remedy")
 
 
 def worker_json(worker: Worker) -> Json:
-    """A `worker` line; `ended` where a recorder tells of that."""
+    """Returns a `worker` line; `ended` where a recorder noted the end."""
     line = _worker_json(worker)
     return line if worker.ended is None else {**line, "ended": ended_json(worker.ended)}
 
 
 def context_json(context: AutogradContext) -> Json:
-    """A `context` line; written out, since there may be as many as steps of a training."""
+    """Returns a `context` line; written out, since there may be as many as steps of a training."""
     return {
         "kind": "context",
         "context_id": context.context_id,

@@ -59,17 +59,16 @@ MAX_PARENTS = 20
 
 
 class Strings:
-    """Each string once."""
+    """A table of strings, each once."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, value: str) -> int:
-        """Its place in the table."""
+        """Returns the place of a string in the table."""
         return self._numbers.setdefault(value, len(self._numbers))
 
     def table(self) -> list[str]:
-        """All of them."""
         return list(self._numbers)
 
 

@@ -182,7 +182,7 @@ CHUNK_BYTES = 1 << 17
 
 
 def exact(json: bytes) -> bytes:
-    """The same JSON with long numbers as strings."""
+    """Returns the JSON with long numbers as strings, which JavaScript would round."""
     json = IDS.sub(rb'\1"\2"', json)
     if LONG.search(json) is None:
         return json

@@ -103,7 +103,7 @@ class RunPage(Struct, frozen=True):
 
 
 def page_of(run: RunModel, part: PageSelection) -> RunPage:
-    """Everything."""
+    """Returns the content of the page."""
     session, answers = run.session, part.answers
     latency = for_people(answers.latency)
     cards = tuple(_card(number, finding) for number, finding in enumerate(part.findings))
@@ -214,7 +214,7 @@ def _ended(ended: ProcessEnd | None, start_ns: int) -> str:
 
 
 def _label(worker: Worker) -> str:
-    """What the session calls it: where nobody told its name or its id, by where it listens."""
+    """Returns the session's label of a worker: without a name or id, the address where it listens."""
     if worker.name is not None:
         return worker.name
     if worker.id is not None:
@@ -255,7 +255,7 @@ def _naming(finding: Finding) -> str:
 
 
 class PageSelection(Struct, frozen=True):
-    """See above."""
+    """The part of a run that the page shows."""
 
     filter: str | None
     """None where everything is shown."""
@@ -269,7 +269,7 @@ class PageSelection(Struct, frozen=True):
 
 
 def part_of(run: RunModel, shown: Shown | None) -> PageSelection:
-    """What there is to show."""
+    """Returns the part of the run that is shown."""
     session = run.session
     if shown is None:
         return PageSelection(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)

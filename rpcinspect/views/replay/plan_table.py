@@ -78,7 +78,7 @@ def step_ends(step: Step) -> str:
 
 
 def skip_phrase(step: Step) -> str:
-    """Why it is skipped: code and words."""
+    """Returns why a step is skipped: code and words."""
     return printable(f"{step.code}: {step.text}" if step.text else step.code or "")
 
 
@@ -143,7 +143,7 @@ def _is_in_a_file(allow: str) -> bool:
 
 
 def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:
-    """A name with what the gate says of it and the messages that bring it; and its style."""
+    """Returns a name with the gate's decision and the messages that bring the name; and a style."""
     mark, style = ("allowed", "") if allowed else ("REFUSED", "bold red")
     reason = f"  {printable(use.reason)}" if use.reason else ""
     return f"  {mark}  {printable(use.name)}{reason} ({indexes(use.messages)})", style

@@ -15,7 +15,7 @@ from rpcinspect.replayer.peers.loop import Loop, PeerLimits, PipeLost, RequestAr
 from rpcinspect.replayer.peers.loopback import loopback_host
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.rpc.message import NO_TENSORS
-from rpcinspect.tensorpipe.channel import MPT, MPT_LANES
+from rpcinspect.tensorpipe.channel_kinds import MPT, MPT_LANES
 from rpcinspect.tensorpipe.control import frame, write_mpt_hello
 from rpcinspect.tensorpipe.control_types import LaneAdvertisement, MptServerHello
 from tests.replayer.hostile import descriptor, message
