@@ -7,7 +7,8 @@ JSON. What messages say of themselves is rendered at once and spooled; memory ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, BinaryIO
 
 import orjson
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.fields.call import answer_json, request_json
 from rpcinspect.fields.phrases import error_phrase, packed, printable, shorten
-from rpcinspect.fields.plain import Json, text
+from rpcinspect.fields.plain import Json
 from rpcinspect.fields.session import AtTheEnd, failure_json
 from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.cache import BoundedCache
@@ -27,6 +28,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes, Doubt
 from rpcinspect.session.model import NONE, CallFailure, Session
 from rpcinspect.session.provenance import NO_CONTEXT
+from rpcinspect.views.columns import Column, json_of
 from rpcinspect.views.jsonl.lines import filter_json, lines
 from rpcinspect.views.spool import Spool
 
@@ -209,35 +211,47 @@ class OfSession:
         return found
 
 
-def call_json(row: CallRow) -> Json:
-    """A `call` line."""
-    name, asked, answered = row.name, row.asked, row.answered
-    return {
-        "kind": "call",
-        "request": row.request,
-        "answer": row.answer,
-        "job": row.job,
-        "caller": text(row.caller),
-        "callee": text(row.callee),
-        "call": None if name is None else text(name.short),
-        "method": None if name is None or name.method is None else text(name.method),
-        "class": None if name is None or name.cls is None else text(name.cls),
-        "function": asked["function"],
-        "args": asked["args"],
-        "kwargs": asked["kwargs"],
-        "text": row.text,
-        "result": answered.get("result"),
-        "error": answered.get("error"),
-        "type": asked["type"],
-        "context_id": row.context_id,
-        "housekeeping": row.housekeeping,
-        "time_ns": row.time_ns,
-        "end_time_ns": row.end_time_ns,
-        "latency_ns": row.latency_ns,
-        "parents": row.parents,
-        "parent_certain": row.parent_certain,
-        "failure": None if row.failure is None else failure_json(row.failure),
-    }
+def _of_name(part: str) -> Callable[[CallRow], str | None]:
+    """Gives a part of who is called, as a person says it."""
+    get = attrgetter(part)
+    return lambda row: None if row.name is None else get(row.name)
+
+
+def _of_error(part: str) -> Callable[[CallRow], Any]:
+    """Gives a part of the error that came back."""
+    return lambda row: (row.answered.get("error") or {}).get(part)
+
+
+CALL = (
+    Column("request", "int64"),
+    Column("answer", "int64"),
+    Column("job", "int32"),
+    Column("caller", "text"),
+    Column("callee", "text"),
+    Column("call", "text", _of_name("short")),
+    Column("method", "text", _of_name("method")),
+    Column("class", "text", _of_name("cls")),
+    Column("function", "text", lambda row: row.asked["function"]),
+    Column("args", "list of text", lambda row: row.asked["args"]),
+    Column("kwargs", "map", lambda row: row.asked["kwargs"]),
+    Column("text", "text"),
+    Column("result", "text", lambda row: row.answered.get("result")),
+    Column("error", of=lambda row: row.answered.get("error")),
+    Column("error_type", "text", _of_error("type"), json=False),
+    Column("error_node_id", "int64", _of_error("node_id"), json=False),
+    Column("error_text", "text", _of_error("text"), json=False),
+    Column("type", "text", lambda row: row.asked["type"]),
+    Column("context_id", "int64"),
+    Column("housekeeping", "bool"),
+    Column("time_ns", "int64"),
+    Column("end_time_ns", "int64"),
+    Column("latency_ns", "int64"),
+    Column("parents", "list of int64"),
+    Column("parent_certain", "bool"),
+    Column("failure", of=lambda row: None if row.failure is None else failure_json(row.failure)),
+)
+"""A row for each request with its answer, in JSON and in Parquet."""
+call_json = json_of(CALL, "call")
 
 
 def call_lines(calls: OfSession, shown: Shown | None) -> Iterator[bytes]:

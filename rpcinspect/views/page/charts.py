@@ -9,14 +9,13 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rpcinspect.fields.phrases import amount, counted, duration
+from rpcinspect.fields.phrases import amount, counted, duration, end_label, join_ends
 from rpcinspect.rpc.questions import size_of
 from rpcinspect.run.latency import Latency
 from rpcinspect.run.run import Run
 from rpcinspect.session.model import Session
 from rpcinspect.views.graph_words import what_words
 from rpcinspect.views.html.kit import Bar, bars
-from rpcinspect.views.text.table import end_label, join_ends
 
 MAX_BARS = 10
 Key = TypeVar("Key", bound=Hashable)

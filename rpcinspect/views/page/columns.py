@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from rpcinspect.fields.phrases import Phrases, packed, shorten
+from rpcinspect.fields.phrases import Phrases, end_label, packed, shorten
 from rpcinspect.fields.plain import text
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.command_codec import message_type_of
@@ -27,7 +27,6 @@ from rpcinspect.run.run import Run
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT
 from rpcinspect.views.jsonl.calls import CallRow, CallTexts
-from rpcinspect.views.text.table import end_label
 
 Json = dict[str, Any]
 

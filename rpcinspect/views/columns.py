@@ -1,0 +1,148 @@
+"""Columns of tables: what each is called, what gives its value, and how people read it.
+
+In: objects of the model, one for each row. Out: lines of JSON, rows of Parquet, and a `Table` that a terminal
+and a page of HTML show. A column is said once: what has a key is in JSON, what has a type is in Parquet too,
+what has a title is shown to people. Text in a table is printable, and not escaped for HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from rpcinspect.fields.phrases import end_label
+from rpcinspect.fields.plain import ATOMS, Json, plain
+
+Get: TypeAlias = Callable[[Any], Any]
+Style: TypeAlias = Literal["", "bad", "odd"]
+
+
+class Links(Struct, frozen=True):
+    """A cell that names messages, behind a text; a page links to them."""
+
+    messages: Sequence[int]
+    text: str = ""
+
+
+Cell: TypeAlias = str | Links
+
+
+class Column(Struct, frozen=True, eq=False, dict=True):
+    """One column; JSON and Parquet have their columns in the order of a list, people see theirs in it."""
+
+    key: str = ""
+    """Its name in JSON and in Parquet; empty: only people see it."""
+    type: str = ""
+    """What Parquet has in it, as docs/parquet.md calls that; empty: it is not in Parquet."""
+    of: str | Get = ""
+    """Its value: an attribute, with dots on the way to an inner one, or what a function gives; empty: the
+    attribute of its name."""
+    title: str = ""
+    """What stands above it; empty: people do not see it."""
+    words: Callable[[Any], Cell] | None = None
+    """Makes a cell of its value, where there is one."""
+    cell: Callable[[Any, Any], Cell] | None = None
+    """Makes a cell of the object of the row, and of what else is known: the run, most often."""
+    right: bool = False
+    """Cells stand to the right."""
+    gives_way: bool = False
+    """Its cells are cut in their middle where a terminal is too narrow."""
+    unless: Literal["", "same", "empty"] = ""
+    """It is left out where all cells are the same, or empty."""
+    json: bool = True
+    """Whether it is in JSON."""
+    renamed: str = ""
+    """What Parquet calls it, if not so."""
+
+    @cached_property
+    def get(self) -> Get:
+        """Gives its value of an object."""
+        return attrgetter(self.of or self.key) if isinstance(self.of, str) else self.of
+
+    @property
+    def name(self) -> str:
+        """What Parquet calls it."""
+        return self.renamed or self.key
+
+    def shown(self, item: Any, known: Any) -> Cell:
+        """Its cell in the row of an object."""
+        if self.cell is not None:
+            return self.cell(item, known)
+        value = self.get(item)
+        return "" if value is None else (self.words or in_words)(value)
+
+    def is_worth(self, cells: Sequence[Cell]) -> bool:
+        """Whether it is shown with these cells."""
+        if not self.unless:
+            return True
+        return any(cell != cells[0] for cell in cells) if self.unless == "same" else any(cells)
+
+
+def in_words(value: Any) -> str:
+    """A number, a name, or several names."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return end_label(value) if isinstance(value, str) else ", ".join(map(in_words, value))
+
+
+class Table(Struct, frozen=True):
+    """Rows for people, as wide as they must be."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    styles: Sequence[Style]
+    left_out: int = 0
+    """Rows for which there is no room."""
+
+
+def table(
+    columns: Sequence[Column],
+    items: Sequence[Any],
+    known: Any = None,
+    *,
+    style: Callable[[Any], Style] = lambda _: "",
+    most: int | None = None,
+) -> Table:
+    """Makes a table with a row for each object, for `most` of them at most."""
+    titled, shown = [column for column in columns if column.title], items[:most]
+    rows = [[column.shown(item, known) for column in titled] for item in shown]
+    kept = [at for at, one in enumerate(titled) if one.is_worth([row[at] for row in rows])]
+    if len(kept) < len(titled):
+        titled, rows = [titled[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    return Table(titled, rows, [*map(style, shown)], len(items) - len(shown))
+
+
+def json_of(columns: Sequence[Column], kind: str = "") -> Callable[[Any], Json]:
+    """Makes lines of JSON of a kind, or objects without one."""
+    return _values(
+        [(one.key, one.get) for one in columns if one.key and one.json], {"kind": kind} if kind else {}
+    )
+
+
+def cells_of(columns: Sequence[Column]) -> Callable[[Any], Json]:
+    """Makes rows of Parquet."""
+    maps = [column.name for column in columns if column.type == "map"]
+    values = _values([(one.name, one.get) for one in columns if one.type], {})
+
+    def cells(item: Any) -> Json:
+        row = values(item)
+        for name in maps:
+            row[name] = None if row[name] is None else [*row[name].items()]
+        return row
+
+    return cells
+
+
+def _values(named: Sequence[tuple[str, Get]], first: Json) -> Callable[[Any], Json]:
+    def told(item: Any) -> Json:
+        values = first.copy()
+        for name, get in named:
+            value = get(item)
+            values[name] = value if type(value) in ATOMS else plain(value)
+        return values
+
+    return told
