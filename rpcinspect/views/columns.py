@@ -8,7 +8,7 @@ what has a title is shown to people. Text in a table is printable, and not escap
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
@@ -39,8 +39,8 @@ class Column(Struct, frozen=True, eq=False, dict=True):
     type: str = ""
     """What Parquet has in it, as docs/parquet.md calls that; empty: it is not in Parquet."""
     of: str | Get = ""
-    """Its value: an attribute, with dots on the way to an inner one, or what a function gives; empty: the
-    attribute of its name."""
+    """Its value: an attribute, with dots on the way to an inner one, None where that is of None; or what a
+    function gives. Empty: the attribute of its name."""
     title: str = ""
     """What stands above it; empty: people do not see it."""
     words: Callable[[Any], Cell] | None = None
@@ -61,7 +61,10 @@ class Column(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def get(self) -> Get:
         """Gives its value of an object."""
-        return attrgetter(self.of or self.key) if isinstance(self.of, str) else self.of
+        if not isinstance(self.of, str):
+            return self.of
+        first, *inner = (self.of or self.key).split(".")
+        return partial(_inner, first, inner) if inner else attrgetter(first)
 
     @property
     def name(self) -> str:
@@ -80,6 +83,13 @@ class Column(Struct, frozen=True, eq=False, dict=True):
         if not self.unless:
             return True
         return any(cell != cells[0] for cell in cells) if self.unless == "same" else any(cells)
+
+
+def _inner(first: str, inner: Sequence[str], item: Any) -> Any:
+    value = getattr(item, first)
+    for name in inner:
+        value = None if value is None else getattr(value, name)
+    return value
 
 
 def in_words(value: Any) -> str:

@@ -18,11 +18,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
-from rpcinspect.fields.phrases import shorten_middle
+from rpcinspect.fields.phrases import printable, shorten, shorten_middle
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_LINKS = 12
 """Messages that a cell names."""
+MAX_TEXT = 2000
+"""Characters of a paragraph."""
 MAX_CELL = 300
 """Characters of a cell, which is cut in its middle."""
 
@@ -59,6 +61,7 @@ def html(
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["plain"] = lambda text: shorten(printable(text), MAX_TEXT)
     environment.filters["cut"] = lambda text: shorten_middle(text, MAX_CELL)
     environment.globals["max_links"] = MAX_LINKS
     style = file_text(TEMPLATES / "kit.css") + file_text(folder / f"{name}.css")

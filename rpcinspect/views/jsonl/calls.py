@@ -8,7 +8,6 @@ JSON. What messages say of themselves is rendered at once and spooled; memory ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from typing import Any, BinaryIO
 
 import orjson
@@ -63,6 +62,31 @@ class CallTexts:
         return told
 
 
+def call_text(asked: Json, name: Name | None, context_id: int | None, *, housekeeping: bool) -> str:
+    """The call as a person says it: `Head.forward(tensor[8,16])`."""
+    told: str = asked["short"]
+    if told.startswith("(") and asked["type"].endswith("_CALL"):
+        told = f"{name.short if name is not None else asked['function'] or '?'}{told}"
+    elif context_id is not None and asked["type"] == GRADIENTS:
+        told = f"gradients of context {packed(context_id)}: {told}"
+    elif context_id is not None and asked["type"] == REFERENCE:
+        told = f"{told} in context {packed(context_id)}"
+    elif context_id is not None and housekeeping:
+        told = f"{told} context {packed(context_id)}"
+    return printable(told)
+
+
+def outcome(answered: Json, failure: CallFailure | None) -> str:
+    """What came back, in short, or why the caller gave up; empty where there is nothing to say."""
+    if not answered:
+        return "" if failure is None else f"gave up: {failure.reason}"
+    error = answered["error"]
+    if error is not None:
+        return printable(f"✗ {shorten(error_phrase(error), MAX_ERROR)}")
+    short = answered["short"]
+    return printable(f"= {short}" if short else "")
+
+
 class CallRow(Struct, frozen=True, kw_only=True):
     """A request with its answer."""
 
@@ -92,30 +116,13 @@ class CallRow(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The call as a person says it: `Head.forward(tensor[8,16])`."""
-        asked = self.asked
-        if asked["short"].startswith("(") and asked["type"].endswith("_CALL"):
-            told = f"{self.name.short if self.name is not None else asked['function'] or '?'}{asked['short']}"
-        elif asked["type"] == GRADIENTS and self.context_id is not None:
-            told = f"gradients of context {packed(self.context_id)}: {asked['short']}"
-        elif self.context_id is not None and asked["type"] == REFERENCE:
-            told = f"{asked['short']} in context {packed(self.context_id)}"
-        elif self.context_id is not None and self.housekeeping:
-            told = f"{asked['short']} context {packed(self.context_id)}"
-        else:
-            told = asked["short"]
-        return printable(told)
+        """The call as a person says it."""
+        return call_text(self.asked, self.name, self.context_id, housekeeping=self.housekeeping)
 
     @property
     def outcome(self) -> str:
         """What came back, in short, or why the caller gave up; empty where there is nothing to say."""
-        if self.answer is None:
-            return "" if self.failure is None else f"gave up: {self.failure.reason}"
-        error = self.answered.get("error")
-        if error is not None:
-            return printable(f"✗ {shorten(error_phrase(error), MAX_ERROR)}")
-        short = self.answered.get("short", "")
-        return printable(f"= {short}" if short else "")
+        return outcome(self.answered, self.failure)
 
     @property
     def failed(self) -> bool:
@@ -211,12 +218,6 @@ class OfSession:
         return found
 
 
-def _of_name(part: str) -> Callable[[CallRow], str | None]:
-    """Gives a part of who is called, as a person says it."""
-    get = attrgetter(part)
-    return lambda row: None if row.name is None else get(row.name)
-
-
 def _of_error(part: str) -> Callable[[CallRow], Any]:
     """Gives a part of the error that came back."""
     return lambda row: (row.answered.get("error") or {}).get(part)
@@ -228,9 +229,9 @@ CALL = (
     Column("job", "int32"),
     Column("caller", "text"),
     Column("callee", "text"),
-    Column("call", "text", _of_name("short")),
-    Column("method", "text", _of_name("method")),
-    Column("class", "text", _of_name("cls")),
+    Column("call", "text", "name.short"),
+    Column("method", "text", "name.method"),
+    Column("class", "text", "name.cls"),
     Column("function", "text", lambda row: row.asked["function"]),
     Column("args", "list of text", lambda row: row.asked["args"]),
     Column("kwargs", "map", lambda row: row.asked["kwargs"]),

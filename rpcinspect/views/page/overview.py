@@ -12,11 +12,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from rpcinspect.fields.phrases import amount, captures_title, counted, duration, end_label, printable, shorten
+from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable
 from rpcinspect.fields.table import FIELDS
 from rpcinspect.filter.shown import Shown
 from rpcinspect.rpc.message import type_name
-from rpcinspect.run.closings import Closings
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import for_people
 from rpcinspect.run.run import Run
@@ -25,6 +24,7 @@ from rpcinspect.views.columns import Column, Style, Table, table
 from rpcinspect.views.html.kit import Bar, bars
 from rpcinspect.views.page.charts import busiest, moved, slowest
 from rpcinspect.views.questions.devices import maps_table, needed_lines
+from rpcinspect.views.questions.disconnects import verdict
 from rpcinspect.views.questions.latency import FUNCTION, PAIR, groups_table, stragglers_table
 from rpcinspect.views.questions.rrefs import forks_table, rrefs_table
 from rpcinspect.views.questions.session import (
@@ -48,7 +48,6 @@ MAX_STRAGGLERS = 50
 MAX_RREFS = 300
 MAX_MAPS = 200
 MAX_FINDINGS = 300
-MAX_TEXT = 2000
 MAX_NAMED = 300
 """Messages of a finding that a filter lists."""
 
@@ -78,16 +77,11 @@ class Fact(Struct, frozen=True):
 
 
 class FindingCard(Struct, frozen=True):
-    """A finding."""
+    """A finding, by its number in all of them; and a filter that picks its messages."""
 
     number: int
-    severity: str
-    code: str
-    text: str
-    remedy: str | None
-    messages: tuple[int, ...]
+    told: Finding
     filter: str
-    """What picks them."""
 
 
 class RunPage(Struct, frozen=True):
@@ -126,7 +120,7 @@ def page_of(run: Run, part: Part) -> RunPage:
     """Everything."""
     session, answers = run.session, part.answers
     latency = for_people(answers.latency)
-    cards = tuple(_card(number, finding) for number, finding in enumerate(part.findings))
+    cards = [FindingCard(number, one, _naming(one)) for number, one in enumerate(part.findings)]
     return RunPage(
         title=captures_title([capture.path for capture in session.captures]),
         lead=_lead(session),
@@ -140,8 +134,8 @@ def page_of(run: Run, part: Part) -> RunPage:
         moved=moved(run, part.indexes),
         types=_types(run, part),
         problems=table(PROBLEM, session.problems, most=MAX_PROBLEMS),
-        closings=_closings(run.closings),
-        findings=tuple(sorted(cards, key=lambda card: SEVERITIES.index(card.severity))[:MAX_FINDINGS]),
+        closings=next(verdict(run.closings))[0] if run.closings.first else None,
+        findings=tuple(sorted(cards, key=lambda card: SEVERITIES.index(card.told.severity))[:MAX_FINDINGS]),
         findings_left_out=max(0, len(cards) - MAX_FINDINGS),
         findings_hidden=part.hidden_findings,
         functions=groups_table(FUNCTION, latency.functions, MAX_GROUPS),
@@ -214,26 +208,6 @@ def _pipe_style(ends: PipeEnds) -> Style:
 def _types(run: Run, part: Part) -> tuple[Bar, ...]:
     counts = Counter(type_name(run.messages[index].rpc.message.type) for index in part.indexes)
     return bars([(name, count, f"{count:,}", "") for name, count in counts.most_common()])
-
-
-def _closings(closings: Closings) -> str | None:
-    first = closings.first
-    if first is None or not first.unanswered:
-        return None
-    waiting = counted(len(first.unanswered), "request")
-    return f"{end_label(first.worker)} left first, with {waiting} to it unanswered: see its log"
-
-
-def _card(number: int, finding: Finding) -> FindingCard:
-    return FindingCard(
-        number=number,
-        severity=finding.severity,
-        code=finding.code,
-        text=shorten(printable(finding.text), MAX_TEXT),
-        remedy=None if finding.remedy is None else shorten(printable(finding.remedy), MAX_TEXT),
-        messages=finding.messages,
-        filter=_naming(finding),
-    )
 
 
 def _naming(finding: Finding) -> str:

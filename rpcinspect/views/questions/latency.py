@@ -29,14 +29,6 @@ LEGEND = (
 )
 
 
-def _spread(of: str, name: str) -> Callable[[LatencyGroup], int | None]:
-    def get(group: LatencyGroup) -> int | None:
-        spread = getattr(group, of)
-        return None if spread is None else getattr(spread, name)
-
-    return get
-
-
 def _time(title: str, of: str | Callable[[Any], Any], key: str = "") -> Column:
     return Column(key, of=of, title=title, words=duration, right=True)
 
@@ -69,8 +61,8 @@ GROUP = (
     _count("given_up", "given up"),
     Column("total_ns", of=lambda group: _spread_json(group.total)),
     Column("own_ns", of=lambda group: _spread_json(group.own)),
-    *(_time(name, _spread("total", name)) for name in ("p50", "p90", "p99", "max")),
-    _time("own p50", _spread("own", "p50")),
+    *(_time(name, f"total.{name}") for name in ("p50", "p90", "p99", "max")),
+    _time("own p50", "own.p50"),
     _sum("nested_ns", "nested"),
     _sum("wire_ns", "on the wire"),
     Column("request_bytes", title="requests", words=amount, right=True),

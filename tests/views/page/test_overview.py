@@ -42,7 +42,7 @@ def test_sums(name: str) -> None:
     assert told(missing, "gradient never came", "gradients never came") == bool(missing)
     assert sum(sent(page)) == len(run.messages)
     assert {bar.name: int(bar.words) for bar in page.types} == run.session.totals.by_type
-    assert [card.text for card in page.findings] == [
+    assert [card.told.text for card in page.findings] == [
         finding.text for finding in sorted(run.session.findings, key=lambda f: SEVERITIES.index(f.severity))
     ]
     assert page.filter is None
@@ -105,9 +105,9 @@ def test_the_worst_findings_come_first_and_the_rest_is_counted() -> None:
     assert isinstance(part, Part)
     page = page_of(run, part)
     assert (len(page.findings), page.findings_left_out) == (MAX_FINDINGS, 21)
-    assert page.findings[0].text == "boom\\u202e"
+    assert page.findings[0].told.text == "boom\u202e"
     assert page.findings[0].number == len(findings) - 1
-    assert page.findings[20].messages == tuple(range(19))
+    assert page.findings[20].told.messages == tuple(range(19))
     assert page.findings[20].filter == f"index in {{{', '.join(map(str, range(19)))}}}"
 
 
