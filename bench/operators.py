@@ -99,11 +99,11 @@ REFUSED = {
         resize_as_sparse_ unsafe_chunk unsafe_split unsafe_split_with_sizes empty_strided new_empty_strided
         slice_inverse sparse_resize_ sparse_resize_and_clear_
     """,
-    "it makes a sparse tensor of indices that nobody has checked": """
+    "it makes a sparse tensor of unchecked indices": """
         sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
         sparse_compressed_tensor
     """,
-    "it answers with what was in memory before": """
+    "it returns what was in memory before": """
         empty empty_like empty_permuted empty_quantized new_empty
     """,
     "it reads or writes a file of the caller's choice": "from_file load save",

@@ -4,7 +4,7 @@ In: the exception, in the `except` clause that caught it. Out: a `Problem`, or a
 for one. It is a fault of this package, whatever the input was; so the text says what it was, where in the
 package, and how to see the traceback.
 
-Raised again are errors that are no fault: a capture that can't be read any more, a full disk. Where the
+Raised again are errors that are no fault: a capture that can no longer be read, a full disk. Where the
 environment variable RPCINSPECT_DEBUG is set, as in our tests, everything is.
 """
 
@@ -35,10 +35,10 @@ def fault(error: Exception) -> str:
     try:
         text = f"{type(error).__name__}: {error}".partition("\n")[0]
     except Exception as worse:  # an integer of thousands of digits in it, for one
-        text = f"{type(error).__name__}, whose text can't be told ({type(worse).__name__})"
+        text = f"{type(error).__name__}, whose text can't be shown ({type(worse).__name__})"
     if len(text) > MAX_TEXT:
         text = f"{text[: MAX_TEXT - 1]}…"
-    return f"rpcinspect itself failed here: {text}{_place(error)}; {DEBUG}=1 shows the traceback"
+    return f"rpcinspect itself failed: {text}{_place(error)}; {DEBUG}=1 shows the traceback"
 
 
 def _place(error: Exception) -> str:

@@ -28,7 +28,7 @@ from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.command_codec import to_payload
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.tensorpipe.control import frame
 from rpcinspect.tensorpipe.nop import write_array, write_int, write_string, write_structure, write_text
 from rpcinspect.views.jsonl.lines import JsonLines
@@ -206,7 +206,7 @@ def test_pickles_are_read_within_bounds(pickles: Path) -> None:
 
 def test_what_is_made_of_such_pickles_ends(pickles: Path) -> None:
     """Comparing and planning."""
-    with bounded(SECONDS * 3, 1200), Run.open([str(pickles)]) as opened:
+    with bounded(SECONDS * 3, 1200), RunModel.open([str(pickles)]) as opened:
         comparison = compare_runs(opened, opened, Rules())
         made = plan(opened)
     assert {found.difference.code for found in comparison.found} <= {"unknown", "value", "argument"}

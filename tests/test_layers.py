@@ -85,7 +85,7 @@ CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize"}
 IN_PROCESS = ("rpcinspect.recorder.in_process", "rpcinspect.recorder.startup.rpcinspect_agent")
 """(module, what it may import): recording from within a program that uses torch."""
 
-MAY_LOOK_FOR_TORCH = ("rpcinspect.cli.installed", "importlib.util.find_spec")
+MAY_LOOK_FOR_TORCH = ("rpcinspect.cli.requirements", "importlib.util.find_spec")
 """(module, what it may import): asking where a module is does not import it, if its name has no dot."""
 
 LOADS_COMMANDS = ("rpcinspect.cli.program", "importlib.import_module")
@@ -138,6 +138,8 @@ class Said:
     """(absolute name, line) of every import, also inside functions; `from x import y` gives `x.y`."""
     called_names: tuple[tuple[str, int], ...]
     """(name, line) of every call of a plain name."""
+    types: tuple[str, ...]
+    """Names of the classes and type aliases of the module."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,20 @@ def read(path: Path) -> Said:
             imports += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             called.append((node.func.id, node.lineno))
-    return Said(ast.get_docstring(tree), tuple(imports), tuple(called))
+    types = tuple([name for node in tree.body for name in _type_names(node)])
+    return Said(ast.get_docstring(tree), tuple(imports), tuple(called), types)
+
+
+def _type_names(node: ast.stmt) -> Iterator[str]:
+    """The name of the class or type alias that a statement defines."""
+    match node:
+        case (
+            ast.ClassDef(name=name)
+            | ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias"))
+        ):
+            yield name
+        case ast.Assign(targets=[ast.Name(id=name)]) if re.fullmatch(r"_?[A-Z]\w*[a-z]\w*", name):
+            yield name
 
 
 @cache
@@ -325,6 +340,15 @@ def test_a_module_says_what_it_is_for(module: Module) -> Iterator[str]:
     docstring = module.said.docstring or ""
     if len(docstring) <= len("One line."):
         yield f"{module.path} does not say what it is for: {docstring!r}"
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """Type aliases count too: a name that a reader has met once means the same everywhere."""
+    homes: dict[str, list[str]] = {}
+    for module in modules():
+        for name in module.said.types:
+            homes.setdefault(name, []).append(module.name)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 TESTED_TOGETHER = {

@@ -16,7 +16,7 @@ from rpcinspect.pickles.python import read_python_pickle
 from rpcinspect.store.conversation import StoreConversation
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.tensorpipe.nop import NopReader
 from rpcinspect.tensorpipe.records import Pipe
@@ -63,7 +63,7 @@ CASES: list[tuple[str, int, Callable[[Limits], object]]] = [
 
 
 def _descriptor(total: int) -> bytes:
-    return descriptor_of(Said(payloads=(b"x" * total,)), Layout.V1_9, "basic")
+    return descriptor_of(Said(payloads=(b"x" * total,)), ControlLayout.V1_9, "basic")
 
 
 @pytest.mark.parametrize(

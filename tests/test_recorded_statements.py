@@ -17,7 +17,7 @@ import pytest
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding
 from tests.checks.runs import traced
 from tests.checks.talks import of_path
@@ -108,7 +108,7 @@ class Told:
         path = torch_capture(name)
         lines = (recorded(f"torch/{name}.truth")).read_text().splitlines()
         self.lines: list[Json] = [json.loads(line.removeprefix("TRUTH ")) for line in lines]
-        self.trace: Run = traced(path)
+        self.trace: RunModel = traced(path)
         self.findings: list[Finding] = of_path(str(path))[1]
 
     def graph(self, context_id: int) -> ContextGraph:

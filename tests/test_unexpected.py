@@ -385,7 +385,7 @@ def test_what_no_stage_catches_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     done = decode(CHAIN)
     assert (done.code, done.out) == (exit_codes.FAULT, "")
     (line,) = done.err.splitlines()
-    assert line.startswith("rpcinspect: rpcinspect itself failed here: Oops: ")
+    assert line.startswith("rpcinspect: rpcinspect itself failed: Oops: ")
     monkeypatch.setenv(DEBUG, "1")
     with pytest.raises(Oops):
         decode(CHAIN)
@@ -415,7 +415,7 @@ def test_errors_of_our_own_pass() -> None:
     [
         (ValueError("one\ntwo"), "ValueError: one;"),
         (KeyError("x" * 10_000), "KeyError: 'xxx"),
-        (ValueError(10**10_000), "ValueError, whose text can't be told (ValueError)"),
+        (ValueError(10**10_000), "ValueError, whose text can't be shown (ValueError)"),
         (RecursionError(), "RecursionError: "),
     ],
 )

@@ -25,7 +25,8 @@ COSTS = [name for name in RECORDED if name.startswith("costs/")]
 OF_THEIR_OWN = ["logs/killed", "redaction/vault", *COSTS]
 """Made for worker logs, for redaction and for findings of costs, and held to their truth there:
 tests/checks/test_worker_logs.py, tests/cli/test_worker_logs.py, tests/export/redaction, and
-test_startup.py, test_sequential.py and test_empty.py in tests/checks. They do not print all that they do."""
+test_startup.py, test_sequential_awaits.py and test_empty_results.py in tests/checks. They do not print all
+that they do."""
 ALL = [name for name in RECORDED if name not in OF_THEIR_OWN]
 PAIRS = [name for name in ALL if name.startswith("pairs/")]
 FAULTS = [name for name in ALL if name.startswith("faults/")]

@@ -17,7 +17,7 @@ from rpcinspect.capture.packet_socket import Ring, open_socket
 from rpcinspect.capture.sniffer import Sniffed, Sniffer
 from rpcinspect.capture.source import InputStream, SpooledSource, spooled
 from rpcinspect.capture.tshark import INSTALL, find_program
-from rpcinspect.capture.unpack import Report
+from rpcinspect.capture.unpack import ReportReason
 from rpcinspect.errors import CaptureError
 
 KERNEL_MB = 64
@@ -68,7 +68,7 @@ class Dumpcap:
 class _Capture(InputStream):
     """What a capturer writes."""
 
-    def __init__(self, interface: str, output: int, capturer: Capturer, report: Report) -> None:
+    def __init__(self, interface: str, output: int, capturer: Capturer, report: ReportReason) -> None:
         super().__init__(interface, output, None, live=True)
         self._capturer = capturer
         self._report = report
@@ -98,7 +98,7 @@ class _Capture(InputStream):
             self._report(f"the capture ended: {sniffed.ended_early}")
 
 
-def open_live(interface: str, capture_filter: str | None, report: Report) -> SpooledSource:
+def open_live(interface: str, capture_filter: str | None, report: ReportReason) -> SpooledSource:
     """Starts to capture; raises `CaptureError` where that can't be, or is not allowed."""
     output, capturer = _begin(interface, capture_filter)
     stream = _Capture(interface, output, capturer, report)

@@ -161,7 +161,7 @@ class _LogWalk:
             found = self._windows.find(at, b"\n" + BEGIN)
             if found is None:
                 there = self._source.size() - at
-                self._tell(f"the last {there:,} bytes of the log are no whole record: {damage}", at)
+                self._tell(f"the last {there:,} bytes of the log are not a whole record: {damage}", at)
                 self._damaged |= not isinstance(damage, Cut)
                 return None
             self._damaged = True
@@ -174,7 +174,7 @@ class _LogWalk:
         if self._problems <= MAX_PROBLEMS:
             self._report(reason, offset=at)
         elif self._problems == MAX_PROBLEMS + 1:
-            self._report("the log is damaged in more places, which are not told", offset=at)
+            self._report("the log is damaged in more places, which are not listed", offset=at)
 
     def _record(
         self,
@@ -215,7 +215,7 @@ class _LogWalk:
         try:
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
-            raise Damage(f"its base64 is none: {error}") from error
+            raise Damage(f"its base64 is invalid: {error}") from error
         if len(data) != total:
             raise Damage(f"its base64 says {len(data):,} bytes, {total:,} are announced")
         rest = self._source.put_aside(memoryview(data)[kept:]) if len(data) > kept else 0
@@ -292,7 +292,7 @@ def _check_version(line: bytes) -> None:
     try:
         version = _typed(said, FirstLine).rpclog
     except Damage as damage:
-        raise Damage("the first line of a log names no version") from damage
+        raise Damage("the first line of a log has no version") from damage
     if version > VERSION:
         raise Newer(
             f"version {version} of the log format is newer than {VERSION}, the newest read here: update"
@@ -302,14 +302,14 @@ def _check_version(line: bytes) -> None:
 def _read_header(line: bytes) -> tuple[dict[str, Any], RecordFrame, bytes | None]:
     """What a header line says, twice, and its base64 apart, which is in no one's way there."""
     if not line.startswith(BEGIN):
-        raise Damage("no header where one must begin")
+        raise Damage("no header where one should begin")
     text = None
     if len(line) > MAX_HEADER:
         head, mark, tail = line.rpartition(b'"base64"')
         match = _BASE64_TAIL.fullmatch(tail)
         head = head.rstrip()
         if not mark or match is None or not head.endswith(b",") or len(head) > MAX_HEADER:
-            raise Damage(f"a header of more than {MAX_HEADER:,} bytes, whose last item is no base64")
+            raise Damage(f"a header of more than {MAX_HEADER:,} bytes, whose last item is not base64")
         text, line = match[1], head[:-1] + b"}"
     header = _object(line)
     frame = _typed(header, RecordFrame)
@@ -321,14 +321,14 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         said = json.loads(line.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise Damage(f"it is no JSON: {error}"[:MAX_REASON]) from error
+        raise Damage(f"it is not JSON: {error}"[:MAX_REASON]) from error
     if not isinstance(said, dict):
-        raise Damage("it is no JSON object")
+        raise Damage("it is not a JSON object")
     return said
 
 
 def _refuse(literal: str) -> NoReturn:
-    raise ValueError(f"{literal} is no number")
+    raise ValueError(f"{literal} is not a number")
 
 
 def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
@@ -336,7 +336,7 @@ def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
     try:
         return convert(header, kind)
     except (ValidationError, UnicodeEncodeError) as error:  # the latter: half a character in a key
-        raise Damage(f"its header can't be: {error}"[:MAX_REASON]) from error
+        raise Damage(f"its header is invalid: {error}"[:MAX_REASON]) from error
 
 
 Typed = TypeVar("Typed", RecordFrame, OwnBytes, FirstLine)

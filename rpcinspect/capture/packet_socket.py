@@ -124,7 +124,7 @@ def open_socket(interface: str) -> socket.socket:
 def _has_ethernet_headers(interface: str) -> bool:
     """Of an interface that is there and up."""
     there = ", ".join([*(name for _, name in socket.if_nameindex()), ANY])
-    missing = f"there is no such interface; there are {there}"
+    missing = f"no such interface; this machine has {there}"
     name = interface.encode()
     if not 0 < len(name) < 16:
         raise CaptureError(f"{interface}: {missing}")
@@ -159,7 +159,7 @@ class Ring:
             self._map = mmap.mmap(sock.fileno(), _make_ring(sock))
             _attach(sock, TCP_ONLY if tcp_only else EVERYTHING)
         except OSError as error:
-            raise CaptureError(f"the kernel gives no ring for packets: {error.strerror or error}") from error
+            raise CaptureError(f"the kernel refuses a ring for packets: {error.strerror or error}") from error
         self._view = memoryview(self._map)
         self._block = 0
         self._cooked = sock.type & ~socket.SOCK_NONBLOCK == socket.SOCK_DGRAM

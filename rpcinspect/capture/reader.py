@@ -42,7 +42,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 DEFAULT_READING = Reading()
 
-Block: TypeAlias = PacketBlock | TcpBlock | LogBlock
+CaptureBlock: TypeAlias = PacketBlock | TcpBlock | LogBlock
 
 
 class Live(Struct, frozen=True):
@@ -71,7 +71,7 @@ class CaptureReader(Closing):
         self.first_time_ns: int | None = None
         """Earliest time so far (of any packet: files need not be in order)."""
         self.last_time_ns: int | None = None
-        self._blocks: Iterator[Block]
+        self._blocks: Iterator[CaptureBlock]
         if isinstance(path, Live):
             from rpcinspect.capture.live import open_live
 
@@ -143,7 +143,7 @@ class CaptureReader(Closing):
         """(bytes that were read, as the input is stored; all of them, None where nobody knows)."""
         return self._source.progress()
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[CaptureBlock]:
         """Blocks in file order, as the input gives them; each is of one packet at least, but for those of
         logs."""
         for block in self._whole_blocks():
@@ -157,7 +157,7 @@ class CaptureReader(Closing):
             self.last_time_ns = last if self.last_time_ns is None else max(self.last_time_ns, last)
             yield block
 
-    def _whole_blocks(self) -> Iterator[Block]:
+    def _whole_blocks(self) -> Iterator[CaptureBlock]:
         """Blocks, up to one that can't be made for a reason that nobody expected."""
         try:
             yield from self._blocks
@@ -194,7 +194,7 @@ class CaptureReader(Closing):
         self.problems.append(Problem("capture", reason, place))
 
 
-def _recognise(source: Source, problems: list[Problem]) -> tuple[str, Read]:
+def _recognise(source: Source, problems: list[Problem]) -> tuple[str, ReadFormat]:
     head = source.window(0, len(MAGIC))[:16]  # no other is as long
     if not head:
         raise CaptureError(f"{source.name}: {problems[0].reason if problems else 'empty file'}")
@@ -216,9 +216,9 @@ def _link_type(source: Source, format: str) -> int:
     return PcapLayout.from_header(source.window(0, FILE_HEADER)[:FILE_HEADER], source.name).link_type
 
 
-Read = Callable[[Source, int, ReportProblem], Iterator[PacketBlock] | Iterator[LogBlock]]
+ReadFormat = Callable[[Source, int, ReportProblem], Iterator[PacketBlock] | Iterator[LogBlock]]
 
-READERS: tuple[tuple[bytes, str, Read], ...] = (
+READERS: tuple[tuple[bytes, str, ReadFormat], ...] = (
     *((magic, "pcap", read_pcap) for magic in MAGICS),
     (SECTION_HEADER, "pcapng", read_pcapng),
     (MAGIC, FORMAT, read_log),

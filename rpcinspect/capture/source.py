@@ -23,7 +23,7 @@ from typing import IO
 import numpy as np
 
 from rpcinspect.capture.block import Int64s
-from rpcinspect.capture.unpack import DECOMPRESSORS, Report, compression_of
+from rpcinspect.capture.unpack import DECOMPRESSORS, ReportReason, compression_of
 from rpcinspect.errors import CaptureError, NoRoomError
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.temporary import HOLE_BYTES, Temporary
@@ -142,7 +142,7 @@ class SpooledSource(Source):
     complete = False
 
     def __init__(
-        self, name: str, stream: InputStream, head: bytes, report: Report, unpacking: Unpacking
+        self, name: str, stream: InputStream, head: bytes, report: ReportReason, unpacking: Unpacking
     ) -> None:
         self._stream = stream
         self._spool = Temporary()
@@ -288,7 +288,7 @@ class InputStream:
             os.close(descriptor)
 
 
-def open_source(path: str, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING) -> Source:
+def open_source(path: str, report: ReportReason, unpacking: Unpacking = DEFAULT_UNPACKING) -> Source:
     """Open `path` (`-` is standard input); `report` hears of damaged or truncated compressed data, and of
     input that is not read to its end."""
     name = STDIN_NAME if path == "-" else path
@@ -324,7 +324,7 @@ def _descriptor(path: str, name: str) -> int | None:
 
 
 def spooled(
-    name: str, stream: InputStream, report: Report, unpacking: Unpacking = DEFAULT_UNPACKING
+    name: str, stream: InputStream, report: ReportReason, unpacking: Unpacking = DEFAULT_UNPACKING
 ) -> SpooledSource:
     """A stream as a source; waits for its first bytes."""
     head = b""

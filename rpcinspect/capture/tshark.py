@@ -182,7 +182,7 @@ class Tshark(Source):
         if code == 0 and not self._parser.unreadable:
             return
         if self._parser.unreadable:
-            self._report(f"{self._parser.unreadable:,} lines of tshark's output are no packets", None)
+            self._report(f"{self._parser.unreadable:,} lines of tshark's output are not packets", None)
         if code and self._packet:
             self._report(f"tshark: {self._told(code)}, after packet {self._packet:,}", self._packet)
 

@@ -37,7 +37,7 @@ FIELDS = (
     "tcp.payload",
 )
 """The first seven are the same for all packets of one direction of a connection."""
-Numbers = tuple[int, int, int, int, int]
+SegmentNumbers = tuple[int, int, int, int, int]
 """Sequence, acknowledgment, flags, payload bytes captured and on the wire."""
 
 _ALONE = 7
@@ -133,7 +133,7 @@ class FieldLines:
 
     def _numbers(
         self, sequence: bytes, acknowledged: bytes, flags: bytes, length: bytes, payload: bytes
-    ) -> Numbers:
+    ) -> SegmentNumbers:
         """What these fields say; ValueError where they can't be."""
         control = self._flags.get(flags)
         if control is None:
@@ -185,7 +185,7 @@ class FieldLines:
             self.directions.append(direction)
         return index
 
-    def _several(self, head: bytes, line: bytes) -> list[tuple[int, Numbers, bytes]]:
+    def _several(self, head: bytes, line: bytes) -> list[tuple[int, SegmentNumbers, bytes]]:
         """Direction, numbers and payload of each segment of a packet with several TCP headers."""
         sequence, acknowledged, flags, length, payload = (
             field.split(b",") for field in line.split(b"\t")[-5:]

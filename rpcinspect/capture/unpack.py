@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 
-Report = Callable[[str], None]
+ReportReason = Callable[[str], None]
 """Takes the reason of something that reading survived."""
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -29,7 +29,7 @@ def compression_of(head: bytes) -> str | None:
     return None
 
 
-def _gunzip(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
+def _gunzip(chunks: Iterator[bytes], report: ReportReason) -> Iterator[bytes]:
     """The members' content in pieces of bounded size; after damage, everything before the damage."""
     member = None
     done = False  # a member ended well
@@ -70,7 +70,7 @@ def _inflate_bytewise(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
             return
 
 
-def _unzstd(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
+def _unzstd(chunks: Iterator[bytes], report: ReportReason) -> Iterator[bytes]:
     """The frames' content; after damage, everything before the damaged block."""
     import zstandard  # a compiled module that most runs do not need
 
@@ -95,7 +95,7 @@ def _unzstd(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
         report("the Zstandard data end too early")
 
 
-DECOMPRESSORS: dict[str, Callable[[Iterator[bytes], Report], Iterator[bytes]]] = {
+DECOMPRESSORS: dict[str, Callable[[Iterator[bytes], ReportReason], Iterator[bytes]]] = {
     "gzip": _gunzip,
     "zstd": _unzstd,
 }

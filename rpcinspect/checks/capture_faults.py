@@ -27,8 +27,8 @@ CAPTURE_RIGHT = (
     "Capture on the interface that the workers talk over (lo on one machine, tcpdump -i any on several), "
     "from before init_rpc on."
 )
-SAME_STORE = "See whether all workers have the same MASTER_ADDR and MASTER_PORT (init_method)."
-RECORD_AGAIN = "Record the job again, and see whether it calls init_rpc."
+SAME_STORE = "Check that all workers have the same MASTER_ADDR and MASTER_PORT (init_method)."
+RECORD_AGAIN = "Record the job again, and check that it calls init_rpc."
 
 MAX_WAYS = 4
 """Of dropped messages that one finding names."""

@@ -125,7 +125,7 @@ def digest_of(record: RpcRecord) -> MessageDigest:
     )
 
 
-class Pairs:
+class DigestPairs:
     """Brings the digests of requests and of their answers together."""
 
     def __init__(self, columns: MessageColumns) -> None:

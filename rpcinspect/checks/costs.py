@@ -16,9 +16,10 @@ from msgspec import Struct
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.contents import CallContents, Holds
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.turns import Member, Turn, chains, program_requests, turns, what_of
+from rpcinspect.checks.turns import Turn, chains, program_requests, turns, what_of
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import Finding, Session
 from rpcinspect.session.provenance import mark_of
 from rpcinspect.session.words import counted, duration, numbers, several, unique
@@ -91,7 +92,7 @@ def empty_results(
     run: CaptureEvidence,
     shares: Shares,
     contents: CallContents,
-    turns: Mapping[Member, Sequence[Turn]],
+    turns: Mapping[WorkerKey, Sequence[Turn]],
     told: Collection[int],
 ) -> Iterator[Finding]:
     """Of all calls but those that were told of."""
@@ -111,9 +112,9 @@ def empty_results(
                     text=f"{caller} waited {duration(took)} ({shares.of(job, took)}) for "
                     f"{counted(len(rows), 'answer')} of {several(callees)} to {what} ({numbers(indexes)}) "
                     f"that hold nothing; the requests are {sum(sizes[row] for row in rows):,} bytes.",
-                    remedy="A call may well be made for what it does, or to wait (a barrier). Where the next "
-                    "step does not depend on that, it costs less to wait once for many (rpc_async), to send "
-                    "many in one call, or not to wait at all (rpc.remote).",
+                    remedy="A call may be made for its effect, or to wait (a barrier). Where the next step "
+                    "does not depend on it, it costs less to wait once for many (rpc_async), to send many in "
+                    "one call, or not to wait at all (rpc.remote).",
                     messages=indexes[:MAX_INDEXES],
                     workers=unique([caller, *callees]),
                 )
@@ -125,7 +126,7 @@ Round = Sequence[Turn]
 class Rounds(Struct, frozen=True):
     """Those of one caller that call the same."""
 
-    caller: Member
+    caller: WorkerKey
     what: str
     rounds: tuple[Round, ...]
 
@@ -170,7 +171,7 @@ def _saved_ns(session: Session, its: Round) -> int:
 
 
 def find_rounds(
-    run: CaptureEvidence, contents: CallContents, turns: Mapping[Member, Sequence[Turn]]
+    run: CaptureEvidence, contents: CallContents, turns: Mapping[WorkerKey, Sequence[Turn]]
 ) -> list[Rounds]:
     """All rounds of calls that do not need each other."""
     in_chains = {member: list(chains(its)) for member, its in turns.items()}
@@ -231,7 +232,7 @@ class _Finder:
                 held[what_of(self._session, turn.row)].add(self._holds[turn.answer])
         return frozenset(what for what, its in held.items() if len(its) > 1 or Holds.TRUTH in its)
 
-    def independent(self, caller: Member, its: Round) -> bool:
+    def independent(self, caller: WorkerKey, its: Round) -> bool:
         """Whether no call of a round needs another one's answer, as far as it is known."""
         job, _ = caller
         used = set().union(*(self._tensors[turn.row] for turn in its))
@@ -256,9 +257,9 @@ class _Finder:
         return at < len(times) and times[at] <= columns.time_ns[turn.answer]
 
 
-def _sent(session: Session) -> dict[Member, list[int]]:
+def _sent(session: Session) -> dict[WorkerKey, list[int]]:
     """When each worker sent requests of its program."""
-    found: dict[Member, list[int]] = defaultdict(list)
+    found: dict[WorkerKey, list[int]] = defaultdict(list)
     columns = session.messages
     for row in program_requests(session).tolist():
         pipe = columns.pipe[row]

@@ -22,7 +22,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import error_of, origin
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.session.words import counted, numbers, several, shorten, unique
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 
 REFUSED = re.compile(r"device mapping is not available for destination|only supports CPU tensors by default")
 """What torch/csrc/distributed/rpc/tensorpipe_agent.cpp says of tensors that it does not send."""
@@ -51,7 +51,7 @@ class DeviceRefusal(Struct, frozen=True):
     """Of the tensor; None where the text does not say so."""
 
 
-class DeviceMaps(Check):
+class UncoveredDevices(Check):
     def __init__(self, columns: MessageColumns) -> None:
         self._uncovered = MessageGroups(columns)
         self._refused: dict[DeviceRefusal, list[int]] = defaultdict(list)
@@ -148,7 +148,7 @@ def uncovered_devices(record: RpcRecord) -> tuple[str, ...]:
         if meta.device == "cpu" or meta.storage is None or meta.storage >= len(tp.tensors):
             continue
         target = tp.tensors[meta.storage].descriptor.target_device
-        told = target is not None or tp.layout is Layout.V1_8  # whose descriptors name no target
+        told = target is not None or tp.layout is ControlLayout.V1_8  # whose descriptors name no target
         if not told or any(meta.device not in known for known in maps):
             devices.append(shorten(meta.device, MAX_DEVICE))
     return unique(devices)

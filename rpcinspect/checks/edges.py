@@ -88,7 +88,7 @@ def _missing(
     broken = sorted(index for edge in context.edges for index in edge.backward if index in failed)
     if broken:
         cause = f"the pass failed in {numbers(broken)}"
-        remedy = "Mend that failure first: the error-response finding says what it is."
+        remedy = "Fix that failure first: see the error-response finding."
     else:
         cause = "what the pass began with does not depend on them, and PyTorch waits for every one"
         remedy = (

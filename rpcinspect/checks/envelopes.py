@@ -12,7 +12,7 @@ from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import DeviceMap
+from rpcinspect.rpc.types import DeviceMapping
 from rpcinspect.rpc.wrapping import WRAPPED, wrong_answer, wrong_request
 from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.session.words import counted, numbers
@@ -22,7 +22,7 @@ class UnexpectedEnvelopes(Check):
     def __init__(self, columns: MessageColumns) -> None:
         self._columns = columns
         self._groups = MessageGroups(columns)
-        self._maps: dict[int, DeviceMap] = {}
+        self._maps: dict[int, DeviceMapping] = {}
         """Pipe → the map in the first envelope: a worker has one for each other, as long as it lives."""
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
@@ -48,7 +48,7 @@ class UnexpectedEnvelopes(Check):
                 if envelope.message_type == MessageType.FORWARD_AUTOGRAD_REQ:
                     known = self._maps.setdefault(self._columns.pipe[row], envelope.device_map)
                     if known is not envelope.device_map and known != envelope.device_map:
-                        found.append("the device map is another one than in earlier requests")
+                        found.append("the device map differs from that of earlier requests")
                 elif envelope.device_map:
                     found.append("the envelope of an answer has a device map")
         return found
@@ -82,5 +82,5 @@ def _wrong_pair(request: MessageDigest, answer: MessageDigest) -> list[str]:
     if wrong is not None:
         found.append(wrong)
     if answer.profiling is not None and answer.profiling != request.profiling:
-        found.append("the answer names another profiling id than its request")
+        found.append("the answer's profiling id differs from its request's")
     return found

@@ -266,14 +266,14 @@ LOST = {
     "reset": "reset its connection to {caller} first, with a request open{asked}",
     "lost": "was lost to {caller} with a request open{asked}",
     "late": "did not answer {caller} in time{asked}",
-    "refused": "took no connection of {caller}",
+    "refused": "refused a connection from {caller}",
 }
 REMEDIES = {
     **dict.fromkeys(
         ("closed", "reset", "lost"), "See in the log of {worker} why it ended; what it was asked"
     ),
     "late": "See what {worker} was doing; if it is only slow, give it more time (timeout=). The request",
-    "refused": "See whether {worker} still runs. The error",
+    "refused": "Check whether {worker} still runs. The error",
 }
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpcinspect.checks.wire_facts import ConnectionEnd, Ends, WireFacts
+from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds, WireFacts
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.model import NONE, Edge, Session
 from rpcinspect.session.process_end import ProcessEnd
@@ -124,8 +124,8 @@ class CaptureEvidence:
         return self._ends.of(self.session.pipes[pipe])
 
     @cached_property
-    def _ends(self) -> Ends:
-        return Ends(self.wire.ends)
+    def _ends(self) -> ConnectionEnds:
+        return ConnectionEnds(self.wire.ends)
 
     @cached_property
     def left_ns(self) -> dict[tuple[int, str], int]:

@@ -363,7 +363,7 @@ def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -
         yield _finding(
             f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} {outcome([one])}, "
             f"{when} into the capture, and no later one came about",
-            f"See whether the process that is to listen at {one.server} runs, and what is on the way to it.",
+            f"Check that the process that should listen at {one.server} runs and can be reached.",
             workers,
         )
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rpcinspect.checks.capture_faults import CaptureFaults, NoRpc
-from rpcinspect.checks.check import Check, MessageDigest, Pairs, digest_of
+from rpcinspect.checks.check import Check, DigestPairs, MessageDigest, digest_of
 from rpcinspect.checks.costs import Costs
 from rpcinspect.checks.detached import DetachedTensors
-from rpcinspect.checks.devices import DeviceMaps
+from rpcinspect.checks.devices import UncoveredDevices
 from rpcinspect.checks.edges import LostGradients, PasslessContexts
 from rpcinspect.checks.envelopes import UnexpectedEnvelopes
 from rpcinspect.checks.errors import ErrorResponses
@@ -53,7 +53,7 @@ class Findings:
         with findings of what pickles would run, which takes a walk through each of them.
         """
         self._columns = columns
-        self._pairs = Pairs(columns)
+        self._pairs = DigestPairs(columns)
         self.problems: list[Problem] = []
         """Why a check was left out."""
         self._known: dict[tuple[Pattern, int, int], tuple[MessageDigest, Sequence[Check]]] = {}
@@ -159,14 +159,14 @@ def _remember(known: dict[K, T], key: K, value: T) -> None:
     known[key] = value
 
 
-CHECKS: tuple[Callable[[MessageColumns, CaptureBytes, Pairs], Check], ...] = (
+CHECKS: tuple[Callable[[MessageColumns, CaptureBytes, DigestPairs], Check], ...] = (
     lambda columns, source, pairs: CaptureFaults(),
     lambda columns, source, pairs: FailedInit(),
     lambda columns, source, pairs: NoRpc(),
     lambda columns, source, pairs: ErrorResponses(),
     lambda columns, source, pairs: LostGradients(),
     lambda columns, source, pairs: UnansweredRequests(pairs, columns),
-    lambda columns, source, pairs: DeviceMaps(columns),
+    lambda columns, source, pairs: UncoveredDevices(columns),
     lambda columns, source, pairs: StaleGradients(),
     lambda columns, source, pairs: PlainSteps(),
     lambda columns, source, pairs: DetachedTensors(columns),

@@ -47,7 +47,7 @@ class LeakedContexts(Check):
                 text=f"{counted(len(contexts), 'autograd context')} of {creator} ({names}) got no clean-up "
                 f"on {several(left)}: graph and gradients stay in memory there."
                 + (f" {gone} was to pass it on, and left before." if relays else ""),
-                remedy=f"Look why {gone} left: its log says it. Nobody else passes the clean-up on."
+                remedy=f"Find out why {gone} left: see its log. No other worker passes the clean-up on."
                 if relays
                 else "Leave every context (with dist_autograd.context()), also after an error, and while "
                 "its workers are still there.",

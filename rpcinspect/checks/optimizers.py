@@ -28,7 +28,7 @@ MAX_DEPTH = 4
 MAX_FORWARDS = 64
 """Of one RRef, that are compared."""
 
-Key = tuple[int, frozenset[int], frozenset[int]]
+CallKey = tuple[int, frozenset[int], frozenset[int]]
 """What is called with what: the number of the kind, marks of values, marks of tensors."""
 
 
@@ -170,7 +170,8 @@ class Optimizers:
 
     @staticmethod
     def _proves(
-        ones: Mapping[tuple[Key, int], frozenset[int]], others: Mapping[tuple[Key, int], frozenset[int]]
+        ones: Mapping[tuple[CallKey, int], frozenset[int]],
+        others: Mapping[tuple[CallKey, int], frozenset[int]],
     ) -> bool:
         """`_results` of both. Two objects that were made alike and are trained alike have the same results
         after as many steps each, and other ones after another number.
@@ -190,7 +191,7 @@ class Optimizers:
                     return True
         return False
 
-    def _results(self, job: int, rref: Id) -> Mapping[tuple[Key, int], frozenset[int]]:
+    def _results(self, job: int, rref: Id) -> Mapping[tuple[CallKey, int], frozenset[int]]:
         """(call, steps that were made before) → marks of the result; only what can't be mistaken."""
         provenance = self._session.provenance
         forwards = self._forwards.get((job, rref), ())[:MAX_FORWARDS]
@@ -198,7 +199,7 @@ class Optimizers:
         requests, answers = [one.request for one in forwards], [one.answer for one in forwards]
         values, tensors = provenance.values(requests), provenance.tensors({*requests, *answers})
         opaque = set(provenance.opaque({*requests, *answers}))
-        found: dict[tuple[Key, int], frozenset[int]] = {}
+        found: dict[tuple[CallKey, int], frozenset[int]] = {}
         for one in forwards:
             result = tensors[one.answer]
             if not result or opaque & {one.request, one.answer}:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 
 AT_ONCE = 4
@@ -24,9 +25,6 @@ AT_ONCE = 4
 GOT, ASKED, ANSWERED, SENT = range(4)
 """What happens at a worker: an answer or a request comes, an answer or a request leaves; what happens at one
 time happens in this order."""
-
-Member = tuple[int, str]
-"""(job, label) of a worker."""
 
 
 class Turn(Struct, frozen=True, gc=False):
@@ -48,9 +46,9 @@ def what_of(session: Session, row: int) -> str:
     return kind.callee.what if kind.callee is not None else kind.function or type_name(kind.type)
 
 
-def turns(session: Session, wanted: Collection[int]) -> dict[Member, list[Turn]]:
+def turns(session: Session, wanted: Collection[int]) -> dict[WorkerKey, list[Turn]]:
     """Caller → its turns in the order of time; `wanted`: only of these rows."""
-    found: dict[Member, list[Turn]] = {}
+    found: dict[WorkerKey, list[Turn]] = {}
     for member, turn in _turns(session) if wanted else ():
         if turn.row in wanted:
             found.setdefault(member, []).append(turn)
@@ -70,14 +68,14 @@ def chains(turns: Iterable[Turn]) -> Iterator[list[Turn]]:
         yield chain
 
 
-def _turns(session: Session) -> Iterator[tuple[Member, Turn]]:
+def _turns(session: Session) -> Iterator[tuple[WorkerKey, Turn]]:
     columns = session.messages
     begin, end = np.asarray(columns.time_ns), np.asarray(columns.end_time_ns)
     partner, pipe = np.asarray(columns.partner), np.asarray(columns.pipe)
     requests = program_requests(session)
     answered = requests[partner[requests] != NONE]
     answers = partner[answered]
-    members: dict[Member, int] = {}
+    members: dict[WorkerKey, int] = {}
     ends = zip(session.jobs, session.clients, session.servers, strict=True)
     numbers = np.asarray([[members.setdefault((job, a), len(members)) for a in its] for job, *its in ends])
     caller, callee = numbers[:, 0], numbers[:, 1]
@@ -99,8 +97,8 @@ def program_requests(session: Session) -> NDArray[np.int64]:
 
 
 def _alone(
-    members: list[Member], events: Sequence[NDArray[np.int64]], partner: NDArray[np.int64]
-) -> Iterator[tuple[Member, Turn]]:
+    members: list[WorkerKey], events: Sequence[NDArray[np.int64]], partner: NDArray[np.int64]
+) -> Iterator[tuple[WorkerKey, Turn]]:
     """Turns among all that happened, by worker and in the order of time: columns of who, when, what, row."""
     who, when, what, which = events
     same = who[1:] == who[:-1]

@@ -1,6 +1,6 @@
 """`unanswered-request`: requests that never got an answer, though the capture would have shown one.
 
-Open requests are known to `Pairs`; here only the longest time that each function took is kept. In the end,
+`DigestPairs` knows the open requests; here only the longest time that each function took is kept. In the end,
 requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
 was closed, and left out where answers may be lost in a hole of the capture. How a process ended, where a
 recorder tells that (`processes`), decides what to do. Clean-up that a worker did not confirm because it left
@@ -16,13 +16,14 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest, Pairs
+from rpcinspect.checks.check import MAX_INDEXES, Check, DigestPairs, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.lost_workers import Departed, departed
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import CallFailure, Edge, Finding, MessageColumns
 from rpcinspect.session.words import counted, duration, numbers, several, shorten, unique
 
@@ -36,10 +37,8 @@ TO_END_NS = 10_000_000_000
 MAX_CHAIN = 12
 """Workers that wait for each other, one after the other, that one finding names."""
 
-Kind = tuple[int, str, str, str, str]
+UnansweredKey = tuple[int, str, str, str, str]
 """(job, caller, callee, what, why): requests that are told in one finding."""
-Worker = tuple[int, str]
-"""(job, label)."""
 
 
 class _Open(Struct, eq=False):
@@ -50,7 +49,7 @@ class _Open(Struct, eq=False):
 class UnansweredRequests(Check):
     KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
 
-    def __init__(self, pairs: Pairs, columns: MessageColumns) -> None:
+    def __init__(self, pairs: DigestPairs, columns: MessageColumns) -> None:
         """`columns` of the session's builder; `pairs` must be fed by the caller."""
         self._pairs = pairs
         self._columns = columns
@@ -79,7 +78,7 @@ class UnansweredRequests(Check):
         return name is not None or request.kind == MessageType.BACKWARD_AUTOGRAD_REQ
 
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        groups: dict[Kind, _Open] = {}
+        groups: dict[UnansweredKey, _Open] = {}
         for row, digest in sorted(self._pairs.unanswered(), key=lambda one: int(run.session.index[one[0]])):
             told = row in run.session.failures
             if told or not run.damaged(self._columns.pipe[row], False):
@@ -133,7 +132,7 @@ class UnansweredRequests(Check):
         return caller if callee.ended.time_ns is not None and ended_ns < callee.ended.time_ns else None
 
     def _finding(
-        self, run: CaptureEvidence, key: Kind, found: _Open, waits: _Waits, unused: _Unused
+        self, run: CaptureEvidence, key: UnansweredKey, found: _Open, waits: _Waits, unused: _Unused
     ) -> Finding:
         job, caller, callee, what, why = key
         indexes = run.session.indexes(found.rows[:MAX_INDEXES])
@@ -160,7 +159,7 @@ class UnansweredRequests(Check):
         if awaited:
             until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
             text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
-            remedy = "Mend that first: see the missing-gradient finding of the same context."
+            remedy = "Fix that first: see the missing-gradient finding of the same context."
         return Finding(
             code="unanswered-request",
             severity=found.severity,
@@ -171,7 +170,7 @@ class UnansweredRequests(Check):
         )
 
     def _gone(
-        self, run: CaptureEvidence, key: Kind, found: _Open, failures: Sequence[CallFailure]
+        self, run: CaptureEvidence, key: UnansweredKey, found: _Open, failures: Sequence[CallFailure]
     ) -> Departed | None:
         """The worker that ended before it answered, or before it got the answer."""
         job, caller, callee, _, why = key
@@ -220,14 +219,14 @@ class _Unused:
 class _Waits:
     """Who waits for whom, in one direction."""
 
-    def __init__(self, pairs: Iterable[tuple[Worker, Worker]]) -> None:
-        self._for: dict[Worker, dict[Worker, None]] = defaultdict(dict)
+    def __init__(self, pairs: Iterable[tuple[WorkerKey, WorkerKey]]) -> None:
+        self._for: dict[WorkerKey, dict[WorkerKey, None]] = defaultdict(dict)
         for caller, callee in pairs:
             self._for[caller].setdefault(callee)
         self._circle = circles(self._for)
         self._size = Counter(self._circle.values())
 
-    def after(self, caller: Worker, callee: Worker) -> tuple[list[str], str]:
+    def after(self, caller: WorkerKey, callee: WorkerKey) -> tuple[list[str], str]:
         """Who waits for whom from the callee on, until the end, until somebody comes twice, or for so many
         names as a person reads; and what a sentence says of that.
         """

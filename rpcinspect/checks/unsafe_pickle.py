@@ -69,10 +69,10 @@ class UnsafePickles(Check):
             if code == "dangerous-call":
                 verb = "calls" if len(indexes) == 1 else "call"
                 text = f"{place} {verb} {name}: {'; '.join(self._reasons[code, name])}."
-                remedy = "Find out who sent it: this runs whatever its arguments say. Nothing was run here."
+                remedy = "Find out who sent it: loading it runs what its arguments say. It was not run here."
             else:
                 text = f"{place} {verb} a pickle with {name}: {'; '.join(self._reasons[code, name])}."
-                remedy = "Find out who sent it, and do not replay it. Nothing was loaded here."
+                remedy = "Find out who sent it, and do not replay it. It was not loaded here."
             yield Finding(
                 code=code,
                 severity="error",
@@ -110,7 +110,7 @@ def _found_by(names: Sequence[str]) -> str:
         way = "--main names the script that the job ran, --path where modules lie; both allow what is there"
     else:
         way = "--path says where they lie, and allows what they define"
-    return f"Let a replay find them: {way}."
+    return f"To let a replay find them: {way}."
 
 
 def _where(run: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -18,7 +18,7 @@ from rpcinspect.tcp.refusals import Refusal, hosts_that_talk, reached, refusals,
 from rpcinspect.tcp.stream import Conflict, Connection, Stream
 from rpcinspect.tensorpipe.records import Pipe
 
-How: TypeAlias = Literal["closed", "reset"]
+CloseKind: TypeAlias = Literal["closed", "reset"]
 """Whether a connection ended by a FIN or by a RST."""
 
 
@@ -32,7 +32,7 @@ class ConnectionEnd(Struct, frozen=True, kw_only=True):
     last_ns: int
     by_client: bool
     """Whether the client closed it first."""
-    how: How
+    how: CloseKind
     time_ns: int
 
     @classmethod
@@ -40,7 +40,7 @@ class ConnectionEnd(Struct, frozen=True, kw_only=True):
         """The ends that were captured. Each is told by both names of its flow."""
         found = []
         for connection in connections:
-            ends: list[tuple[int, How, bool]] = [
+            ends: list[tuple[int, CloseKind, bool]] = [
                 (s.fin_ns, "closed", s is connection.forward)
                 for s in connection.streams
                 if s.fin_ns is not None
@@ -65,7 +65,7 @@ class ConnectionEnd(Struct, frozen=True, kw_only=True):
         return tuple(found)
 
 
-class Ends:
+class ConnectionEnds:
     """The ends of connections, by the pipes whose descriptors they carried."""
 
     def __init__(self, ends: Iterable[ConnectionEnd]) -> None:

@@ -17,7 +17,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.checks.wire_facts import ConnectionEnd, Ends
+from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds
 from rpcinspect.session.model import LogEvent, LogFile, Session, WorkerLogs
 from rpcinspect.session.words import duration, several
 from rpcinspect.session.workers import names_by_id
@@ -114,7 +114,7 @@ class _CaptureTimes:
         self._session = session
         times = [t for c in session.captures for t in (c.first_time_ns, c.last_time_ns) if t is not None]
         self.first_ns, self.last_ns = min(times, default=0), max(times, default=0)
-        known = Ends(ends)
+        known = ConnectionEnds(ends)
         self._ends: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         """(caller, callee) → when their pipes ended, or when calls failed since they had."""
         self._pipes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -284,16 +284,16 @@ class _CaptureTimes:
     def _notes(self, log: WorkerLog, fit: _Fit | None) -> Iterable[str]:
         strangers = [name for name in log.workers if name not in self.names]
         if strangers and self.names:
-            yield f"the capture knows no {several(strangers)}: is it the log of another run?"
+            yield f"the capture has no worker {several(strangers)}: is it the log of another run?"
         if not log.lines:
-            yield "no line of it speaks of RPC"
+            yield "no line of it is about RPC"
         elif any(line.statement.worker is None and line.statement.what != "ended" for line in log.lines):
-            yield "some lines do not tell whose they are: --worker-log NAME=FILE says it"
+            yield "some lines do not say which worker wrote them: name it with --worker-log NAME=FILE"
         if log.left_out:
             yield f"{log.left_out:,} lines of RPC are too many and left out"
         timed = [line for line in log.lines if line.stamp is not None]
         if log.lines and not timed:
-            yield "its lines of RPC have no time, as those of torch before 2.4"
+            yield "its lines about RPC have no time (torch before 2.4 writes none)"
         elif (
             timed and fit is None and not any(line.stamp and line.stamp.zone_s is not None for line in timed)
         ):

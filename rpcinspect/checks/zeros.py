@@ -51,7 +51,7 @@ class ZeroGradients(Check):
                 "info",
                 f"{counted(len(group.indexes), 'gradient message')} {group.way} ({numbers(group.indexes)}) "
                 "carried gradients that are all zeros.",
-                "Often these stand for results that nobody used: return, or send, only what is needed.",
+                "Often these belong to results that were never used: return, or send, only what is needed.",
             )
 
 

@@ -23,14 +23,14 @@ from rpcinspect.cli.output import open_console, open_output, say_if_empty
 from rpcinspect.cli.progress import writing_bar
 from rpcinspect.fields.phrases import printable_json
 from rpcinspect.fields.plain import Json
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.jsonl.document import answer_pieces
 from rpcinspect.views.jsonl.lines import filter_json, lines
 from rpcinspect.views.questions.question import Question
 from rpcinspect.views.text.columns import show_lines
 
 if TYPE_CHECKING:
-    from rpcinspect.filter.shown import Shown
+    from rpcinspect.filter.matches import Shown
 
 
 def answer(asked: QuestionOptions) -> int:
@@ -38,7 +38,7 @@ def answer(asked: QuestionOptions) -> int:
     how, failed = asked.question(), False
     every = getattr(asked, "show_all", False)
 
-    def write(run: Run, shown: Shown | None) -> None:
+    def write(run: RunModel, shown: Shown | None) -> None:
         nonlocal failed
         failed = asked.failed(run)
         part = part_of(run, shown)
@@ -54,10 +54,10 @@ def answer(asked: QuestionOptions) -> int:
     return over_run(asked, write) or (exit_codes.DIFFERENT if failed else exit_codes.OK)
 
 
-def write_file(asked: ShownOptions, pieces: Callable[[Run, Shown | None], Iterable[bytes]]) -> int:
+def write_file(asked: ShownOptions, pieces: Callable[[RunModel, Shown | None], Iterable[bytes]]) -> int:
     """Reads everything and writes a file for another program, piece by piece; returns the exit code."""
 
-    def write(run: Run, shown: Shown | None) -> None:
+    def write(run: RunModel, shown: Shown | None) -> None:
         written = 0
         with open_output(asked.output) as output, writing_bar(asked.output) as progress:
             for piece in pieces(run, shown):
@@ -67,7 +67,7 @@ def write_file(asked: ShownOptions, pieces: Callable[[Run, Shown | None], Iterab
     return over_run(asked, write)
 
 
-def over_run(asked: ShownOptions, write: Callable[[Run, Shown | None], None]) -> int:
+def over_run(asked: ShownOptions, write: Callable[[RunModel, Shown | None], None]) -> int:
     """Reads everything into a run and has it written; returns the exit code."""
     chosen = asked.chosen()
     with ExitStack() as stack:
@@ -81,12 +81,12 @@ def over_run(asked: ShownOptions, write: Callable[[Run, Shown | None], None]) ->
     return exit_codes.INTERRUPTED if interrupt.pressed else exit_codes.OK
 
 
-def part_of(run: Run, shown: Shown | None) -> Run:
+def part_of(run: RunModel, shown: Shown | None) -> RunModel:
     """Returns what the filter has picked of a run; without one all of it."""
     return run if shown is None else run.narrowed(shown.rows, shown.touched)
 
 
-def _objects(how: Question, run: Run, shown: Shown | None) -> Iterable[Json]:
+def _objects(how: Question, run: RunModel, shown: Shown | None) -> Iterable[Json]:
     if shown is None:
         return how.json(run)
     name = f"{how.noun.replace(' ', '_')}s"
@@ -94,7 +94,7 @@ def _objects(how: Question, run: Run, shown: Shown | None) -> Iterable[Json]:
     return chain(how.json(run), [{"kind": "filter", **filter_json(shown, {name: some}, {name: of})}])
 
 
-def _show(how: Question, run: Run, shown: Shown | None, every: bool, console: Console) -> None:
+def _show(how: Question, run: RunModel, shown: Shown | None, every: bool, console: Console) -> None:
     if shown is None:
         show_lines(how.show(run, every), console)
         return

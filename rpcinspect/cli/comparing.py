@@ -22,7 +22,7 @@ from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import packed, printable_json, some
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext
 
 MAX_LISTED = 8
@@ -51,15 +51,15 @@ def compared(command: DiffCommand) -> int:
     return exit_codes.OK if comparison.same else exit_codes.DIFFERENT
 
 
-def _opened(command: DiffCommand, file: str) -> Run:
+def _opened(command: DiffCommand, file: str) -> RunModel:
     """Returns one of the two runs."""
     with reading_bar() as progress:
-        return Run.open(
+        return RunModel.open(
             captures_of(file), replace(command.decoding_options(), audit=False, progress=progress)
         )
 
 
-def _write(command: DiffCommand, comparison: Comparison, runs: tuple[Run, Run]) -> None:
+def _write(command: DiffCommand, comparison: Comparison, runs: tuple[RunModel, RunModel]) -> None:
     if command.format == "jsonl":
         from rpcinspect.views.diff.json_lines import diff_lines
 
@@ -83,7 +83,7 @@ def _shrink(
     command: DiffCommand,
     path: Path,
     comparison: Comparison,
-    runs: tuple[Run, Run],
+    runs: tuple[RunModel, RunModel],
     contexts: tuple[AutogradContext | None, AutogradContext | None],
 ) -> None:
     """Writes the part of a run that shows the first difference, and says how to look at it."""
@@ -107,7 +107,7 @@ def _shrink(
         say(f"compared without the others, {shrunk.side}'s messages do not show the same difference first")
 
 
-def _check_workers(rules: Rules, a: Run, b: Run) -> None:
+def _check_workers(rules: Rules, a: RunModel, b: RunModel) -> None:
     """Raises `UsageMistake` where a worker can't be renamed, since one run lacks it."""
     for old, new in rules.renames.items():
         for label, run, name in (("A", a, old), ("B", b, new)):
@@ -117,7 +117,7 @@ def _check_workers(rules: Rules, a: Run, b: Run) -> None:
                 raise UsageMistake(f"--rename {old}={new}: {label} has no worker {name}; it has {known}")
 
 
-def _context(run: Run, ids: list[int | None]) -> AutogradContext | None:
+def _context(run: RunModel, ids: list[int | None]) -> AutogradContext | None:
     """Returns the context that is asked for; None: the whole run."""
     if not ids:
         return None

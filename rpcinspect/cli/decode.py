@@ -46,9 +46,7 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
     calls: Annotated[
         bool, option("--calls", "Show a row per call: who calls whom, the result, how long.")
     ] = False
-    message: Annotated[int | None, option("--message N", "Show message N of the table in full.", min=0)] = (
-        None
-    )
+    message: Annotated[int | None, option("--message N", "Show message N in full.", min=0)] = None
     show_all: AllOption = False
     stream: Annotated[bool, option("--stream", "Write each message as soon as it is complete.")] = False
     no_hash: NoHashOption = False
@@ -62,10 +60,10 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
     check: CheckOption = False
     strict: Annotated[bool, option("--strict", "Exit with 3 if there is any problem.")] = False
     interface: Annotated[
-        str | None, option("--live INTERFACE", "Capture there, show messages as they come, until Ctrl-C.")
+        str | None, option("--live INTERFACE", "Capture there; show messages as they come, until Ctrl-C.")
     ] = None
     capture_filter: Annotated[
-        str | None, option("--capture-filter FILTER", "With --live: only these packets, such as 'tcp'.")
+        str | None, option("--capture-filter FILTER", "--live: capture only these packets, such as 'tcp'.")
     ] = None
 
     def run(self) -> int:
@@ -114,7 +112,7 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
         found = super().chosen()
         if found is not None and self.streams and found.late:
             late = " and ".join(found.late)
-            raise UsageMistake(f"-f: {late} can be told only at the end, not as messages come")
+            raise UsageMistake(f"-f: {late} is known only at the end, not as messages come")
         return found
 
     def mistakes(self) -> Iterator[str]:

@@ -6,7 +6,7 @@ from rpcinspect.cli.options import QuestionOptions
 
 
 class DevicesCommand(QuestionOptions, frozen=True, kw_only=True):
-    """Show which devices tensors went between, and the maps needed."""
+    """Show the devices that tensors moved between, and the maps needed."""
 
     QUESTION: ClassVar = "devices"
     EXAMPLES: ClassVar = ("devices run.pcap", "devices run.pcap --format jsonl")

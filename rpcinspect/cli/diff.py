@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
-    """Compare two runs and name the message at which they part."""
+    """Compare two runs and show the first message that differs."""
 
     EXAMPLES: ClassVar = (
         "diff good.pcap bad.pcap",
@@ -39,7 +39,7 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
 
     files: Annotated[list[str], argument("A [B]", "Two runs: captures; several of one run as A1,A2.")]
     contexts: Annotated[
-        list[str], option("--context ID", "Only this autograd context; twice: a's and b's, also of one run.")
+        list[str], option("--context ID", "Compare only this autograd context; twice: A's and B's.")
     ] = []
     tolerance: ToleranceOption = False
     rtol: RtolOption = None
@@ -48,14 +48,16 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
         list[str],
         option(
             "--ignore WHAT,…",
-            "Count none of these: device, device-map, latency, form, requires-grad, zero-sign, nan-payload, "
+            "Do not count: device, device-map, latency, form, requires-grad, zero-sign, nan-payload, "
             "profile-events, error, missing, extra.",
         ),
     ] = []
     strict: Annotated[
-        bool, option("--strict", "Count form, order of independent calls and the agents' own calls too.")
+        bool, option("--strict", "Count form, order of independent calls, agents' own calls too.")
     ] = False
-    renames: Annotated[list[str], option("--rename OLD=NEW", "Worker OLD of A is NEW of B; repeatable.")] = []
+    renames: Annotated[
+        list[str], option("--rename OLD=NEW", "Match OLD of A with NEW of B; repeatable.")
+    ] = []
     shrink: Annotated[
         Path | None, option("--shrink PCAP", "Write the smallest part of B that shows the first difference.")
     ] = None

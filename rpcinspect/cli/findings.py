@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rpcinspect.cli.options import ANSWERED, CheckOption, QuestionOptions
 
 if TYPE_CHECKING:
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 
 class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
@@ -17,5 +17,5 @@ class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
 
     check: CheckOption = False
 
-    def failed(self, run: "Run") -> bool:
+    def failed(self, run: "RunModel") -> bool:
         return self.check and any(one.severity == "error" for one in run.findings)

@@ -7,7 +7,7 @@ from rpcinspect.cli.options import ContextOption, QuestionOptions
 
 if TYPE_CHECKING:
     from rpcinspect.run.graph import ContextGraph
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
     from rpcinspect.views.questions.question import Question
 
 MAX_NAMED = 8
@@ -31,7 +31,7 @@ class GraphCommand(QuestionOptions, frozen=True, kw_only=True):
         return graph_question(lambda run: named_graphs(run, self.context))
 
 
-def named_graphs(run: "Run", context: str | None) -> "tuple[ContextGraph, ...]":
+def named_graphs(run: "RunModel", context: str | None) -> "tuple[ContextGraph, ...]":
     """Returns the graphs of a context, one for each job that has it; of the only context where none is named.
     Raises `UsageMistake` where there is no such context, or are several.
     """

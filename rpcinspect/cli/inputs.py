@@ -29,9 +29,9 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 
 if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.filter.shown import Shown
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 
 class View(Protocol):
@@ -143,13 +143,13 @@ def take_chosen(decoding: Decoding, views: Sequence[View], chosen: Filter | None
     return selection.finish(decoding.session)
 
 
-def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[Run, Shown | None]:
+def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[RunModel, Shown | None]:
     """Reads everything into memory, for whatever tells of more than single messages: an answer may need any
     two of them. Answers are of the whole run; which of them are shown is up to the view."""
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
     if chosen is None:
-        return Run.of(decoding, list(decoding.records())), None
+        return RunModel.of(decoding, list(decoding.records())), None
     from rpcinspect.filter.selection import Selection
 
     selection = Selection(chosen, decoding.bytes)
@@ -157,4 +157,4 @@ def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[Run, Sho
     for record in decoding.records():
         records.append(record)
         selection.feed(record)
-    return Run.of(decoding, records), selection.finish(decoding.session)
+    return RunModel.of(decoding, records), selection.finish(decoding.session)

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 StoreArgument = Annotated[str, argument("tcp://HOST:PORT", "The store of the group: its init_method.")]
 NO_YES = (
-    "refused: a group that is joined RUNS what the capture sends, with all that its workers may do, and is "
-    "changed by it; if it may, say --yes"
+    "refused: the group would RUN what the capture sends, with its workers' rights, and be changed by it; "
+    "to allow that, add --yes"
 )
 
 
 class JoinCommand(PlayOptions, frozen=True, kw_only=True):
     """Replay against the workers of a running group.
 
-    The group must be dynamic (init_rpc without a world size). It runs what the capture sends, with all that
-    its workers may do; it is joined for that, and left again.
+    The group must be dynamic (init_rpc without a world size). It runs what the capture sends, with its
+    workers' rights. rpcinspect joins it for that, and leaves it again.
     """
 
     EXAMPLES: ClassVar = (
@@ -31,7 +31,7 @@ class JoinCommand(PlayOptions, frozen=True, kw_only=True):
 
     store: StoreArgument
     renames: Annotated[
-        list[str], option("--rename CAPTURED=MEMBER", "Call a captured worker so in the group; repeatable.")
+        list[str], option("--rename CAPTURED=MEMBER", "Map a captured name to a member's; repeatable.")
     ] = []
     yes: YesOption = False
 

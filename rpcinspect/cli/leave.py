@@ -10,15 +10,15 @@ from rpcinspect.cli.join import StoreArgument
 from rpcinspect.cli.options import argument
 from rpcinspect.cli.replay_options import YesOption, read_store
 
-NO_YES = "refused: what is kept of these workers in the group's store is removed; if it may be, say --yes"
+NO_YES = "refused: this removes the workers' entries from the group's store; to allow that, add --yes"
 
 
 class LeaveCommand(Struct, frozen=True, kw_only=True):
-    """Take workers that died as members out of a running group."""
+    """Remove workers that have died from a running group."""
 
     EXAMPLES: ClassVar = ("leave tcp://10.0.0.7:29500 trainer1 --yes",)
     EXITS: ClassVar = {
-        0: "they are no members any more",
+        0: "they are no longer members",
         1: "the group could not be repaired; nothing was changed",
         2: "wrong options",
         4: "refused without --yes",
@@ -53,9 +53,9 @@ class LeaveCommand(Struct, frozen=True, kw_only=True):
             say_block(f"nothing was changed: {error}")
             return exit_codes.DIFFERENT
         if done.token is not None:
-            say(f"the group's token, which it had kept, is given back: {done.token}")
+            say(f"the group's token, which it still held, was given back: {done.token}")
         for name in done.removed:
-            say(f"{name} is no member any more")
+            say(f"{name} is no longer a member")
         for name in done.untold:
             again = f"rpcinspect leave {store} {name} --yes"
             say(f"{name} did not answer and was not told: if it has ended, {again} removes it too")

@@ -24,9 +24,9 @@ from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
 
 if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.filter.shown import Shown
-    from rpcinspect.views.jsonl.calls import Calls
+    from rpcinspect.views.jsonl.calls import CallRows
     from rpcinspect.views.jsonl.lines import JsonLines
 
 
@@ -178,13 +178,13 @@ def _roundtrip(command: DecodeCommand, inputs: Inputs, stack: ExitStack) -> int:
 def _calls(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: ExitStack) -> int:
     """Shows requests with their answers. Messages are read once; what they say waits in a temporary file
     until all are known."""
-    from rpcinspect.views.jsonl.calls import Calls, call_lines
+    from rpcinspect.views.jsonl.calls import CallRows, call_lines
     from rpcinspect.views.jsonl.document import call_pieces
     from rpcinspect.views.text.calls import show_calls
 
     decoding = stack.enter_context(inputs.decoding())
     with inputs.ends_by_key(decoding) as interrupt:
-        view = Calls(spool(stack))
+        view = CallRows(spool(stack))
         shown = _take_calls(decoding, view, chosen)
         session = decoding.session
         say_if_empty(session)
@@ -200,7 +200,7 @@ def _calls(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack:
     return _verdict(command, session, interrupt)
 
 
-def _take_calls(decoding: Decoding, view: Calls, chosen: Filter | None) -> Shown | None:
+def _take_calls(decoding: Decoding, view: CallRows, chosen: Filter | None) -> Shown | None:
     """Feeds every message: a call matches by what its request and its answer say together."""
     if chosen is None:
         for records in decoding.blocks():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rpcinspect.capture import Live, Reading
     from rpcinspect.filter.selection import Filter
     from rpcinspect.pipeline import Options
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
     from rpcinspect.views.questions.question import Question
 
 STDIN = "-"
@@ -50,9 +50,9 @@ FilesArgument = Annotated[
     list[str],
     argument("FILE...", "Captures, read as one session: pcap, pcapng, rpclog, .gz, .zst; - is stdin."),
 ]
-OutputOption = Annotated[Path | None, option("-o --output", "Write there, not to stdout.", callback=_output)]
+OutputOption = Annotated[Path | None, option("-o --output", "Write to this file.", callback=_output)]
 FormatOption = Annotated[Literal["table", "jsonl"], option("--format", "Write a table, or JSON lines.")]
-AllOption = Annotated[bool, option("-a --all", "Show housekeeping too, and every row; JSON has them anyway.")]
+AllOption = Annotated[bool, option("-a --all", "Show housekeeping and every row too; JSON always has them.")]
 CheckOption = Annotated[bool, option("--check", "Exit with 1 if there is a finding of severity error.")]
 ContextOption = Annotated[
     str | None, option("--context ID", "Name the autograd context: its id, or CREATOR:COUNTER.")
@@ -62,7 +62,7 @@ RedactOption = Annotated[
     bool, option("--redact", "Replace tensor values and strings; keep structure and sizes.")
 ]
 RedactSeedOption = Annotated[
-    str | None, option("--redact-seed SECRET", "Redact captures alike that are to be compared.")
+    str | None, option("--redact-seed SECRET", "Use the same secret for captures that will be compared.")
 ]
 ToleranceOption = Annotated[bool, option("--tolerance", "Accept what torch.testing accepts.")]
 RtolOption = Annotated[float | None, option("--rtol X", "Accept this relative tolerance.")]
@@ -77,17 +77,15 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
     files: FilesArgument
     reader: Annotated[
         Literal["auto", "native", "tshark"],
-        option("--reader", "Read by ourselves, by tshark, or by tshark only what we can't.", **READING),
+        option("--reader", "Read natively, with tshark, or where needed with tshark (auto).", **READING),
     ] = "auto"
     tshark_options: Annotated[
         list[str],
-        option("--tshark-option NAME:VALUE", "Set a preference of tshark's; repeatable.", **READING),
+        option("--tshark-option NAME:VALUE", "Set a tshark preference; repeatable.", **READING),
     ] = []
     unpack_limit: Annotated[
         str | None,
-        option(
-            "--unpack-limit SIZE", "Unpack so much, such as 500GB, or none: all. Default: 100GB.", **READING
-        ),
+        option("--unpack-limit SIZE", "Unpack at most this much, or none: all. Default: 100GB.", **READING),
     ] = None
 
     @property
@@ -139,7 +137,7 @@ class ShownOptions(CaptureOptions, frozen=True, kw_only=True):
     """What of the captures is shown, and where."""
 
     filter: Annotated[
-        str | None, option("-f --filter EXPR", "Only what matches, such as 'error or latency > 50ms'.")
+        str | None, option("-f --filter EXPR", "Show only what matches, such as 'error or latency > 50ms'.")
     ] = None
     output: OutputOption = None
 
@@ -169,7 +167,7 @@ class QuestionOptions(ShownOptions, frozen=True, kw_only=True):
 
         return QUESTIONS[self.QUESTION]
 
-    def failed(self, run: "Run") -> bool:
+    def failed(self, run: "RunModel") -> bool:
         """Returns whether the exit code is 1."""
         return False
 
@@ -185,10 +183,10 @@ class LogOptions(QuestionOptions, frozen=True, kw_only=True):
 
     worker_logs: Annotated[
         list[str],
-        option("--worker-log [NAME=]FILE", "Join what this text log of a worker's says; repeatable."),
+        option("--worker-log [NAME=]FILE", "Add what this worker's text log says; repeatable."),
     ] = []
     log_zone: Annotated[
-        str | None, option("--log-zone ZONE", "Time zone of these logs, such as UTC or -08:00.")
+        str | None, option("--log-zone ZONE", "Give the time zone of these logs, such as UTC or -08:00.")
     ] = None
 
     def decoding_options(self) -> "Options":

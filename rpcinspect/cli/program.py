@@ -21,7 +21,7 @@ SECTIONS = ("Arguments", "Options", "Reading captures")
 """Of a command's help; an option says which it is in, if it is not the middle one."""
 
 
-class Command(Protocol):
+class CommandClass(Protocol):
     """What the class of a command has beside the options: a Struct whose text is the help."""
 
     EXAMPLES: ClassVar[Sequence[str]]
@@ -39,7 +39,7 @@ class Command(Protocol):
 class OneCommand(TyperCommand):
     """A command whose help has examples and exit codes."""
 
-    made_of: type[Command]
+    made_of: type[CommandClass]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         old = line_for(self.name or "", args)
@@ -142,7 +142,7 @@ class Program(Group):
     }
 
 
-def made_of(command: type[Command], name: str) -> Any:
+def made_of(command: type[CommandClass], name: str) -> Any:
     """Returns typer's command whose options are the fields of a class: its own first, then inherited ones."""
 
     def execute(**given: Any) -> None:

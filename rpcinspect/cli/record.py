@@ -29,9 +29,9 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
         127: "there is no such command",
     }
 
-    command: Annotated[list[str], argument("-- COMMAND…", "What to run, with its arguments.")] = []
+    command: Annotated[list[str], argument("-- COMMAND…", "The command to run, with its arguments.")] = []
     output: Annotated[
-        Path | None, option("-o --output FILE", "Write there. Default: the script's name and the time.")
+        Path | None, option("-o --output FILE", "Write to this file. Default: script's name and time.")
     ] = None
     via: Annotated[
         Literal["wire", "agent"] | None,
@@ -39,17 +39,17 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
     ] = None
     tensors: Annotated[
         Literal["none", "small", "all"] | None,
-        option("--tensors", "agent: record bytes of these tensors; small: up to 4,096. Default: all."),
+        option("--tensors", "agent: record bytes of these tensors; small: up to 4,096 bytes."),
     ] = None
     when_full: Annotated[
         Literal["wait", "drop"] | None,
-        option("--when-full", "agent: wait up to 5 s where a queue is full, or drop. Default: wait."),
+        option("--when-full", "agent: when a queue is full, wait up to 5 s or drop. Default: wait."),
     ] = None
     interface: Annotated[
-        str | None, option("-i --interface NAME", "wire: capture there; any: everywhere. Default: lo.")
+        str | None, option("-i --interface NAME", "wire: where to capture; any: everywhere. Default: lo.")
     ] = None
     private_net: Annotated[
-        bool, option("--private-net", "wire: run the command in a network that has a loopback alone.")
+        bool, option("--private-net", "wire: run the command in a network of its own, with a loopback only.")
     ] = False
     redact: RedactOption = False
     redact_seed: RedactSeedOption = None

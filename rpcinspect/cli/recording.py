@@ -172,7 +172,7 @@ def looked_into(
     of this command are told of; on other interfaces they are expected."""
     held = look_into(recorded.file)
     if held is None:
-        warnings = [f"{recorded.file} can't be read any more"] if recorded.ended_early is None else []
+        warnings = [f"{recorded.file} can no longer be read"] if recorded.ended_early is None else []
         return msgspec.structs.replace(recorded, warnings=warnings)
     words = counted(held.messages, "message")
     return msgspec.structs.replace(

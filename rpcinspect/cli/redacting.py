@@ -13,7 +13,7 @@ from rpcinspect.export.pcap.pipes import Numbered
 from rpcinspect.export.save import save_messages, with_partners
 from rpcinspect.fields.phrases import counted
 from rpcinspect.files.output import open_whole
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
-    """Send captured requests again and compare what comes back.
+    """Send captured requests to live workers again and compare what comes back.
 
     Live workers run what the capture names: it must come from senders whom you trust. What you did not allow
     is refused before anything starts.
@@ -38,7 +38,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
     imports: ImportOption = []
     seeds: SeedOption = []
     search_seed: Annotated[
-        str | None, option("--search-seed [FROM:]TO", "Try these seeds until what differs is as captured.")
+        str | None, option("--search-seed [FROM:]TO", "Try these seeds until an answer that differs matches.")
     ] = None
     stand_ins: Annotated[
         bool, option("--stand-ins", "Give RRefs older than the capture a value from a captured answer.")
@@ -46,16 +46,16 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
     threads: ThreadsOption = 1
     memory: Annotated[
         str | None,
-        option("--memory SIZE", "Bound each live worker, such as 8GB, or none. Default: by sizes."),
+        option("--memory SIZE", "Limit each live worker's memory, such as 8GB, or none. Default: by sizes."),
     ] = None
     engine: Annotated[
         Literal["wire", "agent"] | None,
-        option("--engine", "Play by our own peers (wire), or by torch's agent, also on CUDA."),
+        option("--engine", "Send with rpcinspect's own peers (wire) or torch's agent (agent; also CUDA)."),
     ] = None
-    device: Annotated[Literal["cpu", "cuda"], option("--device", "Keep tensors there; cuda: by agent.")] = (
-        "cpu"
-    )
-    maps: Annotated[list[str], option("--map CAPTURED=LIVE,…", "Move devices, such as cuda:0=cuda:1.")] = []
+    device: Annotated[
+        Literal["cpu", "cuda"], option("--device", "Use this device; cuda needs --engine agent.")
+    ] = "cpu"
+    maps: Annotated[list[str], option("--map CAPTURED=LIVE,…", "Map devices, such as cuda:0=cuda:1.")] = []
     show_gradients: Annotated[
         bool, option("--show-gradients", "Show the gradients that live workers hold at the end.")
     ] = False

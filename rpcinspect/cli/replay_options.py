@@ -31,34 +31,37 @@ if TYPE_CHECKING:
 MAX_THREADS = 1024
 
 ImportOption = Annotated[
-    list[str], option("--import MODULE", "Import this in live workers first; repeatable.")
+    list[str], option("--import MODULE", "Import this module in live workers first; repeatable.")
 ]
 SeedOption = Annotated[list[str], option("--seed [NAME=]N", "Seed all live workers, or one; repeatable.")]
 ThreadsOption = Annotated[int, option("--threads N", "Threads of each live worker; sums depend on it.")]
-YesOption = Annotated[bool, option("--yes", "Yes, that running group may be changed.")]
+YesOption = Annotated[bool, option("--yes", "Allow that the running group is changed.")]
 
 
 class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
     """Which captured calls are made again, and what they may run."""
 
-    roles: Annotated[list[str], option("--role NAME,…", "Play these workers; run all others for real.")] = []
-    live_workers: Annotated[list[str], option("--live NAME,…", "Run these workers; play all others.")] = []
+    roles: Annotated[
+        list[str],
+        option("--role NAME,…", "Play these workers: send their captured messages; run the others."),
+    ] = []
+    live_workers: Annotated[list[str], option("--live NAME,…", "Run these workers; play the others.")] = []
     context: Annotated[
-        str | None, option("--context ID", "Only this autograd context and what it depends on.")
+        str | None, option("--context ID", "Replay only this autograd context and what it depends on.")
     ] = None
     allow: Annotated[
         list[str],
-        option("--allow MODULE[:NAME]", "Let live workers import and call this module, name or aten::NAME."),
+        option("--allow MODULE[:NAME]", "Allow importing and calling this module, name or aten::NAME."),
     ] = []
     paths: Annotated[
-        list[Path], option("--path DIR", "Let live workers call what these sources define; they are parsed.")
+        list[Path], option("--path DIR", "Allow what these sources define; rpcinspect only parses them.")
     ] = []
     main: Annotated[
-        Path | None, option("--main FILE", "The job's script, which defines __main__'s names.")
+        Path | None, option("--main FILE", "Name the job's script, which defines the names of __main__.")
     ] = None
-    trust: Annotated[bool, option("--trust-capture", "Refuse nothing that the capture names.")] = False
+    trust: Annotated[bool, option("--trust-capture", "Allow everything that the capture names.")] = False
     timeout_s: Annotated[
-        float | None, option("--timeout SECONDS", "Wait so long for an answer. Default: by captured times.")
+        float | None, option("--timeout SECONDS", "Wait this long for an answer. Default: by captured times.")
     ] = None
     require_all: Annotated[bool, option("--require-all", "Exit with 1 if a request was skipped.")] = False
 
@@ -94,7 +97,7 @@ class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
         allowed = {word: Allowance.parse(word) for word in self.allow}
         for word, found in allowed.items():
             if found is None:
-                form = "none of MODULE, MODULE:NAME, MODULE:CLASS.METHOD and aten::NAME"
+                form = "not MODULE, MODULE:NAME, MODULE:CLASS.METHOD or aten::NAME"
                 raise UsageMistake(f"--allow {word}: {form}")
         return ExecutionPolicy([found for found in allowed.values() if found is not None], files)
 
@@ -123,16 +126,18 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
         False
     )
     speed: Annotated[
-        float | None, option("--speed X", "Send at X times the captured pace. Default: as fast as can be.")
+        float | None, option("--speed X", "Send at X times the captured pace. Default: as fast as possible.")
     ] = None
-    repeat: Annotated[int, option("--repeat N", "Replay everything so many times.")] = 1
+    repeat: Annotated[int, option("--repeat N", "Replay everything this many times.")] = 1
     tolerance: ToleranceOption = False
     rtol: RtolOption = None
     atol: AtolOption = None
-    record: Annotated[Path | None, option("--record PCAP", "Write the replay's own connections there.")] = (
+    record: Annotated[Path | None, option("--record PCAP", "Save the replay's own traffic as a capture.")] = (
         None
     )
-    show_all: Annotated[bool, option("-a --all", "Show every step; in a plan the agents' own calls.")] = False
+    show_all: Annotated[bool, option("-a --all", "Show every step; of a plan the agents' own calls too.")] = (
+        False
+    )
     format: FormatOption = "table"
     output: OutputOption = None
 

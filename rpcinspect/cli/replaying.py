@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
-from rpcinspect.cli.installed import missing_torch
 from rpcinspect.cli.interrupt import ends_as_exits
 from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
 from rpcinspect.cli.progress import ProgressBar, reading_bar
 from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
+from rpcinspect.cli.requirements import missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.fields.phrases import counted, printable_json
 from rpcinspect.replayer.planning.model import Plan
@@ -26,7 +26,7 @@ from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.seeds import unknown
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session
 
 
@@ -43,20 +43,22 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
         say_if_empty(run.session)
         strange = unknown(options.seeds, (w for one in made.sessions for w in one.cast.live))
         if strange:
-            say(f"--seed {strange[0]}: no live worker is called so; see --plan")
+            say(f"--seed {strange[0]}: no live worker has that name; see --plan")
             return exit_codes.USAGE
         if command.plan:
             return _planned(command, made)
         if command.trust and any(not use.allowed for use in made.globals):
-            say("--trust-capture: live workers run what this capture names, whatever it is")
+            say("--trust-capture: live workers run everything that this capture names")
         return _replayed(command, made, run, options)
 
 
 @contextmanager
-def opened(command: SelectedOptions) -> Iterator[Run]:
+def opened(command: SelectedOptions) -> Iterator[RunModel]:
     """Reads the captures into a run, and says where they end early."""
     with reading_bar() as progress:
-        run = Run.open(command.files, replace(command.decoding_options(), audit=False, progress=progress))
+        run = RunModel.open(
+            command.files, replace(command.decoding_options(), audit=False, progress=progress)
+        )
     with run:
         for line in run.ended_early:
             say(line)
@@ -75,11 +77,11 @@ def _planned(command: PlayOptions, made: Plan) -> int:
         with open_console(command.output) as console:
             show_plan(made, console, control=command.show_all)
     if command.trust and any(not use.allowed for use in made.globals):
-        say("--trust-capture: a replay would run what this capture names, whatever it is")
+        say("--trust-capture: a replay would run everything that this capture names")
     return exit_codes.OK
 
 
-def _replayed(command: PlayOptions, made: Plan, run: Run, options: ReplayOptions) -> int:
+def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOptions) -> int:
     outcome, error = _not_started(options, made, run.session), None
     if not made.refused and made.count("send"):
         missing = missing_torch() if options.join is None else None

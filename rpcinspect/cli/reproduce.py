@@ -18,18 +18,18 @@ from rpcinspect.cli.replay_options import (
 )
 
 if TYPE_CHECKING:
-    from rpcinspect.export.reproducer.reproduced import Reproduction
+    from rpcinspect.export.reproducer.model import Reproduction
     from rpcinspect.export.reproducer.script import Reproducer, Wanted
     from rpcinspect.replayer.planning.gate import ExecutionPolicy
     from rpcinspect.replayer.planning.plan import PlanOptions
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 TIMEOUT_S = 60.0
 MAX_SHOWN = 10
 
 
 class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
-    """Write a script that makes captured calls with PyTorch alone."""
+    """Write a script that makes the captured calls again with PyTorch alone."""
 
     EXAMPLES: ClassVar = (
         "reproduce run.pcap --path . -o repro",
@@ -45,9 +45,9 @@ class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
     }
 
     output: Annotated[Path, option("-o --output DIR", "Write the script and its tensors there.")]
-    message: Annotated[int | None, option("--message N", "Only this message and what it needs.", min=0)] = (
-        None
-    )
+    message: Annotated[
+        int | None, option("--message N", "Write only this message and what it needs.", min=0)
+    ] = None
     pytest: Annotated[bool, option("--pytest", "Write a test file beside the script.")] = False
     imports: ImportOption = []
     seeds: SeedOption = []
@@ -74,7 +74,7 @@ class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
             return self._reproduce(run, wanted, selected, gate)
 
     def _reproduce(
-        self, run: "Run", wanted: "Wanted", selected: "PlanOptions", gate: "ExecutionPolicy"
+        self, run: "RunModel", wanted: "Wanted", selected: "PlanOptions", gate: "ExecutionPolicy"
     ) -> int:
         from msgspec.structs import replace
 
@@ -97,12 +97,12 @@ class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
             whole = reproduction(run.session, run.messages, trusted, gate, unwritable(wanted))
             return _refused(made, missing_allowances(whole.globals))
         if not made.calls:
-            say("nothing to reproduce: no worker sent anything of its own that could be made again")
+            say("nothing to reproduce: no worker's own program made a call that can be made again")
             for skipped in made.skipped[:MAX_SHOWN]:
                 say(f"#{skipped.call.index} is left out: {skipped.code}: {skipped.text}")
             return exit_codes.DIFFERENT
         if self.trust and any(not use.allowed for use in made.globals):
-            say("--trust-capture: the script runs what this capture names, whatever it is")
+            say("--trust-capture: the script runs everything that this capture names")
         written = reproducer(made, wanted, run.bytes)
         _write(self.output, written, test=self.pytest)
         _tell(self.output, made, written)
@@ -140,7 +140,7 @@ def _refused(made: "Reproduction", missing: Sequence[str]) -> int:
         shown = ", ".join(f"#{index}" for index in use.messages[:MAX_SHOWN])
         say(f"refused: {use.name}: {use.reason} ({shown})")
     say(allow_line(missing))
-    say("nothing was written: the script would import and call what nobody allowed")
+    say("nothing was written: the script would import and call what you haven't allowed")
     return exit_codes.REFUSED
 
 

@@ -6,7 +6,7 @@ from rpcinspect.cli.options import AllOption, QuestionOptions
 
 
 class RrefsCommand(QuestionOptions, frozen=True, kw_only=True):
-    """List the remote references: who made, held and deleted them."""
+    """List remote references: who made, held and deleted each."""
 
     QUESTION: ClassVar = "rrefs"
     EXAMPLES: ClassVar = ("rrefs run.pcap", "rrefs run.pcap --all -f 'dst == ps'")

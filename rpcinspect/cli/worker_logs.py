@@ -32,7 +32,7 @@ def read_zone(text: str) -> int:
         return 0
     match = _ZONE.fullmatch(text)
     if match is None or int(match[2]) > 14 or int(match[3]) > 59:
-        raise UsageMistake(f"--log-zone {text}: a time zone is written as UTC, +05:30 or -08:00")
+        raise UsageMistake(f"--log-zone {text}: write a time zone as UTC, +05:30 or -08:00")
     seconds = int(match[2]) * 3600 + int(match[3]) * 60
     return -seconds if match[1] == "-" else seconds
 

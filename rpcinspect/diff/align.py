@@ -18,14 +18,14 @@ from msgspec import Struct, field
 
 from rpcinspect.diff.contexts import ContextGroups, match_contexts
 from rpcinspect.diff.keys import Keys
-from rpcinspect.diff.order import Threads, in_place, in_time, overlap, repeated
-from rpcinspect.diff.sequences import Level, Pairs, align, overlapping, unpaired
+from rpcinspect.diff.order import ThreadKeys, in_place, in_time, overlap, repeated
+from rpcinspect.diff.sequences import IndexPairs, Level, align, overlapping, unpaired
 from rpcinspect.diff.side import DiffSide, JobId, MessagePlace
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING
 from rpcinspect.run.exchanges import Exchange
 
-Lane = tuple[list[int], list[int]]
+Candidates = tuple[list[int], list[int]]
 """Messages of both runs that may be each other's partners."""
 
 
@@ -114,7 +114,7 @@ class _Aligner:
     def calls(self) -> None:
         """Those of paired contexts and those outside of all, after what they build on."""
         deepest = max((max(keys.depth.values(), default=-1) for keys in self.keys), default=-1)
-        by_depth: list[Lane] = [([], []) for _ in range(deepest + 1)]
+        by_depth: list[Candidates] = [([], []) for _ in range(deepest + 1)]
         for side, keys in enumerate(self.keys):
             for call in keys.general:
                 by_depth[keys.depth[call.index]][side].append(call.index)
@@ -125,7 +125,7 @@ class _Aligner:
     def _place(self, side: int, index: int) -> Hashable:
         return self.sides[side].signs[index], self._context[side].get(index, (side, index))
 
-    def _matched(self, lane: Lane) -> dict[int, int]:
+    def _matched(self, lane: Candidates) -> dict[int, int]:
         """Pairs of calls that are the same but for what they say."""
         if len(lane[0]) == len(lane[1]) == 1:
             return {lane[0][0]: lane[1][0]}
@@ -141,7 +141,7 @@ class _Aligner:
                 pairs = weaker(lane, pairs)
         return {lane[0][i]: lane[1][j] for i, j in pairs}
 
-    def _by_answers(self, lane: Lane, pairs: Pairs) -> None:
+    def _by_answers(self, lane: Candidates, pairs: IndexPairs) -> None:
         """Equal requests that were under way at once, in both runs, are told apart by their answers."""
         a, b = (self.keys[side].exchange for side in (0, 1))
         alike: dict[Hashable, list[int]] = defaultdict(list)
@@ -172,14 +172,14 @@ class _Aligner:
                 if a[lane[0][k]] != has:
                     wanting[has].append(other)
 
-    def _together(self, lane: Lane, one: tuple[int, int], other: tuple[int, int]) -> bool:
+    def _together(self, lane: Candidates, one: tuple[int, int], other: tuple[int, int]) -> bool:
         """Says whether two calls were under way at the same time, in both runs."""
         return all(
             overlap(run.calls[its[one[side]]], run.calls[its[other[side]]])
             for side, (run, its) in enumerate(zip(self.sides, lane, strict=True))
         )
 
-    def _by_some(self, lane: Lane, pairs: Pairs) -> Pairs:
+    def _by_some(self, lane: Candidates, pairs: IndexPairs) -> IndexPairs:
         """By some of what they say: all but the tensors, or nothing but the tensors. What only one call of
         each run says needs no order."""
 
@@ -199,7 +199,7 @@ class _Aligner:
             pairs = in_place(*self._calls(lane), [*pairs, *alone], rest, self._threads(lane))
         return pairs
 
-    def _by_values(self, lane: Lane, pairs: Pairs) -> Pairs:
+    def _by_values(self, lane: Candidates, pairs: IndexPairs) -> IndexPairs:
         """Those that have most of the values of their arguments in common."""
         left = unpaired(len(lane[0]), len(lane[1]), pairs)
         sets = [
@@ -209,16 +209,16 @@ class _Aligner:
         found = [(left[0][i], left[1][j]) for i, j in overlapping(*sets)]
         return in_place(*self._calls(lane), pairs, found, self._threads(lane))
 
-    def _in_time(self, lane: Lane, pairs: Pairs) -> Pairs:
+    def _in_time(self, lane: Candidates, pairs: IndexPairs) -> IndexPairs:
         return in_time(*self._calls(lane), pairs, threads=self._threads(lane))
 
-    def _threads(self, lane: Lane) -> Threads:
+    def _threads(self, lane: Candidates) -> ThreadKeys:
         """Calls that were certainly sent for one request come one after the other, as those of a worker's own
         program do. Of others nothing is known."""
         a, b = ([self.sides[side].thread(index) for index in lane[side]] for side in (0, 1))
         return a, b
 
-    def _calls(self, lane: Lane) -> tuple[list[Exchange], list[Exchange]]:
+    def _calls(self, lane: Candidates) -> tuple[list[Exchange], list[Exchange]]:
         a, b = ([self.sides[side].calls[index] for index in lane[side]] for side in (0, 1))
         return a, b
 
@@ -332,7 +332,7 @@ class _Aligner:
 
     # Tools.
 
-    def lanes(self, both: Lane, key: Callable[[int, int], Hashable]) -> list[Lane]:
+    def lanes(self, both: Candidates, key: Callable[[int, int], Hashable]) -> list[Candidates]:
         """The messages of both runs by a key; only keys that both have."""
         lanes: tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]]
         lanes = defaultdict(list), defaultdict(list)
@@ -341,7 +341,7 @@ class _Aligner:
                 lanes[side][key(side, item)].append(item)
         return [(lane, lanes[1][found]) for found, lane in lanes[0].items() if found in lanes[1]]
 
-    def by_content(self, lane: Lane) -> dict[int, int]:
+    def by_content(self, lane: Candidates) -> dict[int, int]:
         """Pairs by what messages say, then by their order."""
         if len(lane[0]) == len(lane[1]) == 1:
             return {lane[0][0]: lane[1][0]}
@@ -351,21 +351,21 @@ class _Aligner:
         ]
         return {lane[0][i]: lane[1][j] for i, j in align(len(lane[0]), len(lane[1]), levels)}
 
-    def _level(self, lane: Lane, key: Callable[[int, int], Hashable]) -> Level:
+    def _level(self, lane: Candidates, key: Callable[[int, int], Hashable]) -> Level:
         a, b = ([key(side, index) for index in lane[side]] for side in (0, 1))
         return Level(a, b, crossing=True)
 
-    def _general(self) -> Lane:
+    def _general(self) -> Candidates:
         """All calls that code sends."""
         a, b = ([call.index for call in keys.general] for keys in self.keys)
         return a, b
 
-    def _those(self, wanted: Callable[[Exchange], bool]) -> Lane:
+    def _those(self, wanted: Callable[[Exchange], bool]) -> Candidates:
         """All requests of a kind."""
         a, b = ([call.index for call in run.calls.values() if wanted(call)] for run in self.sides)
         return a, b
 
-    def _left(self, both: Lane) -> Lane:
+    def _left(self, both: Candidates) -> Candidates:
         """The messages that have no partner yet."""
         a, b = ([index for index in its if index not in self._number[side]] for side, its in enumerate(both))
         return a, b

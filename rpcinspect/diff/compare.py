@@ -22,7 +22,7 @@ from rpcinspect.diff.explain import explain, with_causes
 from rpcinspect.diff.merge import merge
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.diff.order import changed_places
-from rpcinspect.diff.side import DiffSide, Sign
+from rpcinspect.diff.side import CallSignature, DiffSide
 from rpcinspect.equality.difference import Difference, plain_text
 from rpcinspect.equality.errors import reworded
 from rpcinspect.equality.ids import CONTEXT, IdMap
@@ -32,7 +32,7 @@ from rpcinspect.errors import CaptureError
 from rpcinspect.pipeline import Progress
 from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.rpc.remote_error import RemoteError, error_of
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext, Worker
 from rpcinspect.session.words import counted
 from rpcinspect.session.workers import ID_LABEL
@@ -41,22 +41,22 @@ BY_DEFAULT = Rules()
 
 
 def compare(
-    a: Run | str | Sequence[str], b: Run | str | Sequence[str], rules: Rules = BY_DEFAULT
+    a: RunModel | str | Sequence[str], b: RunModel | str | Sequence[str], rules: Rules = BY_DEFAULT
 ) -> Comparison:
     """The diff of two runs, each an open session, a capture or several of them. The package offers it as
     `rpcinspect.compare`."""
     with ExitStack() as stack:
         runs = []
         for given in (a, b):
-            if not isinstance(given, Run):
+            if not isinstance(given, RunModel):
                 paths = [given] if isinstance(given, str) else given
-                given = stack.enter_context(Run.open(paths))
+                given = stack.enter_context(RunModel.open(paths))
             runs.append(given)
         check_messages(*runs)
         return compare_runs(runs[0], runs[1], rules)
 
 
-def check_messages(*runs: Run) -> None:
+def check_messages(*runs: RunModel) -> None:
     """Raises `CaptureError` where no run has any: of two of these nothing says that they are the same."""
     if not any(run.messages for run in runs):
         raise CaptureError("no RPC messages: there is nothing to compare")
@@ -67,8 +67,8 @@ def _unheard(done: int, of: int | None) -> None:
 
 
 def compare_runs(
-    a: Run,
-    b: Run,
+    a: RunModel,
+    b: RunModel,
     rules: Rules = BY_DEFAULT,
     *,
     contexts: tuple[AutogradContext | None, AutogradContext | None] = (None, None),
@@ -243,7 +243,7 @@ class _Comparing:
                 path="",
                 a_value=[a for a, _ in group][:MAX_SHOWN],
                 b_value=[b for _, b in order_b][:MAX_SHOWN],
-                text=f"{len(group)} calls, one after the other in both runs, come in another order",
+                text=f"{len(group)} calls, one after the other in both runs, come in a different order",
             )
         return found
 
@@ -282,7 +282,7 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequ
     """One difference for each kind of call whose median time is another by far, at the first of them and in
     their order: information, which does not count."""
     places = {message.a: place for place, message in enumerate(messages) if message.request}
-    times: dict[tuple[Sign, str | None], list[tuple[int, int, int, int]]] = defaultdict(list)
+    times: dict[tuple[CallSignature, str | None], list[tuple[int, int, int, int]]] = defaultdict(list)
     for index, partner in pairs.items():
         call, other = a.calls[index], b.calls[partner]
         if call.latency_ns is None or other.latency_ns is None or call.control or call.kind not in GENERAL:

@@ -122,17 +122,17 @@ def _guess(
         return _one_sided(messages, message, codes, a, b)
     who, what = message.source, message.what
     if "error" in codes:
-        return _Guess("error", f"{who} fails in one of the two runs, or in another way: {what}")
+        return _Guess("error", f"{who} fails in only one of the runs, or differently: {what}")
     if codes == {"unknown"}:
-        return _Guess("capture", "bytes were captured of one run only; nothing that is known differs")
+        return _Guess("capture", "some bytes were captured in one run only; nothing else differs")
     if codes == {"reordered"}:
-        return _Guess("other-order", f"{who} makes the same calls one after the other, in another order")
+        return _Guess("other-order", f"{who} makes the same calls one after the other, in a different order")
     if codes & DEVICES:
         return _Guess("device-or-dtype", _devices(message, codes))
     if "function" in codes:
-        return _Guess("other-call", f"{who} calls another function of {message.destination}")
+        return _Guess("other-call", f"{who} calls a different function of {message.destination}")
     if codes <= {"envelope", "profile-events"}:
-        return _Guess("configuration", f"{who} runs with another autograd context or profiler")
+        return _Guess("configuration", f"{who} runs with a different autograd context or profiler")
     if message.request and message.type != "BACKWARD_AUTOGRAD_REQ":
         return _Guess("other-inputs", f"{who} received nothing different before: its own inputs changed")
     return _result(message, its, a, b)
@@ -141,12 +141,12 @@ def _guess(
 def _devices(message: Aligned, codes: set[str]) -> str:
     who = message.source
     if codes & DEVICES == {"device-map"}:
-        return f"{who} maps its devices otherwise to those of {message.destination}"
+        return f"{who} has a different device map for {message.destination}"
     if codes & DEVICES == {"device"}:
-        return f"{who} sends tensors from another device, or for another one"
+        return f"{who} sends tensors from or to a different device"
     if codes & DEVICES == {"quantizer"}:
-        return f"{who} sends tensors that were quantised otherwise"
-    return f"{who} sends tensors of another type"
+        return f"{who} sends tensors that were quantised differently"
+    return f"{who} sends tensors of a different type"
 
 
 def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSide) -> _Guess:
@@ -155,7 +155,7 @@ def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSid
     given = "the same call" if not message.request else "the same messages"
     nature = nature_of(its)
     if nature == "rounding":
-        text = f"{who} computes nearly the same from {given}: sums in another order, or another kernel"
+        text = f"{who} computes nearly the same from {given}: a different order of sums, or kernel"
         return _Guess("accumulation", text)
     if nature == "mask":
         text = f"{who} puts zeros in different positions for {given}: probably dropout with a different seed"
@@ -165,9 +165,9 @@ def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSid
             pair = _differing(run, message.a if run is a else message.b)
             if pair is not None:
                 text = f"{who} answers equal calls in different ways within {label} too, #{pair[0]} and"
-                text += f" #{pair[1]}: {what} keeps a state or is not deterministic"
+                text += f" #{pair[1]}: {what} keeps state or is not deterministic"
                 return _Guess("not-deterministic", text)
-    text = f"{who} gives another result for {given}: {what} has changed, uses other state or is random"
+    text = f"{who} gives a different result for {given}: {what} changed, uses other state, or is random"
     return _Guess("function", text)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rpcinspect.diff.align import Alignment
 from rpcinspect.diff.model import Aligned
-from rpcinspect.diff.side import DiffSide, Sign
+from rpcinspect.diff.side import CallSignature, DiffSide
 from rpcinspect.rpc.message import type_name
 
 
@@ -24,7 +24,7 @@ class _Entry(NamedTuple):
     a: int | None
     b: int | None
     request: tuple[int | None, int | None] | None
-    sign: Sign
+    sign: CallSignature
     control: bool
 
 

@@ -21,7 +21,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol, TypeAlias
 
-from rpcinspect.diff.sequences import Pairs, unpaired
+from rpcinspect.diff.sequences import IndexPairs, unpaired
 from rpcinspect.diff.side import DiffSide
 from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.run.exchanges import Exchange
@@ -30,7 +30,7 @@ MAX_TRIALS = 64
 """Calls that are tried for one."""
 
 
-class Span(Protocol):
+class TimeSpan(Protocol):
     """What began, and perhaps ended: a call, or all of a context."""
 
     @property
@@ -42,17 +42,17 @@ class Span(Protocol):
         """When it was over."""
 
 
-Threads: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
+ThreadKeys: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
 """Of both runs: what is the same for calls that one thread sent one after the other."""
 
 
 def in_time(
-    a: Sequence[Span],
-    b: Sequence[Span],
-    pairs: Pairs,
+    a: Sequence[TimeSpan],
+    b: Sequence[TimeSpan],
+    pairs: IndexPairs,
     keys: tuple[Sequence[Hashable], ...] = (),
-    threads: Threads | None = None,
-) -> Pairs:
+    threads: ThreadKeys | None = None,
+) -> IndexPairs:
     """The pairs and those of what is left, the first with the first that it may be, and so on; only with one
     that has the same key, if there are `keys` of both. Without `threads` all are of one.
     """
@@ -71,8 +71,12 @@ def in_time(
 
 
 def in_place(
-    a: Sequence[Span], b: Sequence[Span], pairs: Pairs, more: Pairs, threads: Threads | None = None
-) -> Pairs:
+    a: Sequence[TimeSpan],
+    b: Sequence[TimeSpan],
+    pairs: IndexPairs,
+    more: IndexPairs,
+    threads: ThreadKeys | None = None,
+) -> IndexPairs:
     """The pairs, and those of some more between which none of them lies."""
     if not more:
         return sorted(pairs)
@@ -80,7 +84,7 @@ def in_place(
     return sorted([*pairs, *(pair for pair in more if between.nothing(*pair))])
 
 
-def overlap(one: Span, other: Span) -> bool:
+def overlap(one: TimeSpan, other: TimeSpan) -> bool:
     """Whether neither was over when the other began."""
     first, second = (one, other) if one.begin_ns <= other.begin_ns else (other, one)
     return first.end_ns is None or first.end_ns >= second.begin_ns
@@ -89,9 +93,11 @@ def overlap(one: Span, other: Span) -> bool:
 class _Between:
     """Which pairs lie after a call of the first run and before one of the second, or the other way round."""
 
-    def __init__(self, a: Sequence[Span], b: Sequence[Span], pairs: Pairs, threads: Threads | None) -> None:
+    def __init__(
+        self, a: Sequence[TimeSpan], b: Sequence[TimeSpan], pairs: IndexPairs, threads: ThreadKeys | None
+    ) -> None:
         self._a, self._b, self._threads = a, b, threads
-        lanes: dict[Hashable, list[tuple[Span, Span]]] = defaultdict(list)
+        lanes: dict[Hashable, list[tuple[TimeSpan, TimeSpan]]] = defaultdict(list)
         for i, j in pairs:
             lanes[self._thread(i, j)].append((a[i], b[j]))
         self._lanes = {thread: PlacedPairs(lane) for thread, lane in lanes.items()}
@@ -108,7 +114,7 @@ class _Between:
 class PlacedPairs:
     """The pairs of one thread."""
 
-    def __init__(self, pairs: Sequence[tuple[Span, Span]]) -> None:
+    def __init__(self, pairs: Sequence[tuple[TimeSpan, TimeSpan]]) -> None:
         begun = sorted(pairs, key=lambda pair: pair[0].begin_ns)
         self._begins = [pair[0].begin_ns for pair in begun]
         self._soonest = list(accumulate((_over(pair[1]) for pair in reversed(begun)), min))[::-1]
@@ -120,7 +126,7 @@ class PlacedPairs:
         self.ordered = all(self.nothing(*pair) for pair in pairs)
         """Whether each pair stands in the same place in both runs."""
 
-    def nothing(self, one: Span, other: Span) -> bool:
+    def nothing(self, one: TimeSpan, other: TimeSpan) -> bool:
         """Whether no pair lies between."""
         after = bisect_right(self._begins, _over(one))
         if after < len(self._begins) and self._soonest[after] < other.begin_ns:
@@ -129,7 +135,7 @@ class PlacedPairs:
         return before == 0 or self._latest[before - 1] <= _over(other)
 
 
-def _over(call: Span) -> float:
+def _over(call: TimeSpan) -> float:
     """When a call was over; one without an answer never is."""
     return float("inf") if call.end_ns is None else call.end_ns
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-Pairs: TypeAlias = list[tuple[int, int]]
+IndexPairs: TypeAlias = list[tuple[int, int]]
 
 MAX_HOLDERS = 16
 """Collections that may have an item before it is taken for one that tells nothing."""
@@ -29,10 +29,10 @@ class Level(NamedTuple):
     """Equal keys belong together wherever they stand, not only in the same order."""
 
 
-def align(count_a: int, count_b: int, levels: Iterable[Level], known: Pairs | None = None) -> Pairs:
+def align(count_a: int, count_b: int, levels: Iterable[Level], known: IndexPairs | None = None) -> IndexPairs:
     """Pairs by the first level, then, of what is left, by the next; ascending in the first run. `known` are
     pairs already."""
-    pairs: Pairs = list(known or ())
+    pairs: IndexPairs = list(known or ())
     left_a, left_b = unpaired(count_a, count_b, pairs)
     for level in levels:
         if not left_a or not left_b:
@@ -48,9 +48,9 @@ def align(count_a: int, count_b: int, levels: Iterable[Level], known: Pairs | No
     return sorted(pairs)
 
 
-def in_order(a: Sequence[Hashable], b: Sequence[Hashable]) -> Pairs:
+def in_order(a: Sequence[Hashable], b: Sequence[Hashable]) -> IndexPairs:
     """Pairs of equal keys that ascend in both: those of equal ends, then those around keys that come once."""
-    found: Pairs = []
+    found: IndexPairs = []
     todo = [(0, len(a), 0, len(b), 0)]
     while todo:
         low_a, high_a, low_b, high_b, depth = todo.pop()
@@ -74,12 +74,12 @@ def in_order(a: Sequence[Hashable], b: Sequence[Hashable]) -> Pairs:
     return sorted(found)
 
 
-def anywhere(a: Sequence[Hashable], b: Sequence[Hashable]) -> Pairs:
+def anywhere(a: Sequence[Hashable], b: Sequence[Hashable]) -> IndexPairs:
     """Pairs of equal keys, the first with the first of them and so on."""
     return _numbered(a, b, 0, len(a), 0, len(b))
 
 
-def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashable]]) -> Pairs:
+def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashable]]) -> IndexPairs:
     """Pairs of collections that share at least half of the smaller one; those that share most first. What is
     in many of them tells nothing."""
     holders: dict[Hashable, list[int]] = defaultdict(list)
@@ -92,7 +92,7 @@ def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashab
             its = holders.get(item, ())
             if len(its) <= MAX_HOLDERS:
                 shared.update((i, j) for j in its)
-    found: Pairs = []
+    found: IndexPairs = []
     taken_a, taken_b = set(), set()
     for (i, j), count in sorted(shared.items(), key=lambda row: (-row[1], max(row[0]), row[0])):
         if i in taken_a or j in taken_b or 2 * count < min(len(set(a[i])), len(set(b[j]))):
@@ -103,7 +103,7 @@ def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashab
     return sorted(found)
 
 
-def ascending(pairs: Iterable[tuple[int, int]]) -> Pairs:
+def ascending(pairs: Iterable[tuple[int, int]]) -> IndexPairs:
     """As many of the pairs as can stand in one order in both sequences."""
     ordered = sorted(pairs)
     tails: list[int] = []
@@ -118,7 +118,7 @@ def ascending(pairs: Iterable[tuple[int, int]]) -> Pairs:
         else:
             tails[at], ends[at] = j, n
         before[n] = ends[at - 1] if at else -1
-    chain: Pairs = []
+    chain: IndexPairs = []
     n = ends[-1] if ends else -1
     while n >= 0:
         chain.append(ordered[n])
@@ -149,7 +149,7 @@ def unpaired(count_a: int, count_b: int, pairs: Iterable[tuple[int, int]]) -> tu
 
 def _unique(
     a: Sequence[Hashable], b: Sequence[Hashable], low_a: int, high_a: int, low_b: int, high_b: int
-) -> Pairs:
+) -> IndexPairs:
     """Of keys that come once in each of the two ranges: those that keep their order."""
     count_a, count_b = Counter(a[low_a:high_a]), Counter(b[low_b:high_b])
     place_b = {b[j]: j for j in range(low_b, high_b) if count_b[b[j]] == 1}
@@ -159,7 +159,7 @@ def _unique(
 
 def _numbered(
     a: Sequence[Hashable], b: Sequence[Hashable], low_a: int, high_a: int, low_b: int, high_b: int
-) -> Pairs:
+) -> IndexPairs:
     """The n-th of a key with the n-th of it."""
     places: dict[Hashable, list[int]] = defaultdict(list)
     for j in range(high_b - 1, low_b - 1, -1):

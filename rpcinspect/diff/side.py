@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
-from rpcinspect.equality.elements import Read
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.structural_keys import key_of, one_module
 from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.pickles.tree import Dict, Value
@@ -21,10 +21,9 @@ from rpcinspect.rpc.pickle_facts import PYTHON, SCRIPT
 from rpcinspect.rpc.questions import created, fork_of, python_udf_of, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext
-
-Id = tuple[int, int]
+from rpcinspect.session.provenance import Id
 
 
 class Content(NamedTuple):
@@ -41,7 +40,7 @@ class Content(NamedTuple):
 class ContentReader:
     """The contents of the messages of one run; values of equal bytes are looked at once."""
 
-    def __init__(self, read: Read, translate: Callable[[str], str] | None = None) -> None:
+    def __init__(self, read: ReadExtent, translate: Callable[[str], str] | None = None) -> None:
         """`translate` gives names of workers as the other run has them."""
         self._read = read
         self._translate = translate
@@ -128,7 +127,7 @@ def function_label(function: str | None) -> str | None:
     return f"{one_module(module)}{dot}{rest}"
 
 
-class Sign(NamedTuple):
+class CallSignature(NamedTuple):
     """What a call is, whatever it says; workers are called as in the second run."""
 
     job: int
@@ -153,7 +152,7 @@ JobId = tuple[int, tuple[int, int]]
 class DiffSide:
     """A run, or one context of it."""
 
-    def __init__(self, opened: Run, context: AutogradContext | None = None) -> None:
+    def __init__(self, opened: RunModel, context: AutogradContext | None = None) -> None:
         """`context`: only its calls, and those that follow from them."""
         self.opened = opened
         self.context = context
@@ -166,7 +165,7 @@ class DiffSide:
             calls = _within(context, calls, opened.causes.decided().parents)
         self.calls: dict[int, Exchange] = {call.index: call for call in calls}
         """By the index of the request, in the order in which they began."""
-        self.signs: dict[int, Sign] = {}
+        self.signs: dict[int, CallSignature] = {}
         """Of requests; of orphans too."""
         self._requests = {call.answer: call.index for call in calls if call.answer is not None}
         """Index of an answer → that of its request."""
@@ -192,10 +191,10 @@ class DiffSide:
         self._content_of = ContentReader(self.opened.read, translate)
         for call in self.calls.values():
             ends = self.name(call.job, call.caller), self.name(call.job, call.callee)
-            self.signs[call.index] = Sign(call.job, *ends, call.kind, function_label(call.function))
+            self.signs[call.index] = CallSignature(call.job, *ends, call.kind, function_label(call.function))
         for orphan in self.orphans:
             ends = self.name(orphan.job, orphan.source), self.name(orphan.job, orphan.destination)
-            self.signs[orphan.index] = Sign(orphan.job, *ends, orphan.record.rpc.message.type, None)
+            self.signs[orphan.index] = CallSignature(orphan.job, *ends, orphan.record.rpc.message.type, None)
 
     def called(self, request: int) -> str | None:
         """Who a request calls, as a person says it."""

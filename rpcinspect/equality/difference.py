@@ -54,7 +54,7 @@ class Histogram(Struct, frozen=True, kw_only=True):
         )
 
 
-Json: TypeAlias = Any
+JsonValue: TypeAlias = Any
 """None, bool, int of 64 bits, finite float, str, or a list or dict of those."""
 
 Verdict: TypeAlias = Literal["identical", "tolerance", "different"]
@@ -89,9 +89,9 @@ class Elements(Struct, frozen=True, kw_only=True):
     histogram: Histogram | None = None
     """Of the absolute errors; None where they are not defined (plain bits)."""
 
-    def as_json(self) -> dict[str, Json]:
+    def as_json(self) -> dict[str, JsonValue]:
         """For the line of a difference, which has no room for a histogram."""
-        out: dict[str, Json] = asdict(self)
+        out: dict[str, JsonValue] = asdict(self)
         del out["histogram"]
         for name in ("max_abs", "max_rel", "max_ulp"):
             out[name] = to_json(out[name])
@@ -104,8 +104,8 @@ class Difference(Struct, frozen=True, kw_only=True):
     code: str
     path: str
     """`tensors[0].elements[5]`, `args[1].lr`, `envelopes[0].context_id`; numbered as the first message is."""
-    a_value: Json = None
-    b_value: Json = None
+    a_value: JsonValue = None
+    b_value: JsonValue = None
     b_path: str | None = None
     """The place in the second message, if that is another one."""
     a_bits: str | None = None
@@ -120,7 +120,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     both: bool = False
     """Of `unknown`: neither message has these bytes, so that nothing is known of any difference."""
 
-    def as_json(self) -> dict[str, Json]:
+    def as_json(self) -> dict[str, JsonValue]:
         """The fields of the contract, then what applies of the others."""
         always, some = ("code", "path", "a_value", "b_value"), asdict(self)
         out = {name: value for name, value in some.items() if name in always or value not in (None, False)}
@@ -141,7 +141,7 @@ def verdict(differences: Iterable[Difference], rules: Rules) -> Verdict:
     return found
 
 
-def to_json(value: Value) -> Json:
+def to_json(value: Value) -> JsonValue:
     """A captured value: plain ones as they are, all others as text; nothing that JSON can't hold.
 
     −0.0 stays −0.0; complex numbers are lists of two; text is shortened.

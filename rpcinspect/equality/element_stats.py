@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
-from rpcinspect.equality.difference import Difference, Elements, Histogram, Json, to_json
+from rpcinspect.equality.difference import Difference, Elements, Histogram, JsonValue, to_json
 from rpcinspect.equality.elements import ElementBlock
 from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
 from rpcinspect.equality.rules import Rules, Tolerance
@@ -182,7 +182,7 @@ def element_of(dtype: str, codes: Codes) -> object:
     return element_value(row, codes.tobytes())
 
 
-def value_of(dtype: str, codes: Codes) -> Json:
+def value_of(dtype: str, codes: Codes) -> JsonValue:
     """One element as JSON; complex numbers and pairs of float4 as lists of two."""
     value = element_of(dtype, codes)
     return [to_json(part) for part in value] if isinstance(value, tuple) else to_json(value)

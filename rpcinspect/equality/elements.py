@@ -24,7 +24,7 @@ from rpcinspect.rpc.tensor_values import MAX_LOGICAL_BYTES, is_contiguous, logic
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tensorpipe.records import TpTensor
 
-Read: TypeAlias = Callable[[Extent], bytes]
+ReadExtent: TypeAlias = Callable[[Extent], bytes]
 """Bytes of an extent, zeros where they were not captured: `Run.read`."""
 
 BLOCK_ELEMENTS = 1 << 19
@@ -37,7 +37,7 @@ class Storage(Struct, frozen=True):
 
     extent: Extent | None
     """None: nothing is known of them, see `why`."""
-    read: Read
+    read: ReadExtent
     why: str = "missing"
     target_device: str | None = None
     """Where it is going."""
@@ -107,7 +107,7 @@ class Tensors:
                 raw = logical_bytes(part, self.whole(meta) or b"")
                 yield ElementBlock(start, codes_of(part, raw), _unknown(part, storage.extent))
 
-    def _plain(self, part: TensorMeta, extent: Extent, read: Read, start: int) -> ElementBlock:
+    def _plain(self, part: TensorMeta, extent: Extent, read: ReadExtent, start: int) -> ElementBlock:
         """Of elements that lie one behind the other; sub-byte ones start at a whole byte."""
         dtype = DTYPES[part.dtype]
         per_byte, numel = dtype.values_per_byte, math.prod(part.sizes)
@@ -116,17 +116,17 @@ class Tensors:
         low = part.storage_offset * dtype.item_bytes // per_byte
         high = low + -(-numel // per_byte) * dtype.item_bytes
         if high > extent.length:
-            raise DecodeError("tensor", f"byte {high:,} is wanted of a storage of {extent.length:,}")
+            raise DecodeError("tensor", f"byte {high:,} is asked of a storage of {extent.length:,}")
         piece = extent.part(low, high)
         return ElementBlock(start, codes_of(part, read(piece)), _unknown(part, extent))
 
 
-def tensors_of(record: RpcRecord, read: Read) -> Tensors:
+def tensors_of(record: RpcRecord, read: ReadExtent) -> Tensors:
     """The tensors of a record."""
     return Tensors(record.rpc.tensors, [storage_of(tensor, read) for tensor in record.tp.tensors])
 
 
-def storage_of(tensor: TpTensor, read: Read) -> Storage:
+def storage_of(tensor: TpTensor, read: ReadExtent) -> Storage:
     """The storage that a TensorPipe tensor carries."""
     target = tensor.descriptor.target_device
     return Storage(tensor.extent, read, tensor.placement.value, None if target is None else str(target))

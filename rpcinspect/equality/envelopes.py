@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rpcinspect.equality.difference import Difference, Json, to_json
+from rpcinspect.equality.difference import Difference, JsonValue, to_json
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, PROFILING, WORKER, Carried, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.envelope import (
@@ -63,7 +63,7 @@ def compare_ids(ids: IdMap, kind: str, a: Carried, b: Carried, path: str, code: 
     """Ids of one kind differ if they mean two things, whatever their numbers."""
     if not ids.carried(kind, a, b):
         shown = [[x.created_on, x.local_id] if isinstance(x, GloballyUniqueId) else x for x in (a, b)]
-        text = "not the same thing as in the messages before"
+        text = "does not match what it stood for in earlier messages"
         yield Difference(code=code, path=path, a_value=shown[0], b_value=shown[1], text=text)
 
 
@@ -136,7 +136,7 @@ def _event_name(event: LegacyEvent) -> str:
     return name or f"({_EVENT_KINDS[event.kind] if known else event.kind})"
 
 
-def _map_json(devices: Mapping[str, str]) -> Json:
+def _map_json(devices: Mapping[str, str]) -> JsonValue:
     return {to_json(source): to_json(target) for source, target in sorted(devices.items())}
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, to_json
-from rpcinspect.equality.elements import Read, Tensors, same_bytes, tensors_of
+from rpcinspect.equality.elements import ReadExtent, Tensors, same_bytes, tensors_of
 from rpcinspect.equality.envelopes import compare_envelopes, compare_ids, compare_metadata, contexts_of
 from rpcinspect.equality.errors import compare_errors
 from rpcinspect.equality.ids import CONTEXT, FORK, RREF, WORKER, IdMap
@@ -34,8 +34,8 @@ from rpcinspect.rpc.remote_error import error_of
 def compare_messages(
     a: RpcRecord,
     b: RpcRecord,
-    read_a: Read,
-    read_b: Read,
+    read_a: ReadExtent,
+    read_b: ReadExtent,
     rules: Rules,
     ids: IdMap | None = None,
 ) -> list[Difference]:
@@ -217,7 +217,7 @@ class _Comparison(Struct, eq=False):
             one, other = metas_a[i].storage, metas_b[j].storage
             known = storages_a.setdefault(one, other) == other and storages_b.setdefault(other, one) == one
             if not known and None not in (one, other):
-                text = "in one of the two, it shares its storage with another tensor"
+                text = "in one run it shares its storage with another tensor"
                 found.append(Difference(code="form", path=f"{path}.storage", text=text))
             for difference in found:
                 if i != j:
@@ -246,18 +246,18 @@ def _tensor_text(metas: Sequence[Any], index: int) -> str:
 _NOT_DECODED = "it can't be decoded; its bytes differ"
 _TABLE_LAYERS = frozenset({"tensor", "pickle"})
 
-_Compare: TypeAlias = Callable[[_Comparison, Any, Any], Iterator[Difference]]
+_CompareCommands: TypeAlias = Callable[[_Comparison, Any, Any], Iterator[Difference]]
 
 
-def _id(kind: str, path: str) -> _Compare:
+def _id(kind: str, path: str) -> _CompareCommands:
     return lambda self, a, b: compare_ids(self.matching.ids, kind, a, b, path, "field")
 
 
-def _plain(path: str, code: str = "field") -> _Compare:
+def _plain(path: str, code: str = "field") -> _CompareCommands:
     return lambda self, a, b: self.field(path, a, b, code=code)
 
 
-_FIELDS: dict[str, _Compare] = {
+_FIELDS: dict[str, _CompareCommands] = {
     "serialized_py_obj": _Comparison.pickles,
     "function": _plain("function", "function"),
     "schema": _Comparison.schema,

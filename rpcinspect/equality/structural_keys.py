@@ -12,16 +12,16 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 from rpcinspect.pickles import semantic
-from rpcinspect.pickles.tree import Call, Dict, Global, Set, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Set, Value
 
 MAX_DEPTH = 6
 MAX_ITEMS = 64
 
-Key: TypeAlias = Hashable
+StructuralKey: TypeAlias = Hashable
 T = TypeVar("T")
 
 
-def key_of(value: Value, translate: Callable[[str], str] | None = None, depth: int = 0) -> Key:
+def key_of(value: Value, translate: Callable[[str], str] | None = None, depth: int = 0) -> StructuralKey:
     """The key of a value; `translate` is applied to names of workers, that is to every text."""
     kind = type(value)
     if kind is str:
@@ -44,7 +44,7 @@ def key_of(value: Value, translate: Callable[[str], str] | None = None, depth: i
         return ("set", value.frozen, tuple(sorted(found, key=repr)))  # in one order in every process
     if kind is Dict:
         return ("dict", len(value.pairs))
-    if kind is Call and semantic.tensor_index(value) is None and semantic.rref_fork(value) is None:
+    if kind is PickleCall and semantic.tensor_index(value) is None and semantic.rref_fork(value) is None:
         worker = semantic.worker_info(value)
         if worker is not None:
             return ("worker", worker.name if translate is None else translate(worker.name))
@@ -62,11 +62,11 @@ def one_module(name: str) -> str:
 
 def by_key(
     items: Iterable[T], value_of: Callable[[T], Value], translate: Callable[[str], str] | None = None
-) -> dict[Key, T]:
+) -> dict[StructuralKey, T]:
     """Items by the key of what `value_of` gives. Of plain keys that come again the last counts, as in Python;
     others, which may look alike without being equal, are numbered."""
-    found: dict[Key, T] = {}
-    numbers: Counter[Key] = Counter()
+    found: dict[StructuralKey, T] = {}
+    numbers: Counter[StructuralKey] = Counter()
     for item in items:
         value = value_of(item)
         key = key_of(value, translate)
@@ -77,7 +77,9 @@ def by_key(
     return found
 
 
-def match(a: Mapping[Key, object], b: Mapping[Key, object]) -> tuple[list[Key], list[Key], list[Key]]:
+def match(
+    a: Mapping[StructuralKey, object], b: Mapping[StructuralKey, object]
+) -> tuple[list[StructuralKey], list[StructuralKey], list[StructuralKey]]:
     """(keys of both, of `a` only, of `b` only); in the order of `a` if that is also `b`'s, else sorted, so
     that the outcome is the same the other way round."""
     if list(a) == list(b):
@@ -87,7 +89,7 @@ def match(a: Mapping[Key, object], b: Mapping[Key, object]) -> tuple[list[Key], 
     return sorted(shared, key=repr), sorted(only_a, key=repr), sorted(only_b, key=repr)
 
 
-_OPAQUE = frozenset({tuple, list, Call, Dict, Set})
+_OPAQUE = frozenset({tuple, list, PickleCall, Dict, Set})
 
 _MODULES = {
     "__mp_main__": "__main__",

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.equality.difference import Difference, Json, to_json
+from rpcinspect.equality.difference import Difference, JsonValue, to_json
 from rpcinspect.equality.element_stats import Tally, compare_codes
 from rpcinspect.equality.elements import Storage, Tensors, same_bytes
 from rpcinspect.equality.rules import Rules
@@ -148,7 +148,7 @@ def _fields(code: str, path: str, a: object, b: object, *names: str) -> Iterator
             yield Difference(code=code, path=place, a_value=_plain(one), b_value=_plain(other))
 
 
-def _plain(value: object) -> Json:
+def _plain(value: object) -> JsonValue:
     return list(value) if isinstance(value, tuple) else to_json(value)
 
 
@@ -217,7 +217,7 @@ def compare_coalesced(
         return list(raw)
     ordered_a, ordered_b = entries_a.ordered(), entries_b.ordered()
     if ordered_a.equals(ordered_b):
-        text = "the entries come in another order"
+        text = "the entries come in a different order"
         return [*beside, _entry_counts(f"{path}.indices", entries_a, entries_b, text)]
     sum_a, sum_b = ordered_a.coalesced(), ordered_b.coalesced()
     if sum_a is None or sum_b is None:

@@ -26,14 +26,14 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.structural_keys import by_key, key_of, match, one_module
 from rpcinspect.pickles import numpy_nodes, semantic
 from rpcinspect.pickles.semantic import RRefForkData
-from rpcinspect.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
+from rpcinspect.pickles.tree import Buffer, Dict, Extension, Global, PersistentRef, PickleCall, Set, Value
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
 
 MAX_PAIRS = 2_000_000
 """Nodes of one pair of values that are followed; honest ones have far fewer."""
 
-Step: TypeAlias = tuple[Value, Value, str]
+ValuePair: TypeAlias = tuple[Value, Value, str]
 """Two values at the same place, and its path."""
 
 
@@ -80,7 +80,7 @@ class _Walk(Struct, eq=False):
 
     matching: Matching
     code: str
-    stack: list[Step] = field(default_factory=list)
+    stack: list[ValuePair] = field(default_factory=list)
     met: set[tuple[int, int]] = field(default_factory=set)
     """Pairs of nodes that are being compared or were; cycles end here."""
     kept: list[Value] = field(default_factory=list)
@@ -125,7 +125,7 @@ class _Walk(Struct, eq=False):
             text = text or " and ".join(sorted((_kind(a), _kind(b))))
         return Difference(code=self.code, path=path, a_value=shown_a, b_value=shown_b, text=text)
 
-    def push(self, steps: Sequence[Step]) -> None:
+    def push(self, steps: Sequence[ValuePair]) -> None:
         self.stack.extend(reversed(steps))
 
     # Atoms.
@@ -175,7 +175,7 @@ class _Walk(Struct, eq=False):
 
     def sequence(self, a: Sequence[Value], b: Sequence[Value], path: str) -> Difference | None:
         if len(a) != len(b):
-            return self.differ(a, b, path, "another number of items")
+            return self.differ(a, b, path, "a different number of items")
         self.push([(x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True))])
         return None
 
@@ -195,7 +195,7 @@ class _Walk(Struct, eq=False):
             here = dict_a[first] if first in dict_a else dict_b[first]
             value_a, value_b = (here[1], None) if first in dict_a else (None, here[1])
             place = f"{path}{_subscript(here[0])}"
-            return self.differ(value_a, value_b, place, "a key that only one of them has")
+            return self.differ(value_a, value_b, place, "a key that only one run has")
         self.push([(dict_a[k][1], dict_b[k][1], f"{path}{_subscript(dict_a[k][0])}") for k in shared])
         return None
 
@@ -217,7 +217,7 @@ class _Walk(Struct, eq=False):
         self.push([(a.id, b.id, path)])
         return None
 
-    def call(self, a: Call, b: Call, path: str) -> Difference | None:
+    def call(self, a: PickleCall, b: PickleCall, path: str) -> Difference | None:
         for meaning, compare in _MEANINGS:
             means_a, means_b = meaning(a), meaning(b)
             if means_a is not None and means_b is not None:
@@ -232,7 +232,7 @@ class _Walk(Struct, eq=False):
         if (a.how in _HOW) != (b.how in _HOW) or a.has_state != b.has_state:
             return self.differ(a, b, path)
         inner = f"{path}.{_ctor(a.function)}"
-        steps: list[Step] = [(a.function, b.function, path), (a.args, b.args, inner)]
+        steps: list[ValuePair] = [(a.function, b.function, path), (a.args, b.args, inner)]
         if a.kwargs is not None or b.kwargs is not None:
             steps.append((a.kwargs, b.kwargs, inner))
         if a.has_state:
@@ -247,7 +247,7 @@ class _Walk(Struct, eq=False):
         self.push(steps)
         return None
 
-    def same_order(self, a: Call, b: Call) -> bool:
+    def same_order(self, a: PickleCall, b: PickleCall) -> bool:
         translate = self.matching.rules.worker_name
         return [key_of(key, translate) for key, _ in a.pairs] == [key_of(key) for key, _ in b.pairs]
 
@@ -268,7 +268,7 @@ class _Walk(Struct, eq=False):
         )
         if same:
             return None
-        return self.differ(a.text, b.text, path, "another RRef than before in the other run")
+        return self.differ(a.text, b.text, path, "a different RRef than before in the other run")
 
     def remote_module(
         self, a: semantic.PickledRemoteModule, b: semantic.PickledRemoteModule, path: str
@@ -325,7 +325,7 @@ def _ctor(function: Value) -> str:
 
 
 def _kind(value: Value) -> str:
-    if type(value) is Call and type(value.function) is Global:
+    if type(value) is PickleCall and type(value.function) is Global:
         return plain_text(str(value.function))
     return "None" if value is None else type(value).__name__.lower()
 
@@ -346,9 +346,9 @@ _NUMPY = {
 }
 """numpy's dtypes that are torch's too."""
 
-_Compare: TypeAlias = Callable[[_Walk, Any, Any, str], Difference | None]
+_CompareValues: TypeAlias = Callable[[_Walk, Any, Any, str], Difference | None]
 
-_ATOMS: dict[type, _Compare] = {
+_ATOMS: dict[type, _CompareValues] = {
     type(None): _Walk.exact,
     bool: _Walk.exact,
     bytes: _Walk.exact,
@@ -359,18 +359,18 @@ _ATOMS: dict[type, _Compare] = {
     Global: _Walk.name,
 }
 
-_NODES: dict[type, _Compare] = {
+_NODES: dict[type, _CompareValues] = {
     tuple: _Walk.sequence,
     list: _Walk.sequence,
     Dict: _Walk.dict,
     Set: _Walk.set,
-    Call: _Walk.call,
+    PickleCall: _Walk.call,
     PersistentRef: _Walk.persistent,
     Extension: lambda walk, a, b, path: walk.exact(a.code, b.code, path),
     Buffer: lambda walk, a, b, path: walk.exact(a.index, b.index, path),
 }
 
-_MEANINGS: tuple[tuple[Callable[[Any], Any], _Compare], ...] = (
+_MEANINGS: tuple[tuple[Callable[[Any], Any], _CompareValues], ...] = (
     (semantic.tensor_index, _Walk.tensor),
     (semantic.rref_fork, _Walk.rref),
     (semantic.remote_module, _Walk.remote_module),

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import IO, cast
 
 from rpcinspect.capture.source import WINDOW
-from rpcinspect.checks.wire_facts import Ends, WireFacts
-from rpcinspect.export.pcap.flows import Read
+from rpcinspect.checks.wire_facts import ConnectionEnds, WireFacts
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.export.pcap.pipes import Numbered
 from rpcinspect.rpclog.header import (
     MAX_NAME,
@@ -44,7 +44,7 @@ from rpcinspect.tensorpipe.records import TpMessage, TpTensor
 
 
 def write_log(
-    output: IO[bytes], session: Session, kept: Sequence[Numbered], read: Read, wire: WireFacts
+    output: IO[bytes], session: Session, kept: Sequence[Numbered], read: ReadExtent, wire: WireFacts
 ) -> int:
     """Writes these messages in this order; returns how many of them have no place in a log."""
     output.write(FIRST_LINE)
@@ -84,7 +84,7 @@ def _is_torch(tp: TpMessage) -> bool:
     return whole and len(tp.payloads) == 4 and [len(p) for p in tp.payloads[:2]] == [4, 8]
 
 
-def _body(tp: TpMessage, read: Read) -> Iterator[bytes]:
+def _body(tp: TpMessage, read: ReadExtent) -> Iterator[bytes]:
     """Payload, table, and what was captured of the storages; never more at once than a window."""
     for payload in tp.payloads[2:]:
         if payload:
@@ -155,7 +155,7 @@ class _Ways:
         )
 
     def ends(self, wire: WireFacts) -> Iterator[bytes]:
-        known = Ends(wire.ends)
+        known = ConnectionEnds(wire.ends)
         for pipe in self._session.pipes:
             end = known.of(pipe)
             if end is not None:

@@ -22,7 +22,6 @@ import orjson
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.fields.message import Tensor
 from rpcinspect.fields.plain import text
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import OutputFolder
@@ -32,6 +31,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes
+from rpcinspect.run.message import Tensor
 from rpcinspect.run.tensors import LastRead, affordable, bytes_of, place_of, whole_storage
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
@@ -160,7 +160,7 @@ class TensorWriter(Closing):
         if whole_storage(record, meta) is None:
             place = place_of(record, meta)
             if place.placement is Placement.UNCERTAIN:
-                return None, "which bytes are its own is not certain"
+                return None, "it is not certain which bytes belong to it"
             return None, f"{place.missing_bytes} of its bytes were not captured"
         if not affordable(record, meta, read):
             return None, "it repeats bytes, and more was repeated before than is written"

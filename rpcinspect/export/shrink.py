@@ -30,7 +30,7 @@ from rpcinspect.replayer.planning.facts import read_facts
 from rpcinspect.replayer.planning.selection import needed
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, Exchanges
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext
 
 Contexts = tuple[AutogradContext | None, AutogradContext | None]
@@ -64,8 +64,8 @@ class Shrunk(Struct, frozen=True, kw_only=True):
 
 def shrink(
     comparison: Comparison,
-    a: Run,
-    b: Run,
+    a: RunModel,
+    b: RunModel,
     output: IO[bytes],
     *,
     contexts: Contexts = (None, None),
@@ -96,12 +96,12 @@ def _shows(
     comparison: Comparison,
     shrunk: Shrunk,
     path: str,
-    runs: tuple[Run, Run],
+    runs: tuple[RunModel, RunModel],
     contexts: Contexts,
 ) -> bool:
     """Whether comparing the part says the same as comparing the whole."""
     rules = replace(comparison.rules, ignore=comparison.rules.ignore | {shrunk.ignore})
-    with Run.open([path]) as part:
+    with RunModel.open([path]) as part:
         side = 0 if shrunk.side == "a" else 1
         found = _same_context(part, contexts[side])
         if contexts[side] is not None and found is None:
@@ -117,7 +117,7 @@ def _part_of(rules: Rules) -> Rules:
     return replace(rules, ignore=rules.ignore | {"latency"})
 
 
-def _same_context(part: Run, context: AutogradContext | None) -> AutogradContext | None:
+def _same_context(part: RunModel, context: AutogradContext | None) -> AutogradContext | None:
     for its in part.session.contexts:
         if context is not None and its.context_id == context.context_id:
             return its
@@ -155,7 +155,7 @@ def target_of(comparison: Comparison) -> Target | None:
     return Target("b", (request.b,))
 
 
-def candidates(run: Run, target: Target) -> Iterator[frozenset[int]]:
+def candidates(run: RunModel, target: Target) -> Iterator[frozenset[int]]:
     """Indexes of messages, each set once."""
     messages = run.messages
     exchanges = run.exchanges

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, TypeAlias
 from msgspec import UNSET, Struct
 
 from rpcinspect.fields.kinds import PAIR, TEXT, Kind
-from rpcinspect.fields.message import Message
+from rpcinspect.fields.message import MessageValues
 from rpcinspect.fields.plain import text
-from rpcinspect.fields.session import Column, Known
+from rpcinspect.fields.session import ColumnValues, Known
 
 Values: TypeAlias = tuple[Any, ...]
 Get: TypeAlias = Callable[[Any], Any]
@@ -95,11 +95,11 @@ class Field(Struct, frozen=True, eq=False, dict=True):
         """Whether a message alone does not tell it: only its `column` does."""
         return False
 
-    def values(self, message: Message) -> Values:
+    def values(self, message: MessageValues) -> Values:
         """What a message alone tells of it."""
         return several(self.get(message))
 
-    def column(self, known: Known) -> Column:
+    def column(self, known: Known) -> ColumnValues:
         """Its value of each message that is asked about."""
         return known.column(self.key)
 
@@ -126,7 +126,7 @@ class OfTensor(Field, frozen=True, eq=False, dict=True):
     def in_json(self) -> bool:
         return To.JSON in self.to
 
-    def values(self, message: Message) -> Values:
+    def values(self, message: MessageValues) -> Values:
         """Those of all tensors of a message."""
         return tuple([value for value in map(self.get, message.tensors) if value is not None])
 

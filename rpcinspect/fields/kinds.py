@@ -75,7 +75,7 @@ def _text(word: str) -> str:
 
 def _whole(word: str) -> int:
     if not _WHOLE.fullmatch(word) or len(word) > MAX_DIGITS:
-        raise ValueError("a whole number is wanted")
+        raise ValueError("expects a whole number")
     return int(word)
 
 
@@ -96,12 +96,12 @@ def _scaled(word: str, units: dict[str, int], wanted: str) -> int:
 
 
 def _duration(word: str) -> int:
-    return _scaled(word, DURATIONS, "a time with its unit is wanted: ns, us, ms, s or min, as 50ms")
+    return _scaled(word, DURATIONS, "expects a time with its unit (ns, us, ms, s or min), as 50ms")
 
 
 def _size(word: str) -> int:
     return _scaled(
-        word, SIZES, "a number of bytes is wanted: with B, KB, MB, GB, KiB, MiB, GiB or none, as 1MB"
+        word, SIZES, "expects a number of bytes, with B, KB, MB, GB, KiB, MiB, GiB or none, as 1MB"
     )
 
 
@@ -129,7 +129,7 @@ def _type(word: str) -> str:
 
 def _flag(word: str) -> bool:
     if word not in ("true", "false"):
-        raise ValueError("true or false is wanted")
+        raise ValueError("expects true or false")
     return word == "true"
 
 
@@ -143,14 +143,14 @@ def _pair(word: str) -> tuple[int, int]:
 def _context(word: str) -> int:
     number = read_packed(word)
     if number is None:
-        raise ValueError("an id is wanted, as 3 or 0:3")
+        raise ValueError("expects an id, as 3 or 0:3")
     return number
 
 
 def _shape(word: str) -> tuple[int | None, ...]:
     """`[3,*,4]`: None stands for any size."""
     if not (word.startswith("[") and word.endswith("]")):
-        raise ValueError("a shape is wanted, as [3,4], [*,4] or []")
+        raise ValueError("expects a shape, as [3,4], [*,4] or []")
     inner = word[1:-1].strip()
     sizes = [size.strip() for size in inner.split(",")] if inner else []
     if not all(

@@ -5,23 +5,23 @@ In: records, and where the bytes of tensors are. Out: objects that work out what
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 from rpcinspect.fields.body import Bodies, Body
-from rpcinspect.fields.plain import Json, Picked, number, text
+from rpcinspect.fields.plain import text
 from rpcinspect.rpc.callee import callee_of
 from rpcinspect.rpc.command import Command, ExceptionResponse
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWithProfilingResp
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import command_context, element_bytes, function_of
+from rpcinspect.rpc.questions import command_context, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.tensors import LastRead, TensorPlace, hash_of, place_of
+from rpcinspect.run.message import Tensor, tensors_of
+from rpcinspect.run.tensors import LastRead
 from rpcinspect.tcp.ranges import CaptureBytes
-from rpcinspect.tensorpipe.records import Placement, TpMessage
+from rpcinspect.tensorpipe.records import TpMessage
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -35,7 +35,7 @@ class Reader:
         self.bodies = Bodies()
 
 
-class Message:
+class MessageValues:
     """One message."""
 
     def __init__(self, record: RpcRecord, reader: Reader) -> None:
@@ -173,7 +173,7 @@ class Message:
         return len(self.record.like.tensors)
 
     @property
-    def tensors(self) -> list[Tensor]:
+    def tensors(self) -> tuple[Tensor, ...]:
         """Its tensors."""
         read = LastRead(self._reader.source) if self._reader.hashes else None
         return tensors_of(self.record, read)
@@ -182,62 +182,3 @@ class Message:
         """Attributes of the command, as far as it has them; ids as pairs."""
         found = [getattr(self.command, name) for name in names if hasattr(self.command, name)]
         return tuple([one.to_value() if isinstance(one, GloballyUniqueId) else one for one in found])
-
-
-class Tensor:
-    """One tensor of a message."""
-
-    def __init__(self, record: RpcRecord, number: int, read: LastRead | None) -> None:
-        """`read`: what reads its bytes, to hash them."""
-        self.record = record
-        self.number = number
-        self.meta = record.like.tensors[number]
-        self._read = read
-
-    @cached_property
-    def place(self) -> TensorPlace:
-        """What the wire tells of its storage."""
-        return place_of(self.record, self.meta)
-
-    @cached_property
-    def sha256(self) -> str | None:
-        """Hash of its elements; None also where nothing is to be hashed."""
-        return None if self._read is None else hash_of(self.record, self.meta, self._read)
-
-    @property
-    def parameter(self) -> bool:
-        """Whether it is an nn.Parameter."""
-        return self.number in self.record.facts.parameters
-
-    @property
-    def part(self) -> str | None:
-        """Which part of another tensor it is."""
-        metas = self.record.like.tensors
-        return next((name for meta in metas for name, part in meta.parts if part == self.number), None)
-
-    @property
-    def quantizer(self) -> Json | None:
-        return None if self.meta.quantizer is None else _quantizer_json(self.meta.quantizer)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its elements, of a sparse one those of its parts."""
-        return element_bytes(self.record.like.tensors, self.meta)
-
-    @property
-    def dense_bytes(self) -> int | None:
-        """Bytes of its elements; None of a sparse one."""
-        return self.nbytes if self.meta.layout == "strided" else None
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether bytes of its storage were not captured."""
-        return self.place.missing_bytes > 0 or self.place.placement is Placement.MISSING
-
-
-_quantizer_json = Picked("scheme scale zero_point axis", scale=number)
-
-
-def tensors_of(record: RpcRecord, read: LastRead | None = None) -> list[Tensor]:
-    """All tensors of a message."""
-    return [Tensor(record, number, read) for number in range(len(record.like.tensors))]

@@ -101,7 +101,7 @@ def picked(names: str) -> Picked:
     return Picked(names)
 
 
-class Line(Picked):
+class JsonLine(Picked):
     """The same behind `kind`: a line of JSON."""
 
     def __init__(self, kind: str, names: str, **make: Callable[[Any], object]) -> None:

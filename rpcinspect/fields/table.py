@@ -12,22 +12,24 @@ from typing import Any
 
 from rpcinspect.fields.field import Field, OfTensor, Seen, To
 from rpcinspect.fields.kinds import CONTEXT, DURATION, FLAG, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE
-from rpcinspect.fields.message import Message, Tensor
+from rpcinspect.fields.message import MessageValues
+from rpcinspect.fields.plain import Picked, number
 from rpcinspect.rpc.message import is_request
 from rpcinspect.rpc.questions import failed, missing_bytes, size_of
+from rpcinspect.run.message import Tensor
 
 FILTER, JSON, TABLE = To.FILTER, To.JSON, To.TABLE
 
 
-def _command(*names: str) -> Callable[[Message], Any]:
+def _command(*names: str) -> Callable[[MessageValues], Any]:
     """Attributes of the command, as far as it has them; ids as pairs."""
     return lambda message: message.of_command(names)
 
 
-def _body(name: str) -> Callable[[Message], Any]:
+def _body(name: str) -> Callable[[MessageValues], Any]:
     """A field of the body: each item of a list, each pair of a dict."""
 
-    def get(message: Message) -> Any:
+    def get(message: MessageValues) -> Any:
         value = message.body.get(name)
         if isinstance(value, dict):
             return tuple(value.items())
@@ -36,7 +38,7 @@ def _body(name: str) -> Callable[[Message], Any]:
     return get
 
 
-def _error(name: str) -> Callable[[Message], Any]:
+def _error(name: str) -> Callable[[MessageValues], Any]:
     """What the error of an answer says."""
     return lambda message: (message.body.get("error") or {}).get(name)
 
@@ -44,6 +46,9 @@ def _error(name: str) -> Callable[[Message], Any]:
 def _quantizer(name: str) -> Callable[[Tensor], Any]:
     """An attribute of the quantizer of a tensor that has one."""
     return lambda tensor: getattr(tensor.meta.quantizer, name, None)
+
+
+_quantizer_json = Picked("scheme scale zero_point axis", scale=number)
 
 
 MESSAGE: tuple[Field, ...] = (
@@ -68,7 +73,7 @@ MESSAGE: tuple[Field, ...] = (
         FILTER,
     ),
     Seen("pipe", NUMBER, "number of the pipe", "== 0", cells="int32", of="pipe"),
-    Seen("job", NUMBER, "which job of the capture; ids are unique in one only", to=TABLE, cells="int32"),
+    Seen("job", NUMBER, "number of the job; ids are unique within a job", to=TABLE, cells="int32"),
     Seen("src", TEXT, "who sends", "== worker0"),
     Seen("dst", TEXT, "who receives", '~ "^trainer"'),
     Seen("worker", TEXT, "who sends or receives", "in {ps, master}", to=FILTER),
@@ -94,10 +99,10 @@ MESSAGE: tuple[Field, ...] = (
     Seen("latency_ns", NUMBER, "of a request: nanoseconds to the last byte of its answer"),
     Seen("parents", NUMBER, "the requests that it was, or may have been, sent for", to=JSON),
     Seen("parent_certain", FLAG, "it was certainly sent for these, or for none", to=JSON),
-    Seen("call", TEXT, "who is called, as a person says it", '~ "Head.forward"', to=JSON, streams=False),
+    Seen("call", TEXT, "who is called, in readable form", '~ "Head.forward"', to=JSON, streams=False),
     Seen("housekeeping", FLAG, "keeps references and contexts, or is control", "", to=JSON),
     Seen("control", FLAG, "is of the agents' own calls, or an answer to one", ""),
-    Seen("failure", TEXT, "why its caller gave it up, as logs tell", to=JSON),
+    Seen("failure", TEXT, "why its caller gave up, as logs say", to=JSON),
     Field(
         "envelope",
         TYPE,
@@ -115,10 +120,8 @@ MESSAGE: tuple[Field, ...] = (
         "body_type",
         renamed="body_type",
     ),
-    Field(
-        "fn", TEXT, "the function, also the one behind torch's helpers", '~ "forward"', "functions", FILTER
-    ),
-    Field("function", TEXT, "what a call calls, also where that has no name", of=_body("function")),
+    Field("fn", TEXT, "the function, and the one behind torch's helper", '~ "forward"', "functions", FILTER),
+    Field("function", TEXT, "what is called, also where it has no name", of=_body("function")),
     Field(
         "arg",
         TEXT,
@@ -145,7 +148,7 @@ MESSAGE: tuple[Field, ...] = (
         _error("node_id"),
         cells="int32",
     ),
-    Field("error.text", TEXT, "all that the error says", '~ "(?i)timeout"', _error("text")),
+    Field("error.text", TEXT, "the whole text of the error", '~ "(?i)timeout"', _error("text")),
     Field(
         "ctx",
         CONTEXT,
@@ -193,20 +196,20 @@ MESSAGE: tuple[Field, ...] = (
     Field(
         "storage_nbytes",
         SIZE,
-        "of these the bytes of tensors",
+        "of these, bytes of tensors",
         of=lambda m: sum([one.descriptor.length for one in m.tp.tensors]),
     ),
-    Field("missing_bytes", SIZE, "of these what was not captured", of=lambda m: missing_bytes(m.record)),
+    Field("missing_bytes", SIZE, "of these, bytes not captured", of=lambda m: missing_bytes(m.record)),
     Field(
         "problem",
         TEXT,
-        "what is wrong with the message: the reason",
+        "what is wrong with the message",
         '~ "not captured"',
         "problems",
         renamed="problems",
         cells="list of text",
     ),
-    Field("problem.layer", TEXT, "which layer found it", "== pickle", "problem_layers", FILTER),
+    Field("problem.layer", TEXT, "the layer that found it", "== pickle", "problem_layers", FILTER),
     Seen(
         "finding",
         TEXT,
@@ -220,7 +223,7 @@ MESSAGE: tuple[Field, ...] = (
     Field(
         "capture",
         NUMBER,
-        "number of the capture, in the order in which they are named",
+        "number of the capture, in the order of the command line",
         "== 1",
         "tp.capture",
         renamed="location_capture",
@@ -268,7 +271,11 @@ TENSOR: tuple[OfTensor, ...] = (
         "quantizer_scheme",
     ),
     OfTensor(
-        "quantizer", TEXT, "scheme, scale, zero_point and axis of a quantised one", of="quantizer", to=JSON
+        "quantizer",
+        TEXT,
+        "scheme, scale, zero_point and axis of a quantised one",
+        of=lambda t: t.meta.quantizer and _quantizer_json(t.meta.quantizer),
+        to=JSON,
     ),
     OfTensor("quantizer_scale", NUMBER, "its scale", of=_quantizer("scale"), to=TABLE, cells="double"),
     OfTensor("quantizer_zero_point", NUMBER, "its zero point", of=_quantizer("zero_point"), to=TABLE),
@@ -290,7 +297,14 @@ TENSOR: tuple[OfTensor, ...] = (
         cells="int32",
     ),
     OfTensor("numel", NUMBER, "how many elements", "> 1000", lambda t: math.prod(t.meta.sizes), TABLE),
-    OfTensor("nbytes", SIZE, "bytes of its elements; none of sparse ones", "> 1MB", "dense_bytes", FILTER),
+    OfTensor(
+        "nbytes",
+        SIZE,
+        "bytes of its elements; none of sparse ones",
+        "> 1MB",
+        lambda t: t.nbytes if t.meta.layout == "strided" else None,
+        FILTER,
+    ),
     OfTensor(
         "nbytes", SIZE, "bytes of its elements, of a sparse one those of its parts", of="nbytes", to=TABLE
     ),

@@ -79,7 +79,7 @@ def _explained(place: OutputPlace) -> Iterator[None]:
         yield
     except OSError as error:
         if place.there is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY):
-            told = f"{error.strerror}: no other file can take its place; a shell's > writes into it"
+            told = f"{error.strerror}: it can't be replaced as a file; write into it with the shell's >"
             raise OSError(error.errno, told) from error
         raise
 

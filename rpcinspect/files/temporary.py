@@ -31,7 +31,7 @@ def temporary_folder() -> Path:
         return Path(tempfile.gettempdir())
     except OSError as error:
         raise OutputError(
-            f"{error.strerror}: is the disk full, or read-only? TMPDIR may name another folder"
+            f"{error.strerror}: is the disk full, or read-only? set TMPDIR to another folder"
         ) from error
 
 
@@ -44,7 +44,7 @@ class Temporary(io.FileIO):
             with tempfile.TemporaryFile(buffering=0) as made:
                 super().__init__(os.dup(made.fileno()), "r+b")
         except OSError as error:
-            raise OutputError(f"{folder}: no temporary file can be made: {error.strerror}") from error
+            raise OutputError(f"{folder}: can't make a temporary file: {error.strerror}") from error
 
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
@@ -82,7 +82,7 @@ class Temporary(io.FileIO):
 
 def _no_room(reason: str) -> NoRoomError:
     folder = tempfile.gettempdir()
-    return NoRoomError(f"no room for temporary files in {folder}: {reason}; TMPDIR may name another folder")
+    return NoRoomError(f"no room for temporary files in {folder}: {reason}; set TMPDIR to another folder")
 
 
 def _punch(descriptor: int, offset: int, length: int) -> None:

@@ -201,7 +201,7 @@ def _unexpected(error: UnexpectedInput, text: str) -> FilterError:
     if isinstance(error, UnexpectedCharacters):
         at = error.pos_in_stream or 0
         found = text[at]
-        return FilterError(UNCLOSED.get(found, f"{found} is no part of the language"), text, at, at + 1)
+        return FilterError(UNCLOSED.get(found, f"{found} is not part of the language"), text, at, at + 1)
     assert isinstance(error, UnexpectedToken)
     wanted = sorted({EXPECTED[name] for name in error.accepts or error.expected if name in EXPECTED})
     told = f"expected {', '.join(wanted)}"

@@ -28,7 +28,7 @@ def compile_search(pattern: str) -> Search:
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ValueError(f"no regular expression that RE2 knows: {told}") from None
+        raise ValueError(f"not a regular expression of RE2: {told}") from None
     known: dict[str, bool] = {}
 
     def search(text: str) -> bool:

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 
 from rpcinspect.fields.field import Field, Seen, Values, several
 from rpcinspect.fields.kinds import FLAG, SHAPE, same_shape
-from rpcinspect.fields.message import Message, Reader
+from rpcinspect.fields.message import MessageValues, Reader
 from rpcinspect.fields.phrases import printable
 from rpcinspect.fields.session import AtTheEnd, SoFar
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present, leaves
+from rpcinspect.filter.matches import Shown
 from rpcinspect.filter.regex import compile_search
-from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.participation import participation_of
@@ -35,7 +35,7 @@ Truth: TypeAlias = bool | None
 """None: it will be known later."""
 Look: TypeAlias = Callable[[int], Truth]
 """The truth of the comparison with that number."""
-Judge: TypeAlias = Callable[[Look], Truth]
+Predicate: TypeAlias = Callable[[Look], Truth]
 
 ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -94,7 +94,7 @@ class Selection:
     def _state(self, record: RpcRecord) -> int:
         """`YES`, `NO`, or which of the tests hold where only the end can tell."""
         asked, bits = self._filter, 0
-        message = Message(record, self._reader)
+        message = MessageValues(record, self._reader)
 
         def look(number: int) -> Truth:
             nonlocal bits
@@ -144,7 +144,7 @@ class CallSelection(Selection):
 
     def _state(self, record: RpcRecord) -> int:
         """Which of the tests hold; the answer may change what they come to."""
-        asked, message = self._filter, Message(record, self._reader)
+        asked, message = self._filter, MessageValues(record, self._reader)
         fields = enumerate(asked.fields)
         return sum(1 << n for n, one in fields if not one.late and asked.tests[n](one.values(message)))
 
@@ -181,7 +181,7 @@ class StreamSelection:
         return picked
 
     def _picked(self, record: RpcRecord) -> bool:
-        asked, message = self._filter, Message(record, self._reader)
+        asked, message = self._filter, MessageValues(record, self._reader)
 
         def look(number: int) -> Truth:
             field = asked.fields[number]
@@ -245,7 +245,7 @@ def _shape_test(asked: str, value: Any) -> Test:
     return lambda values: any(fits(shape) for shape in values)
 
 
-def _judge(expression: Expression, number: Callable[[], int]) -> Judge:
+def _judge(expression: Expression, number: Callable[[], int]) -> Predicate:
     """The question to a tree. Comparisons are numbered from left to right, as `leaves` gives them, and asked
     in that order; what an earlier one has decided is not asked for."""
     if isinstance(expression, Not):
@@ -258,7 +258,7 @@ def _judge(expression: Expression, number: Callable[[], int]) -> Judge:
     return lambda look: look(own)
 
 
-def _opposite(judge: Judge) -> Judge:
+def _opposite(judge: Predicate) -> Predicate:
     def opposite(look: Look) -> Truth:
         truth = judge(look)
         return None if truth is None else not truth
@@ -266,7 +266,7 @@ def _opposite(judge: Judge) -> Judge:
     return opposite
 
 
-def _until(end: bool, judges: list[Judge]) -> Judge:
+def _until(end: bool, judges: list[Predicate]) -> Predicate:
     """Asks one after the other until one is `end`, which is then the answer."""
 
     def until(look: Look) -> Truth:

@@ -64,7 +64,7 @@ def replay(
         allowed = {one: Allowance.parse(one) for one in allow}
         for one, read in allowed.items():
             if read is None:
-                raise ReplayError(f"{one}: none of MODULE, MODULE:NAME, MODULE:CLASS.METHOD and aten::NAME")
+                raise ReplayError(f"{one}: not MODULE, MODULE:NAME, MODULE:CLASS.METHOD or aten::NAME")
         gate = ExecutionPolicy([one for one in allowed.values() if one is not None], sources)
         made = make_plan(its.model, plan, gate)
         workers = structs.replace(

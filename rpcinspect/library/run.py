@@ -30,13 +30,13 @@ from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import Latency, Timing
 from rpcinspect.run.message import Message
 from rpcinspect.run.profile import CallProfile
-from rpcinspect.run.run import Run as RunModel
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext, CaptureInfo, Edge, Finding, RRef, Worker
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from rpcinspect.filter.shown import Shown
+    from rpcinspect.filter.matches import Shown
 
 PathName: TypeAlias = str | os.PathLike[str]
 T = TypeVar("T")
@@ -45,7 +45,7 @@ SHOWN_ROWS = 20
 """Rows of a table that a notebook shows."""
 
 
-class Row(Sequence[T]):
+class RunSequence(Sequence[T]):
     """Things of a run in the order of time, made when they are asked for."""
 
     def __init__(self, run: Run, indexes: Sequence[int]) -> None:
@@ -71,7 +71,7 @@ class Row(Sequence[T]):
         return map(self._make, self._indexes)
 
 
-class Messages(Row[Message]):
+class Messages(RunSequence[Message]):
     """Messages of a run in the order of time."""
 
     def _make(self, index: int) -> Message:
@@ -94,7 +94,7 @@ class Messages(Row[Message]):
         )
 
 
-class Calls(Row["Call"]):
+class Calls(RunSequence["Call"]):
     """Requests with their answers, in the order in which they began, without what agents keep house with."""
 
     def _make(self, index: int) -> Call:

@@ -56,7 +56,7 @@ class Anybody:
         if is_dangerous(name) and name not in HARMLESS:
             return NameRuling(False, reason=OUT, dangerous=True)
         if _is_no_rebuilder(name):
-            return NameRuling(True, loading="a function that no pickle calls", dangerous=True)
+            return NameRuling(True, loading="a function that pickles have no reason to call", dangerous=True)
         return NameRuling(True)
 
     def method(self, owner: Global, name: str) -> NameRuling:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, walk
+from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Set, Value, children, walk
 
 MAX_KEY_PARTS = 10_000
 """Parts that one key of a dict or item of a set may have, told once for each way to reach them: hashing
@@ -34,7 +34,7 @@ class Effort:
         self._work = 0
         """Parts of calls that are looked at."""
 
-    def call(self, call: Call, more: int = 0) -> None:
+    def call(self, call: PickleCall, more: int = 0) -> None:
         """Counts what a rule has to look at: arguments and state, and what these hold."""
         self._work += self._size(call.args) + self._size(call.state) + more
 
@@ -105,7 +105,7 @@ def _hashed(node: Value) -> Iterable[Value]:
         return node
     if type(node) is Set:
         return node.items
-    if type(node) is Call and type(node.function) is Global and node.function in HASHED:
+    if type(node) is PickleCall and type(node.function) is Global and node.function in HASHED:
         given = [arg for arg in node.args if type(arg) is list] if type(node.args) is tuple else []
         return [*children(node), *(part for parts in given for part in parts)]
     return ()

@@ -17,7 +17,7 @@ from msgspec import Struct
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles import opcodes as ops
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Value
 
 
 class Forms(Struct, frozen=True):
@@ -33,8 +33,8 @@ class Forms(Struct, frozen=True):
     put: bool = False
     """The value was memoised once written; upstream does so for values with more than one owner."""
     parts: tuple[Forms | None, ...] = ()
-    """Of a tuple or list: its items; of a Dict: key, value, key, value…; of a Call: function, args and, if it
-    has one, state; of a PersistentRef: its id. None or absent: the writer's default."""
+    """Of a tuple or list: its items; of a Dict: key, value, key, value…; of a PickleCall: function, args and,
+    if it has one, state; of a PersistentRef: its id. None or absent: the writer's default."""
 
 
 def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
@@ -94,7 +94,7 @@ def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
                 pos = end
             elif op == 0x52:  # REDUCE
                 args = pop()
-                push(Call(pop(), args, None, "reduce", False, None, [], []))
+                push(PickleCall(pop(), args, None, "reduce", False, None, [], []))
                 pos += 1
             elif op == 0x8A:  # LONG1
                 end = pos + 2 + data[pos + 1]
@@ -134,7 +134,7 @@ def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
                 del stack[start:]
                 target = stack[-1]
                 if type(target) is not Dict or len(items) & 1:
-                    raise ValueError("pairs for something that is no dict, or a key without a value")
+                    raise ValueError("pairs for something that is not a dict, or a key without a value")
                 target.pairs.extend(zip(items[::2], items[1::2], strict=True))
                 pos += 1
             elif op == 0x2E:  # STOP
@@ -193,12 +193,12 @@ def _rare(
         return int(end)
     if op == ops.NEWOBJ:
         args = stack.pop()
-        stack.append(Call(stack.pop(), args, how="newobj"))
+        stack.append(PickleCall(stack.pop(), args, how="newobj"))
     elif op == ops.BUILD:
         state = stack.pop()
         target = stack[-1]
-        if type(target) is not Call:
-            raise ValueError("state for something that is no object")
+        if type(target) is not PickleCall:
+            raise ValueError("state for something that is not an object")
         target.has_state = True
         target.state = state
     elif op == ops.APPEND:
@@ -230,7 +230,7 @@ def _global(opcode: bytes) -> Global:
 
 def _list(target: Value) -> list[Value]:
     if type(target) is not list:
-        raise ValueError("items for something that is no list")
+        raise ValueError("items for something that is not a list")
     return target
 
 

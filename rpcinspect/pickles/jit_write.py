@@ -16,7 +16,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles import opcodes as ops
 from rpcinspect.pickles.jit import Forms
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Value
 
 
 def write_jit(value: Value, forms: Forms | None = None, limits: Limits = DEFAULT_LIMITS) -> bytes:
@@ -66,7 +66,7 @@ class _JitWriter:
             self.list(value, forms)
         elif kind is Dict:
             self.dict(value, forms)
-        elif kind is Call:
+        elif kind is PickleCall:
             self.call(value, forms)
         elif kind is PersistentRef:
             self.write(value.id, _part(forms, 0), 1)
@@ -122,7 +122,7 @@ class _JitWriter:
             self.write(item, _part(forms, 2 * i + 1))
         self.out.append(ops.SETITEMS)
 
-    def call(self, value: Call, forms: Forms | None) -> None:
+    def call(self, value: PickleCall, forms: Forms | None) -> None:
         if value.how not in _CALLS or value.items or value.pairs or value.kwargs is not None:
             raise DecodeError("pickle", f"a call by {value.how} has no place in a JIT pickle")
         function = value.function if type(value.function) is Global else None
@@ -139,7 +139,7 @@ class _JitWriter:
         """Whether upstream usually memoises such a value in rpc's messages."""
         if type(value) is PersistentRef:
             return True
-        if self.literal or type(value) is not Call:
+        if self.literal or type(value) is not PickleCall:
             return False
         if value.function == _TAG:
             return type(value.args) is tuple and bool(value.args) and type(value.args[0]) is Dict
@@ -171,7 +171,7 @@ def _key(value: Value) -> object:
         return value
     if kind is PersistentRef and _plain(value.id):
         return ("storage", value.id)
-    if kind is Call and value.function == _DEVICE and _plain(value.args):
+    if kind is PickleCall and value.function == _DEVICE and _plain(value.args):
         return ("device", value.args)
     return id(value)
 

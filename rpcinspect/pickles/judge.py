@@ -32,7 +32,7 @@ from rpcinspect.pickles.safe_names import ADDRESSES, GENERATED, HELPERS, VALUES,
 from rpcinspect.pickles.semantic import GETATTR, PICKLER, is_fork
 from rpcinspect.pickles.shapes import REBUILD, RULES
 from rpcinspect.pickles.states import States
-from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children, walk
+from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Set, Value, children, walk
 from rpcinspect.pickles.verdicts import Named, NameRuling, Policy, title
 
 UNREADABLE = "a pickle that can't be read"
@@ -107,12 +107,12 @@ class Judge:
             kind = type(node)
             if kind in SCALARS:
                 if kind is str and node in ADDRESSES:
-                    self.refuse(node, "who asks for it takes what it holds for an address")
+                    self.refuse(node, "its user takes its content for an address")
                 continue
             if kind is Global:
                 self._value(node)
                 continue
-            if kind is Call and semantic.receiver(node) is not None:
+            if kind is PickleCall and semantic.receiver(node) is not None:
                 self.refuse(title(GETATTR), "a receiver of rpc would be passed on to be called")
             if id(node) in seen:
                 continue
@@ -123,7 +123,9 @@ class Judge:
                 stack += children(node)
             elif kind is Set:
                 stack += node.items
-            elif kind is Call:  # every call of a pickle is in its list of calls, so that none comes here
+            elif (
+                kind is PickleCall
+            ):  # every call of a pickle is in its list of calls, so that none comes here
                 self.refuse("a call", "it is not among the calls of its pickle")
             else:
                 self.refuse(f"a {kind.__name__}", "what only the live process can supply")
@@ -151,7 +153,7 @@ class Judge:
         if standing.allowed and standing.constructing:
             self.refuse(title(name), standing.constructing, standing.allow, dangerous=False)
 
-    def _made(self, call: Call) -> Iterable[Value]:
+    def _made(self, call: PickleCall) -> Iterable[Value]:
         """Judge a call that loading makes; returns the values in it that are still to be judged."""
         function = call.function
         if call.how == "stack_global":
@@ -161,7 +163,7 @@ class Judge:
             self.refuse(title(function), "what the pickle did not make itself would be changed")
             return children(call)
         if type(call.args) is not tuple:
-            self.refuse(title(function), "it would be called with arguments that only loading makes known")
+            self.refuse(title(function), "it would be called with arguments that only loading shows")
             return children(call)
         self._keys([key for key, _ in call.pairs])
         self._keys(call.items)
@@ -210,7 +212,7 @@ class Judge:
         if self._given is None:
 
             def is_known(node: Value) -> bool:
-                return type(node) is Call and type(node.function) is Global and node.function in RULES
+                return type(node) is PickleCall and type(node.function) is Global and node.function in RULES
 
             own = (call for call in pickle.calls if type(call.function) is Global and not is_known(call))
             given = (part for call in own for part in children(call))
@@ -218,23 +220,23 @@ class Judge:
             self._given = set(map(id, found))
         return self._given
 
-    def _settled(self, call: Call, settled: frozenset[int]) -> list[Value]:
+    def _settled(self, call: PickleCall, settled: frozenset[int]) -> list[Value]:
         """The values in a call but for its function and the arguments that its rule has judged."""
         rest = list(children(call))[2:]
         if call.function == _RECONSTRUCTOR and call.args:
             self._restored(call)
         return rest + [arg for place, arg in enumerate(call.args) if place not in settled]
 
-    def _restored(self, call: Call) -> None:
+    def _restored(self, call: PickleCall) -> None:
         """`copyreg._reconstructor`: makes an object of the class that it is given."""
         cls = call.args[0]
         if type(cls) is Global:
             standing = self.standing_of(cls)
             if not standing.allowed or standing.kind == "function" or standing.restoring:
-                reason = standing.reason or standing.restoring or "no class"
+                reason = standing.reason or standing.restoring or "not a class"
                 self.refuse(title(cls), reason, standing.allow, dangerous=standing.dangerous)
 
-    def _own(self, function: Global, call: Call) -> None:
+    def _own(self, function: Global, call: PickleCall) -> None:
         """A call of what the policy knows: somebody's class, or a function that makes an object."""
         standing = self.standing_of(function)
         self._standing(function, standing)
@@ -247,7 +249,7 @@ class Judge:
         if call.how in ("newobj", "newobj_ex"):
             reason = standing.restoring
         elif standing.kind == "value":
-            reason = "no function or class of the file"
+            reason = "not a function or class of the file"
         elif standing.kind != "class" and call.is_changed:
             self._changed_result(function, call)
             return
@@ -269,7 +271,7 @@ class Judge:
         if reason:
             self.refuse(title(function), reason, standing.allow, dangerous=False)
 
-    def _has_function(self, call: Call) -> bool:
+    def _has_function(self, call: PickleCall) -> bool:
         """Whether what rebuilds an object is given a function of the user's, or what one returned: it may
         give these to each other."""
         stack = list(children(call))[1:]
@@ -277,14 +279,14 @@ class Judge:
             node = stack.pop()
             if type(node) in SCALARS or id(node) in self._without_functions:
                 continue
-            name = node.function if type(node) is Call else node
+            name = node.function if type(node) is PickleCall else node
             if type(name) is Global and name not in RULES and self.standing_of(name).kind == "function":
                 return True
             self._without_functions.add(id(node))
             stack += children(node)
         return False
 
-    def _changed_result(self, function: Global, call: Call) -> None:
+    def _changed_result(self, function: Global, call: PickleCall) -> None:
         """What a function returned is given a state or items: of whatever class it is, so that these must be
         allowed by name."""
         uses = [("__setstate__", call.has_state), ("extend", call.items), ("__setitem__", call.pairs)]
@@ -295,7 +297,7 @@ class Judge:
                 reason = "what it returns would be changed"
                 self.refuse(str(whole), reason, standing.allow, dangerous=False)
 
-    def _received(self, call: Call) -> Iterable[Value]:
+    def _received(self, call: PickleCall) -> Iterable[Value]:
         """A call of what another call returned: only rpc's receivers of tensors, RRefs and archives are."""
         receiver = semantic.receiver(call.function)
         plain = not call.is_changed and call.how == "reduce"
@@ -310,20 +312,20 @@ class Judge:
             reason = "" if loader.allowed else "a TorchScript archive would be loaded"
             self.say(Named(str(ARCHIVE), loader.allowed, reason, loader.allow, dangerous=True))
         else:
-            self.refuse(title(call.function), "what only loading makes known would be called")
+            self.refuse(title(call.function), "something that only loading shows would be called")
             return children(call)
         if not (good and plain):
             self.refuse(title(GETATTR), f"{receiver} with what torch never writes")
         return () if good else list(children(call))[1:]
 
-    def _attribute(self, call: Call) -> Iterable[Value]:
+    def _attribute(self, call: PickleCall) -> Iterable[Value]:
         """`getattr`: rpc's own receivers, and methods of a class, or of an object that the pickle makes."""
         if semantic.receiver(call) is not None:
             if call.is_changed:
                 self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
             return ()
         target, name = call.args if len(call.args) == 2 else (None, None)
-        owner = target.function if type(target) is Call else target
+        owner = target.function if type(target) is PickleCall else target
         if type(owner) is not Global or owner in _BY_RULE or type(name) is not str or call.how != "reduce":
             self.refuse(title(GETATTR), "an attribute chain")
             return list(children(call))[1:]
@@ -336,7 +338,7 @@ class Judge:
             reason = "a special method, with what the capture chooses"
             self.refuse(f"{owner}.{name}", reason, standing.allow, dangerous=False)
         own = self._method_of(owner, "__setstate__").allowed
-        if type(target) is Call and self.states.hides(target, name, deep=own):
+        if type(target) is PickleCall and self.states.hides(target, name, deep=own):
             self.refuse(f"{owner}.{name}", "an attribute in the state of its object hides it")
         if call.is_changed:
             self.refuse(title(GETATTR), "what the pickle did not make itself would be changed")
@@ -347,7 +349,7 @@ class Judge:
         if self.effort.keys(keys):
             self.refuse("a key of a dict or set", "of too many parts to be hashed")
         for key in keys:
-            if type(key) is Call and type(key.function) is Global:
+            if type(key) is PickleCall and type(key.function) is Global:
                 rule = RULES.get(key.function)
                 if rule is not None and rule.needs_state:
                     self.refuse(title(key), "a key that may be hashed before it is whole")

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.semantic import SCRIPT_PREFIX, is_fork, is_type_text, tensor_reference
-from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Value, children, is_deeper
+from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Value, children, is_deeper
 from rpcinspect.pickles.verdicts import Named, title
 
 MAX_JIT_DEPTH = 64
@@ -49,7 +49,7 @@ class _JitJudge:
                 stack += node
             elif kind is Dict:
                 stack += children(node)
-            elif kind is Call:
+            elif kind is PickleCall:
                 self.judge.effort.call(node)
                 stack += self._call(node)
             else:
@@ -60,7 +60,7 @@ class _JitJudge:
         if len(seen) > MAX_JIT_DEPTH and is_deeper(root, MAX_JIT_DEPTH):
             self.judge.refuse("a value", f"nested more than {MAX_JIT_DEPTH} levels deep")
 
-    def _call(self, call: Call) -> Iterable[Value]:
+    def _call(self, call: PickleCall) -> Iterable[Value]:
         args, function = call.args, call.function
         if type(function) is Global and str(function).startswith(SCRIPT_PREFIX):
             self._name(function)
@@ -78,7 +78,7 @@ class _JitJudge:
             return args[:1]
         return ()
 
-    def _has_form(self, form: Callable[[Call], bool], call: Call) -> bool:
+    def _has_form(self, form: Callable[[PickleCall], bool], call: PickleCall) -> bool:
         """Whether a call is as torch writes it; of the same arguments once."""
         key = (call.function, tuple(map(id, call.args)))
         if key not in self._forms:
@@ -94,11 +94,11 @@ class _JitJudge:
             self.judge.refuse(title(node), "a name that no JIT pickle of rpc holds; torch itself refuses it")
 
 
-_Form: TypeAlias = Callable[[Call], bool]
+_Form: TypeAlias = Callable[[PickleCall], bool]
 
 
 def _is_tensor(node: Value) -> bool:
-    index = tensor_reference(node) if type(node) is Call and node.function == _TENSOR else None
+    index = tensor_reference(node) if type(node) is PickleCall and node.function == _TENSOR else None
     return index is not None and index >= 0
 
 
@@ -106,19 +106,19 @@ def _list_of(one: Callable[[Value], bool]) -> _Form:
     return lambda call: len(call.args) == 1 and type(call.args[0]) is list and all(map(one, call.args[0]))
 
 
-def _tagged(call: Call) -> bool:
+def _tagged(call: PickleCall) -> bool:
     args = call.args
     if len(args) != 2 or type(args[1]) is not str or not is_type_text(args[1]):
         return False
     return type(args[0]) is (Dict if args[1].startswith("Dict[") else list)
 
 
-def _device(call: Call) -> bool:
+def _device(call: PickleCall) -> bool:
     args = call.args
     return len(args) == 1 and type(args[0]) is str and _DEVICE.fullmatch(args[0]) is not None
 
 
-def _complex(call: Call) -> bool:
+def _complex(call: PickleCall) -> bool:
     return len(call.args) == 2 and all(type(part) in (int, float) for part in call.args)
 
 

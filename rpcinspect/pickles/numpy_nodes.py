@@ -14,7 +14,7 @@ import struct
 from typing import NamedTuple
 
 from rpcinspect.pickles.safe_names import ADDRESSES
-from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value
 
 
 class Array(NamedTuple):
@@ -27,7 +27,7 @@ class Array(NamedTuple):
     fortran: bool
 
 
-def array(node: Call) -> Array | None:
+def array(node: PickleCall) -> Array | None:
     """The parts of a pickled numpy array, of either of numpy's ways to write one."""
     args, state = node.args, node.state
     if node.function in RECONSTRUCT and type(state) is tuple and len(state) == 5:
@@ -39,7 +39,7 @@ def array(node: Call) -> Array | None:
 
 def raw_bytes(node: Value) -> Value:
     """The bytes in `_codecs.encode(text, 'latin1')`; any other value as it is."""
-    if type(node) is not Call or node.function != ENCODE or type(node.args) is not tuple:
+    if type(node) is not PickleCall or node.function != ENCODE or type(node.args) is not tuple:
         return node
     if len(node.args) != 2 or type(node.args[0]) is not str or node.args[1] != "latin1":
         return node
@@ -48,7 +48,7 @@ def raw_bytes(node: Value) -> Value:
 
 def dtype(node: Value) -> str | None:
     """`<f4` and the like of a pickled numpy dtype: the kind is an argument, the byte order comes by BUILD."""
-    if type(node) is not Call or node.function != DTYPE or type(node.args) is not tuple:
+    if type(node) is not PickleCall or node.function != DTYPE or type(node.args) is not tuple:
         return None
     if not node.args or type(node.args[0]) is not str:
         return None
@@ -56,7 +56,7 @@ def dtype(node: Value) -> str | None:
     return (order if order in ("<", ">", "=", "|") else "|") + node.args[0]
 
 
-def scalar(node: Call) -> tuple[str, Value] | None:
+def scalar(node: PickleCall) -> tuple[str, Value] | None:
     """(name of the type, value) of a numpy scalar; of types without a plain value the bytes."""
     args = node.args
     if node.function not in SCALAR or type(args) is not tuple or len(args) != 2:
@@ -117,9 +117,9 @@ _UNITS = frozenset(b"Y M W D h m s ms us ns ps fs as generic".split())
 
 def bytes_of(value: Value) -> bytes | None:
     """Bytes, also as protocols 0 to 2 write them; None for everything else."""
-    if type(value) is Call and value.function == Global("builtins", "bytes") and value.args == ():
+    if type(value) is PickleCall and value.function == Global("builtins", "bytes") and value.args == ():
         return b""
-    if type(value) is Call and value.function == ENCODE and type(value.args) is tuple:
+    if type(value) is PickleCall and value.function == ENCODE and type(value.args) is tuple:
         text = value.args[0] if len(value.args) == 2 and latin1(value.args[1]) else None
         return text.encode("latin-1", "replace") if type(text) is str else None
     return bytes(value) if type(value) in (bytes, bytearray) else None
@@ -146,7 +146,7 @@ def latin1(value: Value) -> bool:
     return value in ("latin1", "latin-1") and type(value) is str
 
 
-def dtype_args(call: Call) -> str:
+def dtype_args(call: PickleCall) -> str:
     args = call.args
     if len(args) == 3 and type(args[0]) is str and args[1:] in ((False, True), (0, 1)):
         kind = _KIND.fullmatch(args[0])
@@ -155,7 +155,7 @@ def dtype_args(call: Call) -> str:
     return ARGS
 
 
-def dtype_state(call: Call) -> str:
+def dtype_state(call: PickleCall) -> str:
     """What `dtype.__reduce__` writes for exactly these arguments: numpy takes sizes and flags on trust."""
     kind = _KIND.fullmatch(call.args[0])
     state, reason = call.state, FORGED
@@ -230,7 +230,7 @@ def _void(
 
 def _is_dtype(node: Value) -> bool:
     """Whether a node is a dtype as numpy writes it."""
-    if type(node) is not Call or node.function != DTYPE or type(node.args) is not tuple:
+    if type(node) is not PickleCall or node.function != DTYPE or type(node.args) is not tuple:
         return False
     return not dtype_args(node) and not (node.has_state and dtype_state(node))
 
@@ -247,7 +247,7 @@ def _is_object(node: Value) -> bool:
     return _is_dtype(node) and bool(node.args[0] == "O8")
 
 
-def array_state(call: Call) -> str:
+def array_state(call: PickleCall) -> str:
     """(version, shape, dtype, Fortran order, data): as many bytes, or objects, as the shape says."""
     state, reason = call.state, FORGED
     if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) not in (bool, int):
@@ -269,18 +269,18 @@ def _endless(count: int, item: int) -> bool:
     return item == 0 and count > 1
 
 
-def scalar_args(call: Call) -> str:
+def scalar_args(call: PickleCall) -> str:
     args = call.args
     item = item_bytes(args[0]) if len(args) == 2 else None
     raw = bytes_of(args[1]) if item is not None else None
     if raw is None or len(raw) != item:
         return ARGS
     if raw.replace(b"\0", b"").decode("latin-1") in ADDRESSES:
-        return "it is a text, who asks for which takes what it holds for an address"
+        return "it is a text, whose user takes its content for an address"
     return ""
 
 
-def reconstruct_args(call: Call) -> str:
+def reconstruct_args(call: PickleCall) -> str:
     """An array of nothing, of some letter's type; its state says what it is."""
     args = call.args
     letter = (bytes_of(args[2]) or args[2]) if len(args) == 3 else b""
@@ -290,7 +290,7 @@ def reconstruct_args(call: Call) -> str:
     return ARGS
 
 
-def frombuffer_args(call: Call) -> str:
+def frombuffer_args(call: PickleCall) -> str:
     args = call.args
     if len(args) == 4 and type(args[0]) in (bytes, bytearray) and ints(args[2]) and args[3] in ("C", "F"):
         item = item_bytes(args[1])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rpcinspect.pickles import semantic
-from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value
 
 MAX_PLACES = 100_000
 
@@ -22,12 +22,12 @@ class PathStep(NamedTuple):
     key: str | int
 
 
-Place = tuple[PathStep, ...]
+ValuePath = tuple[PathStep, ...]
 
 
-def tensor_places(value: Value) -> dict[int, Place]:
+def tensor_places(value: Value) -> dict[int, ValuePath]:
     """Index of a tensor → its first place."""
-    found: dict[int, Place] = {}
+    found: dict[int, ValuePath] = {}
     for node, place in _walk(value):
         index = semantic.tensor_index(node)
         if index is not None:
@@ -35,9 +35,9 @@ def tensor_places(value: Value) -> dict[int, Place]:
     return found
 
 
-def rref_places(value: Value) -> dict[tuple[int, int], Place]:
+def rref_places(value: Value) -> dict[tuple[int, int], ValuePath]:
     """RRef → its first place."""
-    found: dict[tuple[int, int], Place] = {}
+    found: dict[tuple[int, int], ValuePath] = {}
     for node, place in _walk(value):
         fork = semantic.brought_fork(node)
         if fork is not None:
@@ -45,14 +45,14 @@ def rref_places(value: Value) -> dict[tuple[int, int], Place]:
     return found
 
 
-def _walk(value: Value) -> Iterator[tuple[Value, Place]]:
+def _walk(value: Value) -> Iterator[tuple[Value, ValuePath]]:
     """Every node that has a place, parents first; each once."""
-    stack: list[tuple[Value, Place]] = [(value, ())]
+    stack: list[tuple[Value, ValuePath]] = [(value, ())]
     seen: set[int] = set()
     while stack and len(seen) < MAX_PLACES:
         node, place = stack.pop()
         node = _inner(node)
-        if type(node) not in (tuple, list, Dict, Call) or id(node) in seen:
+        if type(node) not in (tuple, list, Dict, PickleCall) or id(node) in seen:
             continue
         seen.add(id(node))
         yield node, place
@@ -62,7 +62,7 @@ def _walk(value: Value) -> Iterator[tuple[Value, Place]]:
 def _inner(node: Value) -> Value:
     """What stands for the same place: the list in a type tag, the data of a Parameter."""
     plain = semantic.untag(node)
-    if type(plain) is Call and plain.function == PARAMETER and type(plain.args) is tuple and plain.args:
+    if type(plain) is PickleCall and plain.function == PARAMETER and type(plain.args) is tuple and plain.args:
         return plain.args[0]
     return plain
 
@@ -73,7 +73,7 @@ def _steps(node: Value) -> Iterator[tuple[PathStep, Value]]:
             yield PathStep(False, i), child
     elif type(node) is Dict:
         yield from _pairs(node.pairs)
-    elif type(node) is Call:
+    elif type(node) is PickleCall:
         if node.how == "newobj" and type(node.args) is tuple and not node.has_state:
             for i, child in enumerate(node.args):
                 yield PathStep(False, i), child

@@ -1,8 +1,8 @@
 """The Python dialect (protocols 0 to 5): bytes of a pickle -> the inert tree; nothing is imported or called.
 
 Mirrors the Unpickler of CPython's Modules/_pickle.c, as a reading of the program instead of a run: where it
-would import, a `Global` is made, where it would call, a `Call`. It accepts at least what CPython accepts, so
-that a pickle can't hide its second half from this reader by a trick in its first.
+would import, a `Global` is made, where it would call, a `PickleCall`. It accepts at least what CPython
+accepts, so that a pickle can't hide its second half from this reader by a trick in its first.
 
 May assume nothing about its bytes. Raises DecodeError and LimitExceeded (layer "pickle") only.
 """
@@ -19,7 +19,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.python_ops import OPCODES
 from rpcinspect.pickles.python_state import NO_FRAME, Order, State, build, extend, set_items, stack_global
-from rpcinspect.pickles.tree import Call, Dict, Global, Value, is_deeper
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, is_deeper
 
 MAX_DEPTH = 5_000
 """Levels of nesting. CPython pickles some 1,000 by default, and frees some kinds by recursion in C."""
@@ -32,7 +32,7 @@ class PythonPickle(Struct, frozen=True, dict=True):
     """None also where `error` is set."""
     globals: tuple[Global, ...]
     """Every name that loading would import, in order of appearance, without repeats; also those not used."""
-    calls: tuple[Call, ...]
+    calls: tuple[PickleCall, ...]
     """Every call that loading would make, in that order, reachable from `root` or not."""
     protocol: int
     """What PROTO says; 0 without one, so for protocol 1 too."""
@@ -132,7 +132,7 @@ def _run(state: State) -> Value:
                 pos += 1
             elif op == 0x52:  # REDUCE
                 args = pop()
-                call = Call(pop(), args, None, "reduce", False, None, [], [])
+                call = PickleCall(pop(), args, None, "reduce", False, None, [], [])
                 called(call)
                 push(call)
                 pos += 1
@@ -191,7 +191,7 @@ def _run(state: State) -> Value:
                 pos += 1
             elif op == 0x81:  # NEWOBJ
                 args = pop()
-                call = Call(pop(), args, None, "newobj", False, None, [], [])
+                call = PickleCall(pop(), args, None, "newobj", False, None, [], [])
                 called(call)
                 push(call)
                 pos += 1

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
-from rpcinspect.pickles.tree import Call, Dict, Extension, Global, PersistentRef, Set, Value
+from rpcinspect.pickles.tree import Dict, Extension, Global, PersistentRef, PickleCall, Set, Value
 
 NO_FRAME = (1 << 63) - 1
 
@@ -77,7 +77,7 @@ class State(Struct, eq=False):
     """What loading would import, in order of appearance."""
     names: dict[tuple[str, str], Global] = field(default_factory=dict)
     """(module, name) as written → what is loaded under the protocol in force; PROTO empties it."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[PickleCall] = field(default_factory=list)
     order: Order = field(default_factory=Order)
     extensions: list[int] = field(default_factory=list)
     buffers: int = 0
@@ -131,8 +131,8 @@ class State(Struct, eq=False):
             )
         self.memo[index] = self.stack[-1]
 
-    def call(self, function: Value, args: Value, how: str, kwargs: Value = None) -> Call:
-        call = Call(function, args, kwargs, how)
+    def call(self, function: Value, args: Value, how: str, kwargs: Value = None) -> PickleCall:
+        call = PickleCall(function, args, kwargs, how)
         self.calls.append(call)
         return call
 
@@ -190,9 +190,9 @@ def build(state: State, target: Value, value: Value) -> Value:
     return target
 
 
-def changeable(state: State, target: Value) -> Call:
+def changeable(state: State, target: Value) -> PickleCall:
     """The target if a call of this pickle made it, else a `change` around it."""
-    return target if type(target) is Call else state.call(target, (), "change")
+    return target if type(target) is PickleCall else state.call(target, (), "change")
 
 
 def stack_global(state: State, module: Value, name: Value) -> Value:
@@ -200,6 +200,6 @@ def stack_global(state: State, module: Value, name: Value) -> Value:
     if type(module) is str and type(name) is str:
         return state.name(module, name)
     for part in (module, name):
-        if type(part) not in (str, Call, PersistentRef, Extension):
+        if type(part) not in (str, PickleCall, PersistentRef, Extension):
             raise ValueError(f"a name to import is a {type(part).__name__}")
     return state.call(None, (module, name), "stack_global")

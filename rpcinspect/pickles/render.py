@@ -13,16 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles import numpy_nodes, semantic
-from rpcinspect.pickles.tree import (
-    Buffer,
-    Call,
-    Dict,
-    Extension,
-    Global,
-    PersistentRef,
-    Set,
-    Value,
-)
+from rpcinspect.pickles.tree import Buffer, Dict, Extension, Global, PersistentRef, PickleCall, Set, Value
 
 
 def render(
@@ -183,7 +174,7 @@ class _Renderer:
     def persistent(self, value: PersistentRef) -> None:
         self.mixed("persistent(", value.id, ")")
 
-    def call(self, value: Call) -> None:
+    def call(self, value: PickleCall) -> None:
         special = _SPECIAL.get(value.function) if type(value.function) is Global else _Renderer.received
         if special is not None and special(self, value):
             return
@@ -219,37 +210,37 @@ class _Renderer:
 
     # What a node means, see _SPECIAL.
 
-    def tensor(self, node: Call) -> bool:
+    def tensor(self, node: PickleCall) -> bool:
         index = semantic.tensor_index(node)
         if index is None:
             return False
         self.emit(self.tensors[index] if 0 <= index < len(self.tensors) else f"tensor#{index}")
         return True
 
-    def received(self, node: Call) -> bool:
+    def received(self, node: PickleCall) -> bool:
         return self.tensor(node) or self.rref(node) or _says(_script)(self, node)
 
-    def rref(self, node: Call) -> bool:
+    def rref(self, node: PickleCall) -> bool:
         fork = semantic.rref_fork(node)
         if fork is None:
             return False
         self.emit("RRef({}:{})".format(*fork.rref_id) if self.short else fork.text)
         return True
 
-    def tagged(self, node: Call) -> bool:
+    def tagged(self, node: PickleCall) -> bool:
         plain = semantic.untag(node)
         if plain is node:
             return False
         self.value(plain)
         return True
 
-    def parameter(self, node: Call) -> bool:
+    def parameter(self, node: PickleCall) -> bool:
         if type(node.args) is not tuple or not node.args:
             return False
         self.mixed("Parameter(", node.args[0], ")")
         return True
 
-    def attribute(self, node: Call) -> bool:
+    def attribute(self, node: PickleCall) -> bool:
         """getattr(x, 'name') as x.name."""
         args = node.args
         if type(args) is not tuple or len(args) != 2:
@@ -260,14 +251,14 @@ class _Renderer:
         self.emit("." + args[1])
         return True
 
-    def array(self, node: Call) -> bool:
+    def array(self, node: PickleCall) -> bool:
         parts = numpy_nodes.array(node)
         if parts is None:
             return False
         self.mixed("numpy.ndarray(shape=", parts.shape, ", dtype=", parts.dtype, ", ", parts.data, ")")
         return True
 
-    def scalar(self, node: Call) -> bool:
+    def scalar(self, node: PickleCall) -> bool:
         parts = numpy_nodes.scalar(node)
         if parts is None:
             return False
@@ -275,13 +266,13 @@ class _Renderer:
         return True
 
 
-_Special: TypeAlias = Callable[[_Renderer, Call], bool]
+_Special: TypeAlias = Callable[[_Renderer, PickleCall], bool]
 
 
-def _says(text: Callable[[Call], str | None]) -> _Special:
+def _says(text: Callable[[PickleCall], str | None]) -> _Special:
     """Writes nodes of which `text` makes one text; None: the node is something else."""
 
-    def write(renderer: _Renderer, node: Call) -> bool:
+    def write(renderer: _Renderer, node: PickleCall) -> bool:
         found = text(node)
         if found is not None:
             renderer.emit(found)
@@ -290,28 +281,28 @@ def _says(text: Callable[[Call], str | None]) -> _Special:
     return write
 
 
-def _script(node: Call) -> str | None:
+def _script(node: PickleCall) -> str | None:
     archive = semantic.script_module(node)
     return None if archive is None else f"ScriptModule({_bytes(archive)})"
 
 
-def _device(node: Call) -> str | None:
+def _device(node: PickleCall) -> str | None:
     name = semantic.device(node)
     return None if name is None else f"device({_text(name)})"
 
 
-def _worker(node: Call) -> str | None:
+def _worker(node: PickleCall) -> str | None:
     worker = semantic.worker_info(node)
     return None if worker is None else f"WorkerInfo(id={worker.id}, name={_text(worker.name)})"
 
 
-def _latin1(node: Call) -> str | None:
+def _latin1(node: PickleCall) -> str | None:
     """Bytes, as protocols 0 to 2 write them."""
     raw = numpy_nodes.raw_bytes(node)
     return _bytes(raw) if type(raw) is bytes else None
 
 
-def _dtype(node: Call) -> str | None:
+def _dtype(node: PickleCall) -> str | None:
     code = numpy_nodes.dtype(node)
     return None if code is None else f"dtype({_text(code)})"
 
@@ -364,7 +355,7 @@ _NODES: dict[type, Callable[[_Renderer, Value], None]] = {
     list: _Renderer.list,
     Dict: _Renderer.dict,
     Set: _Renderer.set,
-    Call: _Renderer.call,
+    PickleCall: _Renderer.call,
     PersistentRef: _Renderer.persistent,
 }
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rpcinspect.pickles.tree import Call, Dict, Global, Value, children
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, children
 
 
 class RRefForkData(NamedTuple):
@@ -39,7 +39,7 @@ class PickledRemoteModule(NamedTuple):
 
 class PythonUdf(NamedTuple):
     func: Value
-    """A Global for a plain function, a Call for a bound method or any other callable object."""
+    """A Global for a plain function, a PickleCall for a bound method or any other callable object."""
     args: Value
     kwargs: Value
 
@@ -62,11 +62,11 @@ def tensor_index(node: Value) -> int | None:
 
 def tensor_reference(node: Value) -> int | None:
     """What a reference to a tensor says as its index, whatever number that is."""
-    if type(node) is not Call:
+    if type(node) is not PickleCall:
         return None
     function, args = node.function, node.args
     if function != _BUILD_TENSOR and not (
-        type(function) is Call and receiver(function) == "_tensor_receiver"
+        type(function) is PickleCall and receiver(function) == "_tensor_receiver"
     ):
         return None
     if type(args) is tuple and len(args) == 1 and type(args[0]) is int:
@@ -76,10 +76,10 @@ def tensor_reference(node: Value) -> int | None:
 
 def rref_fork(node: Value) -> RRefForkData | None:
     """The RRef that a node stands for."""
-    if type(node) is not Call:
+    if type(node) is not PickleCall:
         return None
     args = node.args
-    if type(node.function) is Call and receiver(node.function) == "_py_rref_receiver":
+    if type(node.function) is PickleCall and receiver(node.function) == "_py_rref_receiver":
         args = args[0] if type(args) is tuple and len(args) == 1 else None
     elif node.function != _JIT_RREF:
         return None
@@ -99,7 +99,7 @@ def is_fork(node: Value) -> bool:
 
 def remote_module(node: Value) -> PickledRemoteModule | None:
     """The RemoteModule that a node stands for: `_remote_module_reducer` of torch/distributed/nn/api."""
-    if type(node) is not Call or node.function != _REMOTE_MODULE or type(node.args) is not tuple:
+    if type(node) is not PickleCall or node.function != _REMOTE_MODULE or type(node.args) is not tuple:
         return None
     rref = _fork_data(node.args[-1]) if node.args else None
     return None if rref is None else PickledRemoteModule(node.args[:-1], rref)
@@ -114,7 +114,7 @@ def brought_fork(node: Value) -> RRefForkData | None:
 def beside_fork(node: Value) -> Iterable[Value]:
     """The children of a node but for the numbers of the RRef that it stands for."""
     module = remote_module(node)
-    if type(node) is Call and module is not None:
+    if type(node) is PickleCall and module is not None:
         return [*module.attributes, *(child for child in children(node) if child is not node.args)]
     return () if rref_fork(node) is not None else children(node)
 
@@ -130,7 +130,7 @@ def _fork_data(args: Value) -> RRefForkData | None:
 
 def script_module(node: Value) -> bytes | None:
     """The archive of torch.jit.save in a pickled ScriptModule."""
-    if type(node) is not Call or receiver(node.function) != "_script_module_receiver":
+    if type(node) is not PickleCall or receiver(node.function) != "_script_module_receiver":
         return None
     if type(node.args) is tuple and len(node.args) == 1 and type(node.args[0]) is bytes:
         return node.args[0]
@@ -139,7 +139,7 @@ def script_module(node: Value) -> bytes | None:
 
 def receiver(node: Value) -> str | None:
     """The name of the class method of _InternalRPCPickler that a `getattr` call stands for."""
-    if type(node) is not Call or node.function != GETATTR:
+    if type(node) is not PickleCall or node.function != GETATTR:
         return None
     args = node.args
     if type(args) is not tuple or len(args) != 2 or args[0] != PICKLER or type(args[1]) is not str:
@@ -149,7 +149,7 @@ def receiver(node: Value) -> str | None:
 
 def untag(node: Value) -> Value:
     """JIT: the plain list or Dict inside restore_type_tag or build_*list; any other value as it is."""
-    if type(node) is Call and node.function in TAGS and type(node.args) is tuple and node.args:
+    if type(node) is PickleCall and node.function in TAGS and type(node.args) is tuple and node.args:
         tag = node.args[1] if len(node.args) > 1 else ""
         return node.args[0] if not tag or (type(tag) is str and is_type_text(tag)) else node
     return node
@@ -188,7 +188,7 @@ def device_map(node: Value) -> dict[str, str] | None:
 
 def device(node: Value) -> str | None:
     """The string of a torch.device: one argument in JIT pickles, kind and index in Python's."""
-    if type(node) is not Call or node.function != _DEVICE or type(node.args) is not tuple:
+    if type(node) is not PickleCall or node.function != _DEVICE or type(node.args) is not tuple:
         return None
     if [type(part) for part in node.args] not in ([str], [str, int]) or not _fits(*node.args[1:]):
         return None
@@ -211,7 +211,7 @@ def remote_exception(root: Value) -> RemoteException | None:
 
 def worker_info(node: Value) -> WorkerInfo | None:
     """Name and id in a WorkerInfo."""
-    if type(node) is not Call or node.function != _WORKER_INFO or type(node.state) is not tuple:
+    if type(node) is not PickleCall or node.function != _WORKER_INFO or type(node.state) is not tuple:
         return None
     if [type(part) for part in node.state] != [str, int] or not _fits(node.state[1]):
         return None
@@ -224,7 +224,12 @@ def _fits(*numbers: int) -> bool:
 
 
 def _namedtuple(node: Value, cls: Global, size: int) -> tuple[Value, ...] | None:
-    if type(node) is Call and node.function == cls and type(node.args) is tuple and len(node.args) == size:
+    if (
+        type(node) is PickleCall
+        and node.function == cls
+        and type(node.args) is tuple
+        and len(node.args) == size
+    ):
         return node.args
     return None
 

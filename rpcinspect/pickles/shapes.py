@@ -1,9 +1,9 @@
 """What a type's own pickling writes, and nothing else: the rule for each call that loading a pickle may make.
 
-In: a `Call` of the inert tree whose function is a key of `RULES`. Out: what is wrong with its arguments,
-state, items or pairs as a text, "" where they are what CPython 3.10–3.14, numpy 1.24–2.x and torch 2.2–2.15
-write. Only forms are checked here; values inside are judged by `judge`, which walks them, but for the
-arguments that a rule says to have judged itself (`settled`).
+In: a `PickleCall` of the inert tree whose function is a key of `RULES`. Out: what is wrong with its
+arguments, state, items or pairs as a text, "" where they are what CPython 3.10–3.14, numpy 1.24–2.x and torch
+2.2–2.15 write. Only forms are checked here; values inside are judged by `judge`, which walks them, but for
+the arguments that a rule says to have judged itself (`settled`).
 
 A rule must hold whatever else the pickle does later: lists may grow after a call that was given them.
 """
@@ -19,20 +19,20 @@ from rpcinspect.pickles import numpy_nodes, semantic
 from rpcinspect.pickles.numpy_nodes import ARGS, bytes_of, ints, is_raw, latin1
 from rpcinspect.pickles.safe_names import EXCEPTIONS, GENERATED, VALUES, is_special
 from rpcinspect.pickles.semantic import GETATTR, PICKLER, is_fork
-from rpcinspect.pickles.tree import Call, Dict, Global, Set, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Set, Value
 
-Check = Callable[[Call], str]
+ShapeCheck = Callable[[PickleCall], str]
 STATE = "a state that its own pickling never writes"
 
 
 class Rule(Struct, frozen=True):
     """How one callable may be called while a pickle is loaded."""
 
-    args: Check
+    args: ShapeCheck
     """What is wrong with the arguments."""
     how: tuple[str, ...] = ("reduce",)
     """The opcodes by which its own pickling calls it; INST and OBJ are those of Python 2."""
-    state: Check | None = None
+    state: ShapeCheck | None = None
     """What is wrong with a state; None: it never has one."""
     needs_state: bool = False
     items: bool = False
@@ -42,7 +42,7 @@ class Rule(Struct, frozen=True):
     settled: frozenset[int] = frozenset()
     """The arguments that the rule has judged whole: names in them are no values."""
 
-    def wrong(self, call: Call) -> str:
+    def wrong(self, call: PickleCall) -> str:
         """What is not as the type's own pickling writes it."""
         if call.how not in self.how or call.kwargs is not None:
             return "not called as its own pickling calls it"
@@ -82,7 +82,7 @@ def _sequence(value: Value) -> bool:
 
 def _empty_ordered_dict(value: Value) -> bool:
     return (
-        type(value) is Call
+        type(value) is PickleCall
         and value.function == Global("collections", "OrderedDict")
         and value.args == ()
         and not value.is_changed
@@ -106,10 +106,10 @@ def _tensor(value: Value) -> bool:
     return index is not None and index >= 0
 
 
-def _args(*forms: tuple[_ONE, ...]) -> Check:
+def _args(*forms: tuple[_ONE, ...]) -> ShapeCheck:
     """Checks that arguments are of one of these forms."""
 
-    def check(call: Call) -> str:
+    def check(call: PickleCall) -> str:
         args = call.args
         for form in forms:
             if len(args) == len(form) and all(one(arg) for one, arg in zip(form, args, strict=True)):
@@ -119,8 +119,8 @@ def _args(*forms: tuple[_ONE, ...]) -> Check:
     return check
 
 
-def _all(one: _ONE) -> Check:
-    def check(call: Call) -> str:
+def _all(one: _ONE) -> ShapeCheck:
+    def check(call: PickleCall) -> str:
         return "" if all(map(one, call.args)) else ARGS
 
     return check
@@ -136,14 +136,14 @@ def attributes(value: Value) -> bool:
     return type(value) is Dict and all(type(key) is str and not is_special(key) for key, _ in value.pairs)
 
 
-def _attributes(call: Call) -> str:
+def _attributes(call: PickleCall) -> str:
     return "" if attributes(call.state) else "a state that sets other things than attributes"
 
 
-def _fields(**fields: _ONE) -> Check:
+def _fields(**fields: _ONE) -> ShapeCheck:
     """Checks that a state is a dict with these keys at most."""
 
-    def check(call: Call) -> str:
+    def check(call: PickleCall) -> str:
         if type(call.state) is Dict and all(
             type(key) is str and key in fields and fields[key](value) for key, value in call.state.pairs
         ):
@@ -153,7 +153,7 @@ def _fields(**fields: _ONE) -> Check:
     return check
 
 
-def _exception_state(call: Call) -> str:
+def _exception_state(call: PickleCall) -> str:
     """Attributes of its own. Those that C has for some exceptions it takes on trust when the text is made."""
     pairs = call.state.pairs if type(call.state) is Dict else None
     if pairs is None:
@@ -173,10 +173,10 @@ _MEMBERS = frozenset(
 """Members of BaseException, OSError, UnicodeError and SyntaxError."""
 
 
-def _unicode_error(raw: type) -> Check:
+def _unicode_error(raw: type) -> ShapeCheck:
     """(encoding, object, start, end, reason); start and end are taken on trust when the text is made."""
 
-    def check(call: Call) -> str:
+    def check(call: PickleCall) -> str:
         args = call.args
         if len(args) == 5 and [type(args[0]), type(args[4])] == [str, str]:
             text: Value = bytes_of(args[1]) if raw is bytes else args[1]
@@ -196,7 +196,7 @@ def _bindable(value: Value) -> bool:
     """What `functools.partial` may call: somebody's own function or class by its name, a method, a number's
     type.
     """
-    if type(value) is Call:
+    if type(value) is PickleCall:
         return type(value.function) is Global and value.function == GETATTR
     return type(value) is Global and (value in _NUMBERS or value not in VALUES)
 
@@ -204,7 +204,7 @@ def _bindable(value: Value) -> bool:
 _NUMBERS = frozenset(Global("builtins", name) for name in ("bool", "float", "int"))
 
 
-def _partial_state(call: Call) -> str:
+def _partial_state(call: PickleCall) -> str:
     state = call.state
     if (
         type(state) is tuple
@@ -257,7 +257,7 @@ def _singleton(value: Value) -> bool:
     return value is None or value in (Global("builtins", "NotImplemented"), Global("builtins", "Ellipsis"))
 
 
-def _reconstructor(call: Call) -> str:
+def _reconstructor(call: PickleCall) -> str:
     """`copyreg._reconstructor(cls, base, state)` of protocols 0 and 1: `base.__new__(cls, state)`."""
     if len(call.args) != 3 or type(call.args[0]) is not Global:
         return ARGS
@@ -284,14 +284,14 @@ _BASES: dict[Global, tuple[type, ...]] = {
 # --- torch --------------------------------------------------------------------------------------------------
 
 
-def _subclass(call: Call) -> str:
+def _subclass(call: PickleCall) -> str:
     """`_rebuild_from_type_v2(function, type, args, state)` of a subclass of Tensor: it calls the first
     argument. The storage inside comes by a loader of its own, which somebody must have allowed.
     """
     args = call.args
     if len(args) == 4 and args[0] == REBUILD and type(args[1]) is Global and type(args[2]) is tuple:
         storage = args[2][0] if args[2] else None
-        if type(storage) is Call and storage.function == STORAGE and attributes(args[3]):
+        if type(storage) is PickleCall and storage.function == STORAGE and attributes(args[3]):
             return ""
     return f"it would call {args[0] if args and type(args[0]) is Global else 'its first argument'}"
 
@@ -300,21 +300,21 @@ REBUILD = Global("torch._utils", "_rebuild_tensor_v2")
 STORAGE = Global("torch.storage", "_load_from_bytes")
 
 
-def _remote_module(call: Call) -> str:
+def _remote_module(call: PickleCall) -> str:
     """on, device, is_device_map_set, is_scriptable, generated_methods, module_rref: as
     `_remote_module_reducer`.
     """
     args = call.args
     if len(args) == 6 and [type(arg) for arg in args[:4]] == [str, str, bool, bool]:
         methods, rref = args[4:]
-        fork = Call(Call(GETATTR, (PICKLER, "_py_rref_receiver")), (rref,))
+        fork = PickleCall(PickleCall(GETATTR, (PICKLER, "_py_rref_receiver")), (rref,))
         generated = type(methods) in (list, tuple) and all(type(one) is Global for one in methods)
         if generated and GENERATED.issuperset(methods) and is_fork(fork):
             return ""
     return ARGS
 
 
-def _worker_state(call: Call) -> str:
+def _worker_state(call: PickleCall) -> str:
     return "" if semantic.worker_info(call) is not None else "a state forged for it"
 
 
@@ -366,7 +366,7 @@ _BY_MODULE: dict[str, dict[str, Rule]] = {
         "datetime": Rule(_args((_date(10),), (_date(10), _any))),
         "time": Rule(_args((_clock,), (_clock, _any))),
         "timedelta": Rule(_args((_is(int), _is(int), _is(int)))),
-        "timezone": Rule(_args((_is(Call),), (_is(Call), _is(str)))),
+        "timezone": Rule(_args((_is(PickleCall),), (_is(PickleCall), _is(str)))),
     },
     "decimal": {"Decimal": Rule(_args((_decimal,)))},
     "fractions": {"Fraction": Rule(_args((_ratio,), (_is(int), _is(int))))},

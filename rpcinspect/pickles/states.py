@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rpcinspect.pickles.safe_names import is_special
 from rpcinspect.pickles.shapes import attributes
-from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Value, children, walk
+from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Value, children, walk
 
 
 class States:
@@ -21,7 +21,7 @@ class States:
         self._known: dict[tuple[int, bool], set[str]] = {}
         self._wrong: dict[tuple[int, bool], str] = {}
 
-    def hides(self, call: Call, name: str, *, deep: bool = False) -> bool:
+    def hides(self, call: PickleCall, name: str, *, deep: bool = False) -> bool:
         """Whether the state of an object sets an attribute in place of a method, or hooks that methods of
         `nn.Module` call. `deep`: its class has a `__setstate__`, which may set what stands anywhere in it.
         """
@@ -40,8 +40,8 @@ class States:
 
     def _why_wrong(self, state: Value, *, own: bool) -> str:
         if own:
-            plain = type(state) is not Call or state.function == ORDERED
-            pairs = state.pairs if type(state) in (Dict, Call) else ()
+            plain = type(state) is not PickleCall or state.function == ORDERED
+            pairs = state.pairs if type(state) in (Dict, PickleCall) else ()
             plain = plain and all(type(key) in SCALARS for key, _ in pairs)
             special = SPECIAL in self._names(state, deep=True)
             return "" if plain and not special else "a state with special names"
@@ -63,7 +63,7 @@ class States:
 
 
 def _is_empty(value: Value) -> bool:
-    if type(value) is Call and value.function == ORDERED:
+    if type(value) is PickleCall and value.function == ORDERED:
         return value.args == () and not value.pairs
     return value is None or (type(value) is Dict and not value.pairs)
 
@@ -73,7 +73,7 @@ def _mappings(state: Value, *, deep: bool) -> Iterable[Sequence[tuple[Value, Val
     tuples of two, of which `dict.update` takes lists."""
     shallow = state if type(state) is tuple else ()
     for node in walk([state], children if deep else lambda node: shallow if node is state else ()):
-        if type(node) is Dict or (deep and type(node) is Call):
+        if type(node) is Dict or (deep and type(node) is PickleCall):
             yield node.pairs
         elif deep and type(node) in (tuple, list) and len(node) == 2:
             yield (tuple(node),)

@@ -27,7 +27,7 @@ class Global(Struct, frozen=True):
         return f"{self.module}.{self.name}"
 
 
-class Call(Struct, eq=False):
+class PickleCall(Struct, eq=False):
     """An object that loading would make by calling something; nothing is ever called.
 
     `function` is any value, usually a Global. What later opcodes add to the object is kept in order of kind.
@@ -101,7 +101,7 @@ def children(node: Value) -> Iterable[Value]:
     """Direct children of a value, for walks."""
     if isinstance(node, (tuple, list)):
         return node
-    if isinstance(node, Call):
+    if isinstance(node, PickleCall):
         out = [node.function, node.args]
         if node.kwargs is not None:
             out.append(node.kwargs)

@@ -6,9 +6,9 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 
-Kind: TypeAlias = Literal["class", "function", "value", "any"]
+NameKind: TypeAlias = Literal["class", "function", "value", "any"]
 
 
 class Named(Struct, frozen=True):
@@ -31,7 +31,7 @@ class NameRuling(Struct, frozen=True):
     """What a policy says of a name that is in no list of ours."""
 
     allowed: bool
-    kind: Kind = "any"
+    kind: NameKind = "any"
     reason: str = ""
     allow: str = ""
     dangerous: bool = False
@@ -72,6 +72,6 @@ def title(node: Value) -> str:
     """A name for a node."""
     if type(node) is Global:
         return str(node)
-    if type(node) is Call and type(node.function) is Global:
+    if type(node) is PickleCall and type(node.function) is Global:
         return f"{node.function}(…)"
     return f"a {type(node).__name__}"

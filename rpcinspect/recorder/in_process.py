@@ -20,21 +20,21 @@ from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.library import QUEUE_BYTES, build_agent
 from rpcinspect.recorder.startup import rpcinspect_agent
 
-Tensors = Literal["none", "small", "all"]
+TensorPolicy = Literal["none", "small", "all"]
 WhenFull = Literal["wait", "drop"]
 
 
 class Recording:
     """What `recording` gives: counts, of the time being or of the end."""
 
-    def __init__(self, path: Path, tensors: Tensors, when_full: WhenFull, queue_bytes: int) -> None:
+    def __init__(self, path: Path, tensors: TensorPolicy, when_full: WhenFull, queue_bytes: int) -> None:
         self.path = path
         self._options = (tensors, when_full, queue_bytes)
         self._recorders: rpcinspect_agent.Recorders | None = None
 
     def __enter__(self) -> Recording:
         if self._recorders is not None:
-            raise RecordError("this recording has begun already")
+            raise RecordError("this recording has already begun")
         library = build_agent(sys.executable)
         try:
             os.close(open_growing(self.path, append=True))
@@ -75,7 +75,7 @@ class Recording:
 def recording(
     path: str | Path,
     *,
-    tensors: Tensors = "all",
+    tensors: TensorPolicy = "all",
     when_full: WhenFull = "wait",
     queue_bytes: int = QUEUE_BYTES,
 ) -> Recording:

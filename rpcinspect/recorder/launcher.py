@@ -48,7 +48,7 @@ def find_program(name: str) -> str:
     raise CommandError(f"{name}: no such command", NOT_FOUND)
 
 
-class Command(Closing):
+class CommandProcess(Closing):
     """A command's process; use it in a `with` statement, which ends a process that has not begun."""
 
     def __init__(

@@ -68,7 +68,7 @@ def build_agent(interpreter: str, tell: Callable[[str], object] = lambda line: N
     except OSError as error:
         raise RecordError(f"{interpreter}: can't be run: {error.strerror}") from error
     except ValueError as error:
-        raise RecordError(f"{interpreter}: is no Python: it answers {line.strip()[:100]!r}") from error
+        raise RecordError(f"{interpreter}: is not a Python: it answers {line.strip()[:100]!r}") from error
     if "why" in said:
         raise RecordError(said["why"])
     if "library" not in said:

@@ -21,9 +21,9 @@ CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 FORBIDDEN = {
-    errno.EPERM: "this system, or the container, lets nobody but root make network namespaces",
+    errno.EPERM: "this system or container lets only root make network namespaces",
     errno.ENOSPC: "this system allows no more namespaces (sysctl user.max_user_namespaces)",
-    errno.EINVAL: "this kernel has no such namespaces, or this process has several threads",
+    errno.EINVAL: "this kernel lacks such namespaces, or this process has several threads",
     errno.ENOSYS: "this kernel has no namespaces",
 }
 NO_RIGHTS = (

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from rpcinspect.recorder.launcher import Command
+from rpcinspect.recorder.launcher import CommandProcess
 from rpcinspect.recorder.processes import CommandProcesses, Process, ProcessNote, is_running, read_notes
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
@@ -99,7 +99,7 @@ def record(
         stack.callback(mechanism.close)
         settings = {"via": mechanism.via, "notes": str(folder), **mechanism.settings()}
         processes = stack.enter_context(contextlib.closing(CommandProcesses(folder)))
-        with Command(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
+        with CommandProcess(arguments, surroundings(os.environ, settings), mechanism.stage) as command:
             mechanism.begin(command.descriptors)
             ready()
             processes.watch()
@@ -165,7 +165,7 @@ def warnings(outcome: Outcome) -> Iterator[str]:
         if not note.recorded:
             yield f"{_who(note)} was not recorded: {note.why or 'it did not say why'}"
         elif note.pid in outcome.left:
-            goes_on = "goes on writing into it" if recorded.packets is None else "is recorded no longer"
+            goes_on = "goes on writing into it" if recorded.packets is None else "is no longer recorded"
             yield f"{_who(note)} still runs and {goes_on}"
     yield from recorded.warnings
 
@@ -186,7 +186,7 @@ def _end(outcome: Outcome, note: ProcessNote) -> str:
     ended = None if note.started is None else outcome.ends.get((note.pid, note.started))
     if ended is not None and ended.over:
         return "" if ended.well else f"{ended}{lack_of_memory(ended)}"
-    return "" if note.ended or note.pid in outcome.left else "ended without saying so (killed?)"
+    return "" if note.ended or note.pid in outcome.left else "ended without notice (killed?)"
 
 
 def _who(note: ProcessNote) -> str:

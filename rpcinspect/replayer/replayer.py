@@ -52,14 +52,14 @@ from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.signals import never_lost
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"
 """The first optimizer of a process imports its module, for seconds, while somebody waits for the answer."""
 
-Progress = Callable[[int, int], None]
+StepProgress = Callable[[int, int], None]
 """Called with the steps that are done and the steps that there are, skips left out."""
 
 
@@ -96,11 +96,11 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
 
 @never_lost()
 def replay(
-    opened: Run,
+    opened: RunModel,
     plan: Plan,
     options: ReplayOptions,
     *,
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
     workers: Workers | None = None,
 ) -> ReplayOutcome:
     """Carries out a plan. `workers`: the parent process of live workers, if there is one already; it has its
@@ -171,7 +171,9 @@ class _Interrupted(Exception):
 class _Replayer:
     """Plays the sessions of a replay, and keeps what they have in common."""
 
-    def __init__(self, opened: Run, plan: Plan, options: ReplayOptions, progress: Progress | None) -> None:
+    def __init__(
+        self, opened: RunModel, plan: Plan, options: ReplayOptions, progress: StepProgress | None
+    ) -> None:
         self.opened = opened
         self._plan = plan
         self.options = options

@@ -16,7 +16,7 @@ from msgspec import Struct
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.safe_names import HELPERS, MAKE_OPTIMIZERS
 from rpcinspect.pickles.semantic import GETATTR
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from rpcinspect.rpc.questions import arguments_of, function_of, python_udf_of
 from rpcinspect.rpc.record import RpcRecord
@@ -55,7 +55,7 @@ def callee_of(record: RpcRecord) -> Callee | None:
     if udf is None:
         told = function_of(record)
         return None if told is None else Callee(told)
-    if type(udf.func) is Call:
+    if type(udf.func) is PickleCall:
         return _bound(udf.func)
     if type(udf.func) is not Global:
         return None
@@ -135,12 +135,12 @@ def _behind(node: Value) -> bool:
     return semantic.rref_fork(node) is not None
 
 
-def _bound(function: Call) -> Callee | None:
+def _bound(function: PickleCall) -> Callee | None:
     """A method of an object that travels with the call, or of a class."""
     if function.function != GETATTR or type(function.args) is not tuple or len(function.args) != 2:
         return None
     owner, method = function.args
-    if type(owner) is Call:
+    if type(owner) is PickleCall:
         owner = owner.args[0] if owner.function == RECONSTRUCTOR and owner.args else owner.function
     return Callee(method, owner=owner) if type(owner) is Global and type(method) is str else None
 

@@ -20,7 +20,7 @@ from rpcinspect.pickles.jit_write import OWNED, write_jit
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.pickles.render import render
 from rpcinspect.pickles.semantic import tensor_index, tensor_reference
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.envelope import AutogradMetadata
@@ -118,7 +118,7 @@ class RawCodec(Struct, frozen=True):
     write: Callable[[Any], bytes]
 
 
-class Part(NamedTuple):
+class TupleField(NamedTuple):
     """A value of the tuple in a JIT pickle, and the field of the command that has it."""
 
     field: str
@@ -127,7 +127,11 @@ class Part(NamedTuple):
 
 
 def _tuple_codec(
-    command: type[Any], what: str, *parts: Part, before: Part | None = None, owned: slice | None = None
+    command: type[Any],
+    what: str,
+    *parts: TupleField,
+    before: TupleField | None = None,
+    owned: slice | None = None,
 ) -> JitCodec:
     """A tuple of these parts; `before`: what all values before them are."""
     count = len(parts)
@@ -255,9 +259,11 @@ def _tensor_indexes(nodes: Sequence[Value]) -> tuple[int, ...]:
     return tuple(indexes)
 
 
-def _tensor_refs(indexes: Sequence[int]) -> list[Call]:
+def _tensor_refs(indexes: Sequence[int]) -> list[PickleCall]:
     """One node for each tensor: the pickle refers to it where the tensor comes again."""
-    nodes = {index: Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)) for index in indexes}
+    nodes = {
+        index: PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)) for index in indexes
+    }
     return [nodes[index] for index in indexes]
 
 
@@ -270,16 +276,16 @@ def _bytes(value: Value) -> bytes:
     raise DecodeError("rpc", f"Python pickle: expected bytes, found {describe(value)}")
 
 
-_RREF = Part("rref_id", lambda value: RRefId.from_value(value, "RRef id"), RRefId.to_value)
-_FORK = Part("fork_id", lambda value: ForkId.from_value(value, "fork id"), ForkId.to_value)
+_RREF = TupleField("rref_id", lambda value: RRefId.from_value(value, "RRef id"), RRefId.to_value)
+_FORK = TupleField("fork_id", lambda value: ForkId.from_value(value, "fork id"), ForkId.to_value)
 _MADE = _RREF._replace(field="ret_rref_id"), _FORK._replace(field="ret_fork_id")
-_OWNER = Part("from_worker_id", lambda value: as_worker_id(value, "from_worker_id"), _plain)
-_ASYNC = Part("is_async_execution", lambda value: as_bool(value, "is_async_execution"), _plain)
-_CONTEXT = Part("autograd_context_id", lambda value: as_int(value, "autograd context id"), _plain)
-_RETAIN = Part("retain_graph", lambda value: as_bool(value, "retain_graph"), _plain)
-_PICKLE = Part("serialized_py_obj", _bytes, _plain)
-_TENSORS = Part("tensors", _tensor_indexes, _tensor_refs)
-_VALUES = Part("values", _plain, _plain)
+_OWNER = TupleField("from_worker_id", lambda value: as_worker_id(value, "from_worker_id"), _plain)
+_ASYNC = TupleField("is_async_execution", lambda value: as_bool(value, "is_async_execution"), _plain)
+_CONTEXT = TupleField("autograd_context_id", lambda value: as_int(value, "autograd context id"), _plain)
+_RETAIN = TupleField("retain_graph", lambda value: as_bool(value, "retain_graph"), _plain)
+_PICKLE = TupleField("serialized_py_obj", _bytes, _plain)
+_TENSORS = TupleField("tensors", _tensor_indexes, _tensor_refs)
+_VALUES = TupleField("values", _plain, _plain)
 
 COMMANDS: dict[int, JitCodec | RawCodec] = {
     MessageType.SCRIPT_CALL: JitCodec(commands.ScriptCall, _script_call, _script_values),

@@ -20,17 +20,10 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.jit import read_forms, read_jit
 from rpcinspect.pickles.jit_write import write_jit
 from rpcinspect.pickles.semantic import device_map
-from rpcinspect.pickles.tree import Call, Dict, Value
+from rpcinspect.pickles.tree import Dict, PickleCall, Value
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig, events_from_values, items, tagged
-from rpcinspect.rpc.types import (
-    DeviceMap,
-    ProfilingId,
-    WorkerId,
-    as_int,
-    as_worker_id,
-    describe,
-)
+from rpcinspect.rpc.types import DeviceMapping, ProfilingId, WorkerId, as_int, as_worker_id, describe
 
 MAX_ENVELOPES = 8
 """Nesting that is followed; torch writes at most two."""
@@ -53,7 +46,7 @@ class RpcWithAutograd(Struct, frozen=True, kw_only=True):
     message_type: int
     autograd_metadata: AutogradMetadata
     from_worker_id: WorkerId
-    device_map: DeviceMap
+    device_map: DeviceMapping
     """Of the requester for this callee; empty in responses."""
     wrapped_message_type: int
 
@@ -156,7 +149,7 @@ def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
     wrapped, context_id, message_id, from_worker_id, pairs = items(value, 5, "autograd envelope")
     devices = device_map(pairs)
     if devices is None:
-        raise DecodeError("rpc", "the device map of an autograd envelope is no map")
+        raise DecodeError("rpc", "the device map of an autograd envelope is not a map")
     return RpcWithAutograd(
         message_type=message_type,
         autograd_metadata=AutogradMetadata(
@@ -207,7 +200,7 @@ def _profiling_resp_from_value(message_type: int, value: Value) -> RpcWithProfil
         )
     wrapped, profiling_id, count, *events = value
     if count != len(events):
-        raise DecodeError("rpc", f"{len(events)} profiled events where another number was announced")
+        raise DecodeError("rpc", f"{len(events)} profiled events, where another number was announced")
     return RpcWithProfilingResp(
         message_type=message_type,
         profiling_id=ProfilingId.from_value(profiling_id, "profiling id"),
@@ -227,10 +220,10 @@ def _profiling_resp_to_value(envelope: Envelope) -> Value:
 
 
 def _is_int_map(node: Value) -> bool:
-    return type(node) is Call and node.args[-1] == "Dict[int, int]"
+    return type(node) is PickleCall and node.args[-1] == "Dict[int, int]"
 
 
-def _index_map(devices: DeviceMap) -> Value:
+def _index_map(devices: DeviceMapping) -> Value:
     """A device map by the indices of CUDA devices, as 1.8 writes it."""
     pairs = [(_device_index(source), _device_index(target)) for source, target in devices.items()]
     return tagged(Dict(pairs), "Dict[int, int]")

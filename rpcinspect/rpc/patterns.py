@@ -44,7 +44,7 @@ NUMBERS = {1: "B", 2: "H", 4: "i", 8: "q"}
 
 Ids: TypeAlias = tuple[int, ...]
 """The autograd context, and the autograd message where the message has one."""
-Places: TypeAlias = list[tuple[int, int]]
+IdPlaces: TypeAlias = list[tuple[int, int]]
 """Where the ids stand in a payload, from the first byte behind their opcode."""
 
 
@@ -136,7 +136,7 @@ class Patterns:
         self._count = self._bytes = 0
 
 
-def _cutter(places: Places, length: int) -> Callable[[bytes], tuple[Any, ...]]:
+def _cutter(places: IdPlaces, length: int) -> Callable[[bytes], tuple[Any, ...]]:
     """What cuts a payload of that length at its ids."""
     parts, at = ["<"], 0
     for start, end in places:
@@ -151,7 +151,7 @@ def _says_nothing(facts: PickleFacts) -> bool:
     return not any((*told, facts.parameters))
 
 
-def _id_places(envelopes: tuple[Envelope, ...], command: Command, payload: bytes) -> Places | None:
+def _id_places(envelopes: tuple[Envelope, ...], command: Command, payload: bytes) -> IdPlaces | None:
     """Where the ids of a message stand; None: it is of no kind that is learned."""
     if not envelopes:
         if isinstance(command, commands.PropagateGradientsReq):  # (…, context, message, retain_graph)
@@ -170,7 +170,7 @@ def _id_places(envelopes: tuple[Envelope, ...], command: Command, payload: bytes
     return None if places is None else [(start + before, end + before) for start, end in places[1:3]]
 
 
-def _places_of(ids: Ids, pickle: bytes, its: slice) -> Places | None:
+def _places_of(ids: Ids, pickle: bytes, its: slice) -> IdPlaces | None:
     """Where ids stand in a JIT pickle that was read, from the first byte of each number. `its`: the opcodes
     that push them. None where some do anything else, as to memoise one, which then stands elsewhere too.
     """

@@ -26,7 +26,7 @@ from rpcinspect.pickles.semantic import (
     rref_fork,
     tensor_reference,
 )
-from rpcinspect.pickles.tree import Call, Dict, Global, Set, Value, children
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Set, Value, children
 from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
@@ -126,7 +126,7 @@ def rref_forks(value: Value) -> tuple[RRefForkData, ...]:
     return _forks(calls_in(value))
 
 
-def calls_in(value: Value) -> Iterator[Call]:
+def calls_in(value: Value) -> Iterator[PickleCall]:
     """Every call in a tree, each once; not those that an RRef's fork is written with.
 
     `tree.walk` would do, but takes half as long again for the values of every TorchScript message.
@@ -138,18 +138,18 @@ def calls_in(value: Value) -> Iterator[Call]:
         if isinstance(node, (str, bytes, int, float, bool)) or node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        if type(node) is Call:
+        if type(node) is PickleCall:
             yield node
             if rref_fork(node) is not None:
                 continue
         stack.extend(reversed(list(children(node))))
 
 
-def _forks(calls: Iterable[Call]) -> tuple[RRefForkData, ...]:
+def _forks(calls: Iterable[PickleCall]) -> tuple[RRefForkData, ...]:
     return tuple(dict.fromkeys(fork for call in calls if (fork := brought_fork(call)) is not None))
 
 
-def _ends(calls: Iterable[Call]) -> tuple[int, ...]:
+def _ends(calls: Iterable[PickleCall]) -> tuple[int, ...]:
     """The lowest and the highest index that references to tensors say, as `PickleFacts.tensors`."""
     found = {index for call in calls if (index := tensor_reference(call)) is not None}
     return (min(found), max(found)) if found else ()

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.pickles.semantic import untag
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from rpcinspect.rpc.types import as_bool, as_int, describe
 
 MAX_DIMENSIONS = 64
@@ -76,10 +76,10 @@ class LegacyEvent(Struct, frozen=True, kw_only=True):
         if type(fields["name"]) not in (str, bytes) or not all(
             type(fields[name]) in (float, int) for name in ("handle", "cuda_us")
         ):
-            raise DecodeError("rpc", "a profiled event with a name or a number of another kind")
+            raise DecodeError("rpc", "a profiled event whose name or number has the wrong type")
         shapes = untag(fields["shapes"])
         if type(shapes) is not list or len(shapes) > MAX_SHAPES:
-            raise DecodeError("rpc", f"the shapes of a profiled event are no list of at most {MAX_SHAPES}")
+            raise DecodeError("rpc", f"the shapes of a profiled event are not a list of at most {MAX_SHAPES}")
         for name, what in _INTEGERS.items():
             as_int(fields[name], what)
         as_bool(fields["cuda_recorded"], "cuda recorded")
@@ -88,7 +88,9 @@ class LegacyEvent(Struct, frozen=True, kw_only=True):
 
     def to_value(self) -> Value:
         """The list of 12 as torch pickles it."""
-        shapes = [Call(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in self.shapes]
+        shapes = [
+            PickleCall(Global("torch.jit._pickle", "build_intlist"), (list(shape),)) for shape in self.shapes
+        ]
         return tagged([*astuple(self)[:-1], tagged(shapes, "List[List[int]]")], "List[Any]")
 
 
@@ -111,9 +113,9 @@ def items(value: Value, count: int, what: str) -> Sequence[Value]:
     raise DecodeError("rpc", f"{what}: expected {count} values, found {describe(value)}")
 
 
-def tagged(value: Value, tag: str) -> Call:
+def tagged(value: Value, tag: str) -> PickleCall:
     """A value with its TorchScript type, as the JIT pickles lists and dicts."""
-    return Call(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
+    return PickleCall(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
 
 
 def _shape(value: Value) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.jit import read_forms, read_jit
 from rpcinspect.pickles.jit_write import write_jit
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Value
 from rpcinspect.rpc.dtypes import DTYPES, STORAGE_CLASSES
 from rpcinspect.rpc.types import as_bool, as_int, describe
 
@@ -109,8 +109,8 @@ def to_tensor_table(metas: Sequence[TensorMeta], like: bytes | None = None) -> b
     if like is not None:
         table.read(read_jit(like))
     writer = _TableWriter(metas, table.nodes)
-    top: list[Call] = []
-    nodes: dict[TensorMeta, Call] = {}
+    top: list[PickleCall] = []
+    nodes: dict[TensorMeta, PickleCall] = {}
     for i, meta in enumerate(metas):
         if meta.part_of is not None:
             continue
@@ -120,7 +120,7 @@ def to_tensor_table(metas: Sequence[TensorMeta], like: bytes | None = None) -> b
         if node is None:
             node = nodes[meta] = writer.tensor(i)
         top.append(node)
-    value = Call(Global("torch.jit._pickle", "build_tensorlist"), (top,))
+    value = PickleCall(Global("torch.jit._pickle", "build_tensorlist"), (top,))
     return write_jit(value, None if like is None else read_forms(like))
 
 
@@ -128,7 +128,7 @@ class _Table:
     """One reading of a table: the top-level tensors first, then the parts that turned up on the way."""
 
     def __init__(self) -> None:
-        self.nodes: list[Call] = []
+        self.nodes: list[PickleCall] = []
         """By which the pickle makes each tensor, numbered as the metas are."""
         self.parts: list[TensorMeta] = []
         self.top = 0
@@ -136,7 +136,7 @@ class _Table:
     def read(self, value: Value) -> tuple[TensorMeta, ...]:
         items = _reduce_args(value, "tensor list")
         if value.function != _BUILD_TENSORLIST or len(items) != 1 or type(items[0]) is not list:
-            raise DecodeError("tensor", "the table is no tensor list")
+            raise DecodeError("tensor", "the table is not a tensor list")
         self.nodes, self.top = list(items[0]), len(items[0])
         seen: dict[int, TensorMeta] = {}
         metas = []
@@ -154,7 +154,7 @@ class _Table:
             return self._quantized(args, index)
         if node.function == _REBUILD_SPARSE:
             return self._sparse(args, index)
-        raise DecodeError("tensor", f"tensor {index} is rebuilt by a function that is not known")
+        raise DecodeError("tensor", f"tensor {index} is rebuilt by an unknown function")
 
     def _quantized(self, args: tuple[Value, ...], index: int) -> TensorMeta:
         """(STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])"""
@@ -198,7 +198,7 @@ class _Table:
         for name, node in parts:
             args = _reduce_args(node, f"{name} of tensor {index}")
             if node.function != _REBUILD_TENSOR:
-                raise DecodeError("tensor", f"{name} of tensor {index} is no plain tensor")
+                raise DecodeError("tensor", f"{name} of tensor {index} is not a plain tensor")
             numbers.append((name, self.top + len(self.parts)))
             self.parts.append(replace(_strided(args, None), part_of=index))
             self.nodes.append(node)
@@ -247,16 +247,16 @@ def _storage(ref: Value) -> tuple[str, int, str, int]:
     if dtype is None:
         raise DecodeError("tensor", f"the storage class {cls.name[:40]!a} is not known")
     if type(index) is not str or not index.isascii() or not index.isdigit() or len(index) > 9:
-        raise DecodeError("tensor", "the index of a storage is no number")
+        raise DecodeError("tensor", "the index of a storage is not a number")
     if type(device) is not str:
-        raise DecodeError("tensor", "the device of a storage is no text")
+        raise DecodeError("tensor", "the device of a storage is not a text")
     return dtype.name, int(index), device, as_int(numel, "storage elements")
 
 
 def _math_bits(node: Value) -> tuple[bool, bool]:
     """(conj, neg) of restore_type_tag({"conj": True}, "Dict[str, bool]"); keys may be 0 and 1
     instead."""
-    if type(node) is Call and node.function == _RESTORE_TYPE_TAG:
+    if type(node) is PickleCall and node.function == _RESTORE_TYPE_TAG:
         args = _reduce_args(node, "math bits")
         if len(args) != 2 or type(args[1]) is not str:
             raise DecodeError("tensor", "math bits without a type")
@@ -267,7 +267,7 @@ def _math_bits(node: Value) -> tuple[bool, bool]:
     for key, value in node.pairs:
         name = _MATH_BIT_NAMES.get(key) if type(key) in (str, int) else None
         if name is None:
-            raise DecodeError("tensor", "a math bit that is not known")
+            raise DecodeError("tensor", "an unknown math bit")
         found[name] = as_bool(value, name)
     return found["conj"], found["neg"]
 
@@ -286,7 +286,7 @@ def _dimensions(value: Value, what: str) -> tuple[int, ...]:
 
 def _reduce_args(node: Value, what: str) -> tuple[Value, ...]:
     """The arguments of a call by REDUCE."""
-    if type(node) is Call and type(node.args) is tuple:
+    if type(node) is PickleCall and type(node.args) is tuple:
         return node.args
     raise DecodeError("tensor", f"{what}: expected a call, found {describe(node)}")
 
@@ -295,31 +295,31 @@ class _TableWriter(Struct, eq=False):
     """The tree of a table; storages that tensors share become one node, which the pickle then refers to."""
 
     metas: Sequence[TensorMeta]
-    like: Sequence[Call]
+    like: Sequence[PickleCall]
     """Calls that were read: the n-th tensor is written with what some releases do differently in the n-th."""
     storages: dict[tuple[Value, ...], PersistentRef] = field(default_factory=dict)
 
-    def tensor(self, index: int) -> Call:
+    def tensor(self, index: int) -> PickleCall:
         meta = self.metas[index]
         parts = {name: self.tensor(part) for name, part in meta.parts if self.metas[part].part_of == index}
         if len(parts) != len(meta.parts):
-            raise ValueError(f"tensor {index}: its parts do not say that they are its parts")
-        hooks = Call(Global("collections", "OrderedDict"), ())
+            raise ValueError(f"tensor {index}: its parts are not marked as its parts")
+        hooks = PickleCall(Global("collections", "OrderedDict"), ())
         if meta.layout != "strided":
             args = (_LAYOUT_CODES[meta.layout], meta.sizes, meta.requires_grad, *parts.values(), hooks)
-            return Call(_REBUILD_SPARSE, args)
+            return PickleCall(_REBUILD_SPARSE, args)
         like: tuple[Value, ...] = self.like[index].args if index < len(self.like) else ()
         storage = self._storage(meta, like)
         math_bits = self._math_bits(meta, like)
         place = (storage, meta.storage_offset, meta.sizes, meta.strides)
         if meta.quantizer is None:
-            return Call(_REBUILD_TENSOR, (*place, meta.requires_grad, hooks, *math_bits))
+            return PickleCall(_REBUILD_TENSOR, (*place, meta.requires_grad, hooks, *math_bits))
         scheme = Global("torch", meta.quantizer.scheme)
         if meta.quantizer.axis is None:
             quantizer: tuple[Value, ...] = (scheme, meta.quantizer.scale, meta.quantizer.zero_point)
         else:
             quantizer = (scheme, *parts.values(), meta.quantizer.axis)
-        return Call(_REBUILD_QTENSOR, (*place, quantizer, meta.requires_grad, hooks, *math_bits))
+        return PickleCall(_REBUILD_QTENSOR, (*place, quantizer, meta.requires_grad, hooks, *math_bits))
 
     def _storage(self, meta: TensorMeta, like: tuple[Value, ...]) -> PersistentRef:
         """Older releases write a sixth element into the id, None."""
@@ -333,14 +333,14 @@ class _TableWriter(Struct, eq=False):
         """The dict of the bits that are set; some releases write it without any, or without the tag."""
         names = [name for name, is_set in (("conj", meta.conj), ("neg", meta.neg)) if is_set]
         written = like[-1] if len(like) == (7 if meta.quantizer is None else 8) else None
-        if type(written) is Call and written.function != _RESTORE_TYPE_TAG:
+        if type(written) is PickleCall and written.function != _RESTORE_TYPE_TAG:
             written = None  # hooks, of a tensor that was quantised and is none any more
         if not names and written is None:
             return ()
         tag = None if type(written) is Dict else written.args[1] if written else "Dict[str, bool]"
         int_keys = tag is not None and tag.startswith("Dict[int")
         bits = Dict([(_MATH_BIT_CODES[name] if int_keys else name, True) for name in names])
-        return (bits,) if tag is None else (Call(_RESTORE_TYPE_TAG, (bits, tag)),)
+        return (bits,) if tag is None else (PickleCall(_RESTORE_TYPE_TAG, (bits, tag)),)
 
 
 _BUILD_TENSORLIST = Global("torch.jit._pickle", "build_tensorlist")

@@ -30,7 +30,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.dtypes import DTYPES, SMALL_FLOATS, DType, element_value
 from rpcinspect.rpc.tensor import TensorMeta
 
-Storage: TypeAlias = bytes | bytearray | memoryview
+StorageBytes: TypeAlias = bytes | bytearray | memoryview
 
 MAX_LOGICAL_BYTES = 1 << 30
 """Of one tensor that is larger than its storage; honest ones are expanded gradients."""
@@ -39,7 +39,7 @@ CHUNK_BYTES = 1 << 22
 """Elements are gathered in blocks of about this size, so memory stays bounded while a tensor is hashed."""
 
 
-def logical_bytes(meta: TensorMeta, storage: Storage, *, max_bytes: int = MAX_LOGICAL_BYTES) -> bytes:
+def logical_bytes(meta: TensorMeta, storage: StorageBytes, *, max_bytes: int = MAX_LOGICAL_BYTES) -> bytes:
     """Every logical element, see the module's text.
 
     Raises DecodeError if sizes, strides or offset reach outside of the storage or the tensor is sparse (its
@@ -48,7 +48,7 @@ def logical_bytes(meta: TensorMeta, storage: Storage, *, max_bytes: int = MAX_LO
     return b"".join(_chunks(meta, storage, max_bytes))
 
 
-def sha256(meta: TensorMeta, storage: Storage, *, max_bytes: int = MAX_LOGICAL_BYTES) -> str:
+def sha256(meta: TensorMeta, storage: StorageBytes, *, max_bytes: int = MAX_LOGICAL_BYTES) -> str:
     """Hex digest of `logical_bytes`, in bounded memory. Raises as that does."""
     digest = hashlib.sha256()
     for chunk in _chunks(meta, storage, max_bytes):
@@ -74,7 +74,7 @@ def is_contiguous(meta: TensorMeta) -> bool:
     return True
 
 
-def first_values(meta: TensorMeta, storage: Storage, n: int) -> list[object]:
+def first_values(meta: TensorMeta, storage: StorageBytes, n: int) -> list[object]:
     """The first `n` elements, in row-major order, as bool, int, float (exact) or complex; for people and
     tests.
 
@@ -128,7 +128,7 @@ def repeated_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int, int
     return (*found, times)
 
 
-def _chunks(meta: TensorMeta, storage: Storage, max_bytes: int) -> Iterator[Storage]:
+def _chunks(meta: TensorMeta, storage: StorageBytes, max_bytes: int) -> Iterator[StorageBytes]:
     """The logical bytes in order, in blocks: one, if nothing has to be gathered."""
     dtype = DTYPES[meta.dtype]
     check_within(meta, storage)
@@ -191,7 +191,7 @@ def _resolve(
     return array
 
 
-def check_within(meta: TensorMeta, storage: Storage) -> None:
+def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
     """Raises `DecodeError` unless a tensor is one, and lies within its storage: all that the functions above
     rely on.
     """
@@ -206,7 +206,7 @@ def check_within(meta: TensorMeta, storage: Storage) -> None:
         len(meta.sizes) != len(meta.strides)
         or min((*meta.sizes, *meta.strides, meta.storage_offset), default=0) < 0
     ):
-        raise DecodeError("tensor", "sizes, strides or offset are not those of a tensor")
+        raise DecodeError("tensor", "sizes, strides or offset are impossible for a tensor")
     if 0 in meta.sizes:
         return
     if dtype.values_per_byte > 1 and (not is_contiguous(meta) or meta.storage_offset % dtype.values_per_byte):
@@ -215,7 +215,7 @@ def check_within(meta: TensorMeta, storage: Storage) -> None:
     last = meta.storage_offset + sum(steps)
     room = len(storage) // dtype.item_bytes * dtype.values_per_byte
     if last >= room:
-        raise DecodeError("tensor", f"element {last} is wanted of a storage of {room} elements")
+        raise DecodeError("tensor", f"element {last} is asked of a storage of {room} elements")
 
 
 def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

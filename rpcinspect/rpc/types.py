@@ -18,7 +18,7 @@ from rpcinspect.pickles.tree import Value
 WorkerId: TypeAlias = int
 """`worker_id_t`, 16 bits, -1 where there is none."""
 
-DeviceMap: TypeAlias = Mapping[str, str]
+DeviceMapping: TypeAlias = Mapping[str, str]
 """Device of the sender → device of the receiver, as torch writes devices: `cpu`, `cuda:0`; in the order
 written."""
 

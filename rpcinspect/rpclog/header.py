@@ -38,8 +38,8 @@ Int: TypeAlias = Annotated[int, Meta(ge=-INT64, le=INT64 - 1)]
 Size: TypeAlias = Annotated[int, Meta(ge=0, le=INT64 - 1)]
 Text: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME, pattern=r"^[^\ud800-\udc7f\udd00-\udfff]*\Z")]
 """Unicode, other bytes as `surrogateescape`: JSON can say halves of characters, too."""
-Name: TypeAlias = Annotated[Text, Meta(min_length=1)]
-Job: TypeAlias = Int | Text
+LogName: TypeAlias = Annotated[Text, Meta(min_length=1)]
+LogJob: TypeAlias = Int | Text
 Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 Type: TypeAlias = Int32 | str
 """A message type by its number or its name."""
@@ -71,10 +71,10 @@ class SaidOfMessage(Struct, frozen=True, kw_only=True):
     """What is handed on of a message as it is written."""
 
     time_ns: Int
-    src: Name
-    dst: Name
+    src: LogName
+    dst: LogName
     id: Int
-    job: Job = 0
+    job: LogJob = 0
     way: Int = 0
     side: Literal["src", "dst"] | None = None
     payload: Size = 0
@@ -97,13 +97,13 @@ class LoggedFailure(Struct, frozen=True, kw_only=True):
     """A call that ended at its caller without an answer; `src` is the caller."""
 
     time_ns: Int
-    src: Name
-    dst: Name
+    src: LogName
+    dst: LogName
     type: Int32 | None = None
     """Of the request, where it is told."""
     id: Int
     """Of the request."""
-    job: Job = 0
+    job: LogJob = 0
     way: Int = 0
     reason: Reason
     text: str = ""
@@ -112,10 +112,10 @@ class LoggedFailure(Struct, frozen=True, kw_only=True):
 class LoggedWorker(Struct, frozen=True, kw_only=True):
     """A worker of a job."""
 
-    name: Name | None = None
+    name: LogName | None = None
     id: Int | None = None
     group: Size = 0
-    job: Job = 0
+    job: LogJob = 0
     addresses: tuple[Text, ...] = ()
     elsewhere: tuple[Text, ...] = ()
 
@@ -123,9 +123,9 @@ class LoggedWorker(Struct, frozen=True, kw_only=True):
 class LoggedProcess(Struct, frozen=True, kw_only=True):
     """How the process of a worker ended."""
 
-    name: Name
+    name: LogName
     id: Int | None = None
-    job: Job = 0
+    job: LogJob = 0
     pid: Size | None = None
     how: Literal["exit", "signal", "running", "unknown"]
     status: Int32 | None = None
@@ -143,9 +143,9 @@ class LoggedEnd(Struct, frozen=True, kw_only=True):
     """Nothing more can go from or to `dst` in answer to requests of `src`."""
 
     time_ns: Int
-    src: Name
-    dst: Name
-    job: Job = 0
+    src: LogName
+    dst: LogName
+    job: LogJob = 0
     way: Int = 0
     by: Literal["src", "dst"]
     """Who ended it."""
@@ -155,9 +155,9 @@ class LoggedEnd(Struct, frozen=True, kw_only=True):
 class LoggedLoss(Struct, frozen=True, kw_only=True):
     """Messages that the writer of the log could not write."""
 
-    src: Name
-    dst: Name
-    job: Job = 0
+    src: LogName
+    dst: LogName
+    job: LogJob = 0
     way: Int = 0
     request: bool = True
 
@@ -178,7 +178,7 @@ class StorageHeader(Struct, kw_only=True):
         """The storage, if all that is said of it can be."""
         length, missing = self.length, self.missing
         if not 0 <= length < 1 << 64:
-            raise _wrong("the length of a storage is no length")
+            raise _wrong("the length of a storage is not a number of bytes")
         at = 0
         for start, stop in missing:
             if not at <= start < stop <= length:
@@ -186,12 +186,12 @@ class StorageHeader(Struct, kw_only=True):
             at = stop
         gone = bool(length) and missing == ((0, length),)
         if not gone and sum(stop - start for start, stop in missing) > MAX_HOLES:
-            raise _wrong("more bytes of a storage are missing than can be lost")
+            raise _wrong("more bytes of a storage are missing than it has")
         placement = self.placement
         if placement is UNSET:
             placement = Placement.MISSING if gone else Placement.CERTAIN
         if placement is not Placement.CERTAIN and not gone and length:
-            raise _wrong("placement is not one of those that its bytes allow")
+            raise _wrong("placement contradicts the storage's bytes")
         return LoggedStorage(
             length=length,
             missing=missing,
@@ -220,7 +220,7 @@ class MessageHeader(SaidOfMessage, frozen=True, kw_only=True):
             ]
         )
         if self.payload + self.table + sum([storage.present for storage in storages]) != self.bytes:
-            raise _wrong("bytes is not the sum of what is announced")
+            raise _wrong("bytes is not the sum of the announced lengths")
         request = is_request(kind) or not is_response(kind) if self.request is UNSET else self.request
         return LoggedMessage(
             type=kind,
@@ -261,12 +261,12 @@ def _type(value: int | str) -> int:
     if isinstance(value, int):
         return value
     if value not in MessageType.__members__:
-        raise _wrong("type is neither a name nor the number of a message type")
+        raise _wrong("type is neither the name nor the number of a message type")
     return int(MessageType[value])
 
 
 def _wrong(reason: str) -> DecodeError:
-    return DecodeError("capture", f"the record can't be: {reason}")
+    return DecodeError("capture", f"the record is invalid: {reason}")
 
 
 _DEVICE = re.compile(r"(.{0,4096}?)(?::(-?\d{1,18}))?", re.ASCII | re.DOTALL)

@@ -23,7 +23,6 @@ from rpcinspect.capture.block import LogBlock, LogRecord
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.rpc.message import NO_TENSORS
 from rpcinspect.rpclog.header import (
-    Job,
     LoggedEnd,
     LoggedFailure,
     LoggedLoss,
@@ -31,12 +30,13 @@ from rpcinspect.rpclog.header import (
     LoggedProcess,
     LoggedStorage,
     LoggedWorker,
+    LogJob,
     read_header,
 )
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control import write_descriptor
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpPayload, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpPayload, TpTensorDescriptor
 from rpcinspect.tensorpipe.frame import HEADER_BYTES
 from rpcinspect.tensorpipe.records import NO_FLOW, MessageOrigin, Pipe, TpMessage, TpTensor
 from rpcinspect.unexpected import unexpected
@@ -81,7 +81,7 @@ class JobNumbers:
             if found != job:
                 self._here[capture, job] = found
 
-    def of(self, capture: int, job: Job) -> Job:
+    def of(self, capture: int, job: LogJob) -> LogJob:
         """The number in the session of a job of that log."""
         return self._here.get((capture, job), job) if self._here and isinstance(job, int) else job
 
@@ -119,7 +119,7 @@ class _KnownWorkers:
             self._addresses[worker.group, worker.name].update(worker.addresses)
 
 
-WayKey: TypeAlias = tuple[Job, str, str, int]
+WayKey: TypeAlias = tuple[LogJob, str, str, int]
 """(job, who requests, who answers, number of the way between these two)"""
 MAX_SHAPES = 4096
 MAX_KEPT = 1 << 17
@@ -134,7 +134,7 @@ class LogJoin:
     def __init__(self) -> None:
         self.pipes: list[Pipe] = []
         """What stands for pipes."""
-        self.jobs: list[Job] = []
+        self.jobs: list[LogJob] = []
         """Of each of them, as its records call it."""
         self.workers: dict[LoggedWorker, None] = {}
         self.processes: dict[LoggedProcess, None] = {}
@@ -259,7 +259,7 @@ class LogJoin:
             pipe=self._way(_way_of(said), said.time_ns),
             from_client=said.request,
             descriptor=descriptor,
-            layout=Layout.V1_9,
+            layout=ControlLayout.V1_9,
             descriptor_body=body,
             payloads=(
                 said.type.to_bytes(4, "little", signed=True),
@@ -298,7 +298,7 @@ class LogJoin:
                     ]
                 ),
             )
-            shape = descriptor, write_descriptor(descriptor, Layout.V1_9)
+            shape = descriptor, write_descriptor(descriptor, ControlLayout.V1_9)
             self._kept += 4 + len(said.storages)
             if len(self._shapes) >= MAX_SHAPES or self._kept > MAX_KEPT:
                 self._shapes.clear()

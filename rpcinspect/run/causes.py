@@ -63,9 +63,9 @@ class Doubt(Struct, frozen=True):
         if more > 0:
             text += f" and {more} more"
         if self.decided is None:
-            return f"{text}: taken for its own"
+            return f"{text}: assumed to be its own"
         if self.own or len(self.parents) > 1:
-            text += f": taken for part of #{self.decided}"
+            text += f": assumed to be part of #{self.decided}"
         return text
 
 

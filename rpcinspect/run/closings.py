@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.checks.wire_facts import ConnectionEnd, Ends
+from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds
 from rpcinspect.checks.worker_logs import endings, first_gone
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.run.exchanges import Exchange
@@ -75,7 +75,7 @@ class Closings(Struct, frozen=True, kw_only=True):
 
 def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[ConnectionEnd]) -> Closings:
     """Who ended what, and what was in flight."""
-    known = Ends(ends)
+    known = ConnectionEnds(ends)
     on_pipe: dict[int, list[Exchange]] = defaultdict(list)
     for call in calls:
         on_pipe[call.request.tp.pipe.number].append(call)

@@ -19,7 +19,8 @@ from functools import cached_property
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
 from rpcinspect.run.possible_causes import CauseColumn, PossibleCauses
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Member, Requests, Serving, Traffic
+from rpcinspect.run.requests import MAX_OPEN, NEVER, Requests, Serving, Traffic
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE
 from rpcinspect.session.provenance import Id, What
 
@@ -49,7 +50,7 @@ class _Follower:
         self,
         requests: Requests,
         found: CauseColumn,
-        member: Member,
+        member: WorkerKey,
         worker: Traffic,
         forward: Sequence[int],
     ) -> None:

@@ -28,8 +28,8 @@ from rpcinspect.rpc.questions import FETCHES, PASSES, created, rref_of
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.waits import BackwardWaits
+from rpcinspect.session.provenance import Id
 
-Id = tuple[int, int]
 GRADIENT = MessageType.BACKWARD_AUTOGRAD_REQ
 
 

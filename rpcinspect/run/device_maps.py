@@ -22,9 +22,9 @@ from rpcinspect.run.exchanges import Exchange
 
 CPU = "cpu"
 MAX_INDEXES = 1000
-Ends = tuple[int, str, str]
+WorkerPair = tuple[int, str, str]
 """(job, caller, callee)."""
-Pairs = tuple[tuple[str, str], ...]
+DevicePairs = tuple[tuple[str, str], ...]
 """(device of the caller, device of the callee)."""
 
 
@@ -34,9 +34,9 @@ class DeviceMap(Struct, frozen=True, kw_only=True):
     job: int
     caller: str
     callee: str
-    seen: tuple[Pairs, ...]
+    seen: tuple[DevicePairs, ...]
     """The different maps in its envelopes, in the order in which they came: one, as a rule."""
-    used: Pairs
+    used: DevicePairs
     """How tensors went, by their descriptors; answers inverted."""
     tensors: int
     """Tensors that were sent either way, gradients among them."""
@@ -49,7 +49,7 @@ class DeviceMap(Struct, frozen=True, kw_only=True):
     """Indexes of messages with such tensors."""
 
     @property
-    def needed(self) -> Pairs:
+    def needed(self) -> DevicePairs:
         """What the map has to hold beside the CPU: what was used; a device without a partner has `?`."""
         pairs = [pair for pair in self.used if pair != (CPU, CPU)]
         pairs += [(device, "?") for device in self.uncovered]
@@ -70,7 +70,7 @@ def _written(device: str) -> str:
 
 
 class _Usage(Struct):
-    maps: dict[Pairs, None] = field(default_factory=dict)
+    maps: dict[DevicePairs, None] = field(default_factory=dict)
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     tensors: int = 0
     uncovered: dict[str, None] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class _Usage(Struct):
 
 def read_device_maps(calls: Sequence[Exchange]) -> tuple[DeviceMap, ...]:
     """A map for each caller and callee of a job, in the order of their first tensor or map."""
-    found: dict[Ends, _Usage] = defaultdict(_Usage)
+    found: dict[WorkerPair, _Usage] = defaultdict(_Usage)
     for ends, _, index, record, forth in _travelled(calls):
         _note(found[ends], index, record, forth=forth)
     for call in calls:
@@ -116,11 +116,11 @@ def part_of(
     return tuple(one for one in whole if (one.job, one.caller, one.callee) in used)
 
 
-def _travelled(calls: Sequence[Exchange]) -> Iterator[tuple[Ends, Exchange, int, RpcRecord, bool]]:
+def _travelled(calls: Sequence[Exchange]) -> Iterator[tuple[WorkerPair, Exchange, int, RpcRecord, bool]]:
     """(whose map it goes by, exchange, index, record, whether it goes from the map's caller to its callee) of
     each message that has tensors or tells a map.
     """
-    owners: dict[tuple[int, int], Ends] = {}
+    owners: dict[tuple[int, int], WorkerPair] = {}
     """(job, autograd message id) → the call that the edge came with."""
     for call in calls:
         ends = (call.job, call.caller, call.callee)
@@ -139,7 +139,7 @@ def _travelled(calls: Sequence[Exchange]) -> Iterator[tuple[Ends, Exchange, int,
                 yield ends, call, index, record, sender == ends[1]
 
 
-def _refused(call: Exchange) -> tuple[Ends, str, bool] | None:
+def _refused(call: Exchange) -> tuple[WorkerPair, str, bool] | None:
     """(whose map, device, whether in a request) of a tensor that the callee says it could not send."""
     refusal = refusal_of(call.response) if call.response is not None and call.failed else None
     if refusal is None or refusal.device is None or not refusal.own:

@@ -19,16 +19,8 @@ from heapq import heappop, heappush
 
 from rpcinspect.rpc.questions import FETCHES, GENERAL
 from rpcinspect.run.possible_causes import CauseColumn, Likelihood, PossibleCauses
-from rpcinspect.run.requests import (
-    MAX_OPEN,
-    NEVER,
-    Case,
-    Member,
-    Requests,
-    Serving,
-    Sign,
-    Traffic,
-)
+from rpcinspect.run.requests import MAX_OPEN, NEVER, Case, Requests, Serving, Traffic, TypeAndFunction
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.provenance import Id, What
 
 SCOPE_NS = 250_000_000
@@ -62,7 +54,7 @@ def decide(requests: Requests) -> CauseColumn:
 class _Sender:
     """One worker: what it sent, and what each of that may have been sent for."""
 
-    def __init__(self, requests: Requests, member: Member, worker: Traffic) -> None:
+    def __init__(self, requests: Requests, member: WorkerKey, worker: Traffic) -> None:
         self.requests = requests
         self.job, self.name = member
         self.worker = worker
@@ -233,7 +225,7 @@ class _Tensors:
         """Cases with the candidate that alone brought bytes which they carry: where all calls of the kind do,
         and were waited for, and there are enough of them to be no coincidence.
         """
-        signs: dict[Sign, list[Case]] = defaultdict(list)
+        signs: dict[TypeAndFunction, list[Case]] = defaultdict(list)
         for case in cases.values():
             signs[self._requests.sign(case.row)].append(case)
         for its in signs.values():
@@ -270,7 +262,7 @@ def matched(
     of an open request, and many of one only.
     """
     found: dict[int, int] = {}
-    signs: dict[Sign, list[Case]] = defaultdict(list)
+    signs: dict[TypeAndFunction, list[Case]] = defaultdict(list)
     for case in cases.values():
         signs[requests.sign(case.row)].append(case)
     served: dict[str | None, list[int]] = defaultdict(list)

@@ -25,13 +25,13 @@ from rpcinspect.session.model import NONE, CallFailure
 if TYPE_CHECKING:
     from rpcinspect.run.latency import Timing
     from rpcinspect.run.message import Message
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 
 class Exchange(Struct, eq=False, kw_only=True):
     """A request and, where one was captured, its answer. Times are those of the capture, in nanoseconds."""
 
-    run: Run
+    run: RunModel
     index: int
     """Of the request, in the order of time."""
     answer: int | None
@@ -183,7 +183,7 @@ class Exchanges(Struct, frozen=True):
         return {call.index: call for call in self.calls}
 
 
-def read_exchanges(run: Run) -> Exchanges:
+def read_exchanges(run: RunModel) -> Exchanges:
     """The exchanges of a run."""
     session, messages = run.session, run.messages
     columns, names = session.messages, names_of(session)

@@ -23,7 +23,7 @@ from rpcinspect.session.model import NONE, AutogradContext
 from rpcinspect.tcp.ranges import CaptureBytes
 
 if TYPE_CHECKING:
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 
 class GraphTensor(Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return sum(edge.nbytes + sum(gradient.nbytes for gradient in edge.gradients) for edge in self.edges)
 
 
-def read_graphs(run: Run) -> tuple[ContextGraph, ...]:
+def read_graphs(run: RunModel) -> tuple[ContextGraph, ...]:
     """The graphs in the order of the session's contexts. Without `run.source`, where the bytes of gradients
     are, none of these is told to be zero.
     """
@@ -189,7 +189,7 @@ def read_graphs(run: Run) -> tuple[ContextGraph, ...]:
 
 
 class _GraphReader:
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunModel) -> None:
         self._run = run
         self._session = run.session
         self._messages = run.messages

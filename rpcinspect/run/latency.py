@@ -22,7 +22,7 @@ from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.waits import BackwardWaits, Span
 
 if TYPE_CHECKING:
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 NEVER = 1 << 63
 """Later than all times."""
@@ -138,7 +138,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     """The slowest first."""
 
 
-def read_latency(run: Run) -> Latency:
+def read_latency(run: RunModel) -> Latency:
     """The times of every exchange, and what is striking about them."""
     timings = tuple(_timings(run))
     return _summed(timings, [timing for timing in timings if not timing.call.control])
@@ -182,7 +182,7 @@ def _summed(timings: tuple[Timing, ...], user: Sequence[Timing]) -> Latency:
     )
 
 
-def _timings(run: Run) -> Iterable[Timing]:
+def _timings(run: RunModel) -> Iterable[Timing]:
     waits: dict[int, list[Span]] = defaultdict(list)
     for index, spans in run.passes.away.items():
         waits[index] += spans

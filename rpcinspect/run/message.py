@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,17 +19,17 @@ from rpcinspect.equality.elements import codes_of
 from rpcinspect.equality.floats import FLOATS
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.questions import element_bytes
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values, logical_bytes
-from rpcinspect.run.tensors import LastRead, affordable, bytes_of, hash_of, place_of
+from rpcinspect.run.tensors import LastRead, TensorPlace, affordable, bytes_of, hash_of, place_of
 from rpcinspect.run.torch_tensors import torch_tensor
-from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Placement
 
 if TYPE_CHECKING:
     from rpcinspect.run.exchanges import Exchange
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
     from rpcinspect.run.torch_tensors import TorchTensor
 
 
@@ -50,55 +51,99 @@ class Statistics(Struct, frozen=True):
 class Tensor:
     """One tensor of a message. Sizes and offsets in elements, lengths in bytes."""
 
-    def __init__(self, record: RpcRecord, meta: TensorMeta, read: LastRead) -> None:
+    def __init__(self, record: RpcRecord, number: int, read: LastRead | None) -> None:
+        """`read` gives its bytes; without it the tensor tells all but those and their hash."""
         self._record = record
         self._read = read
-        self._place = place_of(record, meta)
-        self.meta = meta
-        """All that its row of the tensor table says."""
-        self.dtype = meta.dtype
-        self.shape = meta.sizes
-        self.device = meta.device
-        """Where it was at its sender."""
-        self.target_device = self._place.target_device
-        """Where it goes at its receiver; None where the message does not say."""
-        self.requires_grad = meta.requires_grad
+        self.number = number
+        """Its place in the tensor table of the message, from 0."""
+        self.meta: TensorMeta = record.like.tensors[number]
+        """All that the tensor table says of it."""
 
     def __repr__(self) -> str:
         sizes = ",".join(map(str, self.shape))
         return f"Tensor({self.dtype}[{sizes}], {self.device}, {self.placement.value})"
 
     @property
+    def dtype(self) -> str:
+        """torch's name of the element type, such as `float32`."""
+        return self.meta.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.meta.sizes
+
+    @property
+    def device(self) -> str:
+        """The sender's device."""
+        return self.meta.device
+
+    @property
+    def target_device(self) -> str | None:
+        """The receiver's device; None where the message does not say."""
+        return self.place.target_device
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.meta.requires_grad
+
+    @cached_property
+    def place(self) -> TensorPlace:
+        """What the wire tells of the storage."""
+        return place_of(self._record, self.meta)
+
+    @property
     def placement(self) -> Placement:
         """How sure it is that the bytes are this tensor's."""
-        return self._place.placement
+        return self.place.placement
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes of its storage that were not captured."""
-        return self._place.missing_bytes
+        """Bytes of the storage that were not captured."""
+        return self.place.missing_bytes
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether bytes of the storage were not captured."""
+        return self.missing_bytes > 0 or self.placement is Placement.MISSING
+
+    @property
+    def parameter(self) -> bool:
+        """Whether the tensor is an nn.Parameter."""
+        return self.number in self._record.facts.parameters
+
+    @property
+    def part(self) -> str | None:
+        """Which part of another tensor this one is: `indices`, `values`, …"""
+        metas = self._record.like.tensors
+        return next((name for meta in metas for name, part in meta.parts if part == self.number), None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, of a sparse tensor those of its parts."""
+        return element_bytes(self._record.like.tensors, self.meta)
 
     @property
     def complete(self) -> bool:
-        """Whether all its bytes are there; of a sparse one those of its parts."""
+        """Whether all bytes of the tensor are there; of a sparse one those of its parts."""
         metas = [self._record.rpc.tensors[part] for _, part in self.meta.parts]
         if self.meta.storage is not None:
             metas.append(self.meta)
-        return all(bytes_of(self._record, meta, self._read) is not None for meta in metas)
+        return all(self._captured(meta) is not None for meta in metas)
 
     @property
     def affordable(self) -> bool:
-        """Whether all its bytes are there, and its elements are no more than a small capture may ask for: see
-        `CaptureBytes.affords`.
+        """Whether all bytes of the tensor are there, and its elements are no more than a small capture may
+        ask for: see `CaptureBytes.affords`.
         """
-        return affordable(self._record, self.meta, self._read)
+        return self._read is not None and affordable(self._record, self.meta, self._read)
 
-    @property
+    @cached_property
     def sha256(self) -> str | None:
         """Hash over the elements in row-major order, as `decode --format jsonl` has it; None where bytes are
         missing or uncertain, and of sparse tensors.
         """
-        return hash_of(self._record, self.meta, self._read)
+        return None if self._read is None else hash_of(self._record, self.meta, self._read)
 
     def tobytes(self) -> bytes:
         """The elements in row-major order, little-endian, conj and neg resolved; of quantised ones their
@@ -122,12 +167,13 @@ class Tensor:
         """The tensor as torch's own, on the CPU and without grad, as `run.torch_tensors` makes it. Raises
         `DecodeError` as `tobytes`, `RpcInspectError` where torch is not installed.
         """
-        metas = self._record.rpc.tensors
-        index = next(index for index, meta in enumerate(metas) if meta is self.meta)
-        return torch_tensor(metas, index, self._storage)
+        return torch_tensor(self._record.rpc.tensors, self.number, self._storage)
+
+    def _captured(self, meta: TensorMeta) -> bytes | None:
+        return None if self._read is None else bytes_of(self._record, meta, self._read)
 
     def _storage(self, meta: TensorMeta) -> bytes:
-        data = bytes_of(self._record, meta, self._read)
+        data = self._captured(meta)
         if data is None:
             raise DecodeError("tensor", self._why_none(meta))
         return data
@@ -172,7 +218,7 @@ class Tensor:
 class Message:
     """One message of a run."""
 
-    def __init__(self, run: Run, index: int) -> None:
+    def __init__(self, run: RunModel, index: int) -> None:
         self._run = run
         self.index = index
         self.record = run.messages[index]
@@ -233,13 +279,12 @@ class Message:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Its tensors in the order of its table; those that a sparse one is made of are among them."""
-        return tensors_of(self.record, self._run.bytes)
+        return tensors_of(self.record, LastRead(self._run.bytes))
 
 
-def tensors_of(record: RpcRecord, source: CaptureBytes) -> tuple[Tensor, ...]:
-    """The tensors of a record."""
-    read = LastRead(source)
-    return tuple(Tensor(record, meta, read) for meta in record.rpc.tensors)
+def tensors_of(record: RpcRecord, read: LastRead | None = None) -> tuple[Tensor, ...]:
+    """The tensors of a record, in the order of its table."""
+    return tuple([Tensor(record, number, read) for number in range(len(record.like.tensors))])
 
 
 _SAME = "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"

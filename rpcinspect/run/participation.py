@@ -7,15 +7,11 @@ the answers to those.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 from msgspec import Struct
 
 from rpcinspect.session.model import NONE, MessageColumns, Session
-from rpcinspect.session.provenance import NO_CONTEXT, What
-
-Pair: TypeAlias = tuple[int, int]
+from rpcinspect.session.provenance import NO_CONTEXT, Id, What
 
 
 class Participation(Struct, frozen=True):
@@ -23,7 +19,7 @@ class Participation(Struct, frozen=True):
 
     contexts: frozenset[tuple[int, int]] = frozenset()
     """(job, context id)."""
-    rrefs: frozenset[tuple[int, Pair]] = frozenset()
+    rrefs: frozenset[tuple[int, Id]] = frozenset()
     """(job, RRef id)."""
 
 
@@ -36,8 +32,8 @@ def participation_of(session: Session, rows: bytes) -> Participation:
         for row, context in enumerate(provenance.context)
         if context != NO_CONTEXT and exchanged[row]
     )
-    rrefs: set[tuple[int, Pair]] = set()
-    accepted: set[tuple[int, Pair]] = set()
+    rrefs: set[tuple[int, Id]] = set()
+    accepted: set[tuple[int, Id]] = set()
     """Forks: an RREF_CHILD_ACCEPT does not name its RRef."""
     for event in provenance.events():
         # what answers a message that brings a fork has nothing to do with it

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from rpcinspect.rpc.questions import REMOTE
-from rpcinspect.run.requests import NEVER, Case, Requests, Sign
+from rpcinspect.run.requests import NEVER, Case, Requests, TypeAndFunction
 
 OWN, UNJUDGED, DOUBTFUL = -1, -2, -3
 
@@ -70,8 +70,8 @@ class Likelihood:
     ) -> None:
         self._requests = requests
         self._values = values
-        self._own: Counter[Sign] = Counter()
-        self._nested: Counter[Sign] = Counter()
+        self._own: Counter[TypeAndFunction] = Counter()
+        self._nested: Counter[TypeAndFunction] = Counter()
         self._drivers: set[tuple[int, str]] = set()
         """Workers that certainly sent something of their own, or likely did."""
         left = []
@@ -90,7 +90,7 @@ class Likelihood:
     def _sender(self, case: Case) -> tuple[int, str]:
         return self._requests.session.job(case.row), self._requests.session.source(case.row)
 
-    def _kind(self, case: Case) -> Sign:
+    def _kind(self, case: Case) -> TypeAndFunction:
         return self._requests.sign(case.row)
 
     def _waiting(self, case: Case, rows: Iterable[int]) -> Iterator[bool]:

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, MessageKind, What
 from rpcinspect.tensorpipe.records import Pipe, Visibility
@@ -27,9 +28,7 @@ NEVER = (1 << 63) - 1
 LOSSES = frozenset({"capture-gap", "truncated-packets"})
 """Findings by which requests may be missing, or what they carried."""
 
-Member = tuple[int, str]
-"""(job, label) of a worker."""
-Sign = tuple[int, str | None]
+TypeAndFunction = tuple[int, str | None]
 """Type and function of a call."""
 
 
@@ -74,7 +73,7 @@ class Requests:
         """Last byte."""
         self._partner = columns.partner
         self._pipe = columns.pipe
-        self.workers: dict[Member, Traffic] = defaultdict(Traffic)
+        self.workers: dict[WorkerKey, Traffic] = defaultdict(Traffic)
         forth, control = np.asarray(columns.from_client), np.asarray(columns.control)
         order = session.order
         rows = order[(forth[order] != 0) & (control[order] == 0)] if len(columns) else order
@@ -89,7 +88,7 @@ class Requests:
         """What kind of request it is."""
         return self.provenance.kind_of(row)
 
-    def sign(self, row: int) -> Sign:
+    def sign(self, row: int) -> TypeAndFunction:
         """What a call is, whatever it is given."""
         kind = self.kind(row)
         return kind.type, kind.function
@@ -137,7 +136,7 @@ class Requests:
         """The autograd context in which its function runs."""
         return self.context(row) if self.kind(row).wrapped else None
 
-    def unseen_until(self, member: Member) -> int:
+    def unseen_until(self, member: WorkerKey) -> int:
         """Until when a worker may have served requests that were not captured; before the capture if none is
         missing. That is where a pipe to it was there before the capture or can't be seen, where it can't be
         told whose a pipe is, where bytes were lost, and before an answer to what is missing.
@@ -150,9 +149,9 @@ class Requests:
         return max((self._orphans.get(pipe, -NEVER) for pipe in pipes), default=-NEVER)
 
     @cached_property
-    def _to(self) -> dict[Member, list[int]]:
+    def _to(self) -> dict[WorkerKey, list[int]]:
         """Worker → the pipes to it."""
-        found: dict[Member, list[int]] = defaultdict(list)
+        found: dict[WorkerKey, list[int]] = defaultdict(list)
         for pipe, member in enumerate(zip(self.session.jobs, self.session.servers, strict=True)):
             found[member].append(pipe)
         return found

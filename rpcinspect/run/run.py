@@ -1,13 +1,13 @@
 """One run in memory: its session, its messages, and everything that can be asked of them.
 
-In: captures, a decoding that is going on, or a session with its records. Out: a `Run`, which is made once and
-does not change. Each answer is worked out when it is first asked for, by the modules beside this one, and by
-nobody else: what caused what, who made and brought an RRef, where the time went. `decode` without a question
-shows messages as they come and makes no `Run`.
+In: captures, a decoding that is going on, or a session with its records. Out: a `RunModel`, which is made
+once and does not change. Each answer is worked out when it is first asked for, by the modules beside this
+one, and by nobody else: what caused what, who made and brought an RRef, where the time went. `decode` without
+a question shows messages as they come and makes no `RunModel`.
 
-`Run.narrowed` gives a run whose answers leave out what none of some messages takes part in. They are worked
-out over the whole run, so that causes, gradients and who left first stay true. What is kept is whole, but for
-sums, which are over what is kept.
+`RunModel.narrowed` gives a run whose answers leave out what none of some messages takes part in. They are
+worked out over the whole run, so that causes, gradients and who left first stay true. What is kept is whole,
+but for sums, which are over what is kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Wo
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
 
-class Run(Closing):
+class RunModel(Closing):
     """A whole run. Use one whose captures are open in a `with` statement."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Run(Closing):
         self._close = close
 
     @classmethod
-    def open(cls, paths: Sequence[str], options: Options | None = None) -> Run:
+    def open(cls, paths: Sequence[str], options: Options | None = None) -> RunModel:
         """Reads captures as one run; raises `CaptureError` for a path that is no capture."""
         decoding = Decoding(paths, options)
         try:
@@ -87,7 +87,7 @@ class Run(Closing):
     @classmethod
     def of(
         cls, decoding: Decoding, records: Sequence[RpcRecord], close: Callable[[], None] | None = None
-    ) -> Run:
+    ) -> RunModel:
         """The run of a decoding that has come to its end; `records` are all that it gave, in its order."""
         session = decoding.session
         return cls(
@@ -99,11 +99,11 @@ class Run(Closing):
             close=close,
         )
 
-    def narrowed(self, rows: bytes, touched: Participation) -> Run:
+    def narrowed(self, rows: bytes, touched: Participation) -> RunModel:
         """The part that some messages take part in: `rows` has a 1 for each row that is picked, `touched` is
         what these take part in. Its messages, exchanges and causes are those of the whole run.
         """
-        part = Run(
+        part = RunModel(
             self.session, self.messages, ends=self.ends, source=self.source, ended_early=self.ended_early
         )
         part.whole, part._rows, part._touched = self, rows, touched
@@ -136,7 +136,7 @@ class Run(Closing):
         return True
 
     def __repr__(self) -> str:
-        return f"Run({len(self.messages):,} messages, {len(self.workers):,} workers)"
+        return f"RunModel({len(self.messages):,} messages, {len(self.workers):,} workers)"
 
     def message(self, index: int) -> Message:
         """One message by its index, as a program asks for it. Raises `IndexError` where there is none."""
@@ -307,6 +307,6 @@ class Run(Closing):
         return found
 
 
-def open_run(path: str, *more: str, options: Options | None = None) -> Run:
+def open_run(path: str, *more: str, options: Options | None = None) -> RunModel:
     """Reads captures as one run. The package offers it as `rpcinspect.open`."""
-    return Run.open((path, *more), options)
+    return RunModel.open((path, *more), options)

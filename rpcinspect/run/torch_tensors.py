@@ -92,7 +92,7 @@ def _quantized(meta: TensorMeta, parts: dict[str, TorchTensor], dtype: torch.dty
     if not 0 <= how.axis < len(meta.sizes) or not (
         scales.numel() == zero_points.numel() == meta.sizes[how.axis]
     ):
-        raise DecodeError("tensor", f"scales and zero points do not fit dimension {how.axis}")
+        raise DecodeError("tensor", f"scales and zero points do not match dimension {how.axis}")
     sizes = [size if dimension == how.axis else 0 for dimension, size in enumerate(meta.sizes)]
     return torch._empty_per_channel_affine_quantized(
         sizes, scales=scales, zero_points=zero_points, axis=how.axis, dtype=dtype

@@ -24,7 +24,7 @@ from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import NONE
 
-Pass = tuple[int, int | None, str]
+PassKey = tuple[int, int | None, str]
 """(job, context, worker): one worker's part of the passes of a context."""
 Span = tuple[int, int]
 """From, to; nanoseconds."""
@@ -101,8 +101,8 @@ def _left(returned: Exchange, origin: Callable[[Exchange], Exchange | None]) -> 
     return None
 
 
-def _received(calls: Iterable[Exchange]) -> dict[Pass, _Received]:
-    found: dict[Pass, list[Exchange]] = defaultdict(list)
+def _received(calls: Iterable[Exchange]) -> dict[PassKey, _Received]:
+    found: dict[PassKey, list[Exchange]] = defaultdict(list)
     for call in calls:
         if call.kind in PASSES:
             found[call.job, call.context, call.callee].append(call)

@@ -73,7 +73,7 @@ class ContextLog:
         return tuple(out)
 
 
-Key: TypeAlias = tuple[int, int]
+ContextKey: TypeAlias = tuple[int, int]
 """(job, context)."""
 
 BACKWARD, CLEANUP, TOUCH = -1, -2, -3
@@ -141,7 +141,7 @@ class ContextSpan(Struct, frozen=True, kw_only=True):
 def context_spans(session: Session, contexts: Sequence[AutogradContext]) -> tuple[ContextSpan, ...]:
     """A span of each of the contexts, in their order."""
     pipes = session.messages.pipe
-    rows: dict[Key, list[int]] = defaultdict(list)
+    rows: dict[ContextKey, list[int]] = defaultdict(list)
     for row, context in enumerate(session.provenance.context):
         if context != NO_CONTEXT:
             rows[session.jobs[pipes[row]], context].append(row)
@@ -179,9 +179,9 @@ def _with_answers(session: Session, rows: Iterable[int]) -> set[int]:
     return found
 
 
-def passes(session: Session) -> dict[Key, list[int]]:
+def passes(session: Session) -> dict[ContextKey, list[int]]:
     """(job, context) → indexes of the messages that carried a backward pass to a worker, ascending."""
-    found: dict[Key, list[int]] = defaultdict(list)
+    found: dict[ContextKey, list[int]] = defaultdict(list)
     for row in np.flatnonzero(session.provenance.of_kinds(lambda kind: kind.type in PASSES)).tolist():
         key = session.job(row), session.provenance.context[row]
         found[key].append(int(session.index[row]))

@@ -6,10 +6,14 @@ In: names and ids, each of one end of one pipe. Out: an `End` for each, in `name
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
 from rpcinspect.tensorpipe.records import Pipe
+
+WorkerKey: TypeAlias = tuple[int, str]
+"""(job, label) of a worker: labels are unique in a job only."""
 
 
 class End(Struct, eq=False):

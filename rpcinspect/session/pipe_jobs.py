@@ -1,7 +1,7 @@
 """Which job a pipe is of, and which of those that listened at its server's address it met.
 
 In: pipes with their times, the jobs of the stores, what messages tell of the ends of pipes. Out: `Placed`: a
-job and a `Listener` for each pipe.
+job and a `ListenerKey` for each pipe.
 
 A pipe is of a job if it was opened to an address that the job's store had told by then, while the job was
 there: as long as any of its pipes was open, or it told its store something. Pipes that no store explains
@@ -23,7 +23,7 @@ from rpcinspect.session.identity import End, IdentityEvidence
 from rpcinspect.session.store_jobs import Published, StoreJob
 from rpcinspect.tensorpipe.records import Pipe
 
-Listener: TypeAlias = tuple[str, int]
+ListenerKey: TypeAlias = tuple[str, int]
 """(address, number): which of those that listened there. The number is the time from which on a store tells
 it, -1 where nothing limits that, or at most `UNPUBLISHED`."""
 
@@ -40,7 +40,7 @@ class Job(Struct, eq=False):
     store: StoreJob | None = None
     pipes: list[int] = field(default_factory=list)
     """Positions among all pipes."""
-    published: dict[Listener, dict[tuple[int, str], None]] = field(default_factory=dict)
+    published: dict[ListenerKey, dict[tuple[int, str], None]] = field(default_factory=dict)
     """(group, name) of each listener that its store tells."""
     until_ns: int = -1
     """When the last of its pipes ended; `NEVER` while one may be open."""
@@ -52,7 +52,7 @@ class Job(Struct, eq=False):
     """Where its store says that its workers listen."""
     ports: frozenset[str] = frozenset()
     """Those of them; behind address translation they are all that stays."""
-    met: Counter[tuple[str, Listener]] = field(default_factory=Counter)
+    met: Counter[tuple[str, ListenerKey]] = field(default_factory=Counter)
     """(name of a client, whom it called) → pipes: a worker opens one to another, in each of their groups."""
 
     def lives(self, time_ns: int) -> bool:
@@ -63,7 +63,7 @@ class Job(Struct, eq=False):
         at = bisect_right(times, time_ns)
         return at > 0 and times[at - 1] > self.until_ns
 
-    def add(self, number: int, pipe: Pipe, listener: Listener) -> None:
+    def add(self, number: int, pipe: Pipe, listener: ListenerKey) -> None:
         """One more of its pipes; for `met`, all that are not published at an address are one listener."""
         self.pipes.append(number)
         self.until_ns = max(self.until_ns, NEVER if pipe.ended_ns is None else pipe.ended_ns)
@@ -83,7 +83,7 @@ class Placed(Struct, frozen=True):
     """In the order of their beginnings."""
     job_of: tuple[int, ...]
     """Of each pipe."""
-    listener_of: tuple[Listener, ...]
+    listener_of: tuple[ListenerKey, ...]
 
 
 def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityEvidence) -> Placed:
@@ -103,11 +103,11 @@ def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityE
 
 def _sweep(
     pipes: Sequence[Pipe], jobs: Sequence[Job], evidence: IdentityEvidence
-) -> tuple[dict[int, Listener], list[Job]]:
+) -> tuple[dict[int, ListenerKey], list[Job]]:
     """Goes through pipes in the order of time, and gives each to one of these jobs, or to others, which it
     returns with the listener of each pipe.
     """
-    listeners: dict[int, Listener] = {}
+    listeners: dict[int, ListenerKey] = {}
     at_address = _owners(pipes, jobs)
     listening = {str(pipe.listener) for pipe in pipes}
     for job in jobs:
@@ -138,7 +138,7 @@ class _Owner(Struct, frozen=True):
     sure: bool
     """Whether that time is when it began, and not only when it was first heard of."""
     job: Job
-    listener: Listener
+    listener: ListenerKey
 
 
 def _met(owners: Sequence[_Owner], pipe: Pipe) -> _Owner | None:
@@ -238,7 +238,7 @@ def _may_be(job: Job, pipe: Pipe, evidence: IdentityEvidence) -> bool:
     return store.dynamic or names <= job.names
 
 
-def _unpublished(pipe: Pipe) -> Listener:
+def _unpublished(pipe: Pipe) -> ListenerKey:
     return str(pipe.listener), UNPUBLISHED
 
 
@@ -262,7 +262,7 @@ class _Own:
         self.jobs[-1].add(number, pipe, _unpublished(pipe))
 
 
-def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, Listener]) -> None:
+def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, ListenerKey]) -> None:
     """Of pipes to addresses that are in no store: where all of them have ended, the next one may meet another
     listener.
     """
@@ -284,7 +284,7 @@ def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, List
 
 
 def _parted(
-    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, ListenerKey], evidence: IdentityEvidence
 ) -> list[Job]:
     """The parts of a job that nothing joins, if an id or a name would be two workers' otherwise."""
     parts = _parts(job, pipes, listeners, evidence)
@@ -307,7 +307,7 @@ def _parted(
 
 
 def _parts(
-    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, ListenerKey], evidence: IdentityEvidence
 ) -> list[list[int]]:
     """Pipes that a listener or a worker's name at one host joins."""
     leader: dict[object, object] = {}
@@ -332,10 +332,13 @@ def _parts(
 
 
 def _tied(
-    part: Iterable[int], pipes: Sequence[Pipe], listeners: Mapping[int, Listener], evidence: IdentityEvidence
+    part: Iterable[int],
+    pipes: Sequence[Pipe],
+    listeners: Mapping[int, ListenerKey],
+    evidence: IdentityEvidence,
 ) -> set[tuple[str, int]]:
     """Each name with its id, where both are said of one end."""
-    servers: dict[Listener, End] = defaultdict(End)
+    servers: dict[ListenerKey, End] = defaultdict(End)
     ends = []
     for number in part:
         pipe = pipes[number]

@@ -12,15 +12,15 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 if TYPE_CHECKING:
-    from rpcinspect.rpclog.header import Job, LoggedProcess
+    from rpcinspect.rpclog.header import LoggedProcess, LogJob
 
-How = Literal["exit", "signal", "running", "unknown"]
+EndKind = Literal["exit", "signal", "running", "unknown"]
 
 
 class ProcessEnd(Struct, frozen=True, kw_only=True):
     """How one process ended, as far as its recorder could know."""
 
-    how: How
+    how: EndKind
     """`exit`: by itself; `signal`: by that; `running`: not when the recording ended; `unknown`: nobody tells.
     """
     status: int | None = None
@@ -41,7 +41,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
         """What a log says of the end of a process."""
         return cls(**{name: getattr(said, name) for name in cls.__struct_fields__})
 
-    def logged(self, name: str, worker_id: int | None, job: Job) -> LoggedProcess:
+    def logged(self, name: str, worker_id: int | None, job: LogJob) -> LoggedProcess:
         """The same for a log, of a worker."""
         from rpcinspect.rpclog.header import LoggedProcess  # only where there is a log
 
@@ -74,7 +74,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
             return f"was {self}"
         if self.how == "exit":
             return str(self) if self.status is None else f"ended by itself with {self}"
-        return "still ran when the recording ended" if self.how == "running" else "ended, nobody told how"
+        return "still ran when the recording ended" if self.how == "running" else "ended, it is not known how"
 
 
 def agreed(told: list[ProcessEnd]) -> ProcessEnd | None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rpcinspect.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
-from rpcinspect.pickles.tree import Call, Dict, Global, Value, children
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, children
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Callee, callee_of, maker_of
 from rpcinspect.rpc.command import (
@@ -316,7 +316,7 @@ def marks_of(values: Sequence[Value]) -> tuple[int, ...]:
                     inner = module.attributes
                 elif kind is Dict:
                     inner = [value for _, value in node.pairs]
-                elif kind is Call:
+                elif kind is PickleCall:
                     inner = [node.args, node.kwargs, node.state, *node.items]
                 stack.extend(reversed(list(inner)[:MAX_NODES]))
     return tuple(found)

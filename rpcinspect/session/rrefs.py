@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from rpcinspect.session.model import NONE, Fork, RRef, Session
 from rpcinspect.session.provenance import Event, Id, MessageKind, What
 
-Key = tuple[int, Id]
+RRefKey = tuple[int, Id]
 """(job, id)."""
 
 
@@ -43,8 +43,8 @@ class _RRefMessages(Struct, eq=False):
 
 def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef, ...]:
     """All RRefs of which a fork was seen, by job and id; `name` gives the label of a worker by id and job."""
-    seen: dict[Key, _RRefMessages] = defaultdict(_RRefMessages)
-    accepted: dict[Key, int] = {}
+    seen: dict[RRefKey, _RRefMessages] = defaultdict(_RRefMessages)
+    accepted: dict[RRefKey, int] = {}
     pipes = session.messages.pipe
     for event in sorted(session.provenance.events(), key=lambda event: int(session.index[event.row])):
         job, index = session.jobs[pipes[event.row]], int(session.index[event.row])
@@ -85,7 +85,7 @@ def _note(its: _RRefMessages, session: Session, event: Event, index: int) -> Non
 
 class _RRefReader:
     def __init__(
-        self, session: Session, accepted: Mapping[Key, int], name: Callable[[int, int], str]
+        self, session: Session, accepted: Mapping[RRefKey, int], name: Callable[[int, int], str]
     ) -> None:
         self._session = session
         self._accepted = accepted

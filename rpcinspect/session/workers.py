@@ -24,15 +24,14 @@ from msgspec.structs import replace
 
 from rpcinspect.session.identity import End, IdentityEvidence
 from rpcinspect.session.model import Arrival, Worker
-from rpcinspect.session.pipe_jobs import Job, Listener, place
+from rpcinspect.session.pipe_jobs import Job, ListenerKey, place
 from rpcinspect.session.process_end import ProcessEnd, agreed
 from rpcinspect.session.store_jobs import split_jobs
 from rpcinspect.store.conversation import StoreEntry, worker_directory
 from rpcinspect.tensorpipe.records import Pipe
 
 if TYPE_CHECKING:
-    from rpcinspect.rpclog.header import Job as LoggedJob
-    from rpcinspect.rpclog.header import LoggedProcess, LoggedWorker
+    from rpcinspect.rpclog.header import LoggedProcess, LoggedWorker, LogJob
 
 
 class WorkerIdentities(Struct, frozen=True):
@@ -84,7 +83,11 @@ def resolve_workers(
 
 
 def _call_job(
-    number: int, job: Job, pipes: Sequence[Pipe], listener_of: Sequence[Listener], evidence: IdentityEvidence
+    number: int,
+    job: Job,
+    pipes: Sequence[Pipe],
+    listener_of: Sequence[ListenerKey],
+    evidence: IdentityEvidence,
 ) -> WorkerIdentities:
     """The identities of one job."""
     directory = worker_directory(job.store.entries if job.store is not None else ())
@@ -103,7 +106,7 @@ def _call_job(
         ids[name] |= its_ids
 
     # An end is the worker that listens at an address, or the one that calls itself by a context name.
-    listeners: dict[Listener, End] = defaultdict(End)
+    listeners: dict[ListenerKey, End] = defaultdict(End)
     clients: list[End] = []
     for pipe, listener in zip(pipes, listener_of, strict=True):
         clients.append(evidence.of(pipe, True))
@@ -140,8 +143,8 @@ def _call_job(
 def _workers(
     job: int,
     clients: Sequence[str],
-    servers: Mapping[Listener, str],
-    published: Mapping[Listener, Mapping[tuple[int, str], None]],
+    servers: Mapping[ListenerKey, str],
+    published: Mapping[ListenerKey, Mapping[tuple[int, str], None]],
     elsewhere: dict[tuple[int, str], str],
     listed: dict[tuple[int, str], set[int]],
     only: dict[str, int],
@@ -221,7 +224,7 @@ def is_address(label: str) -> bool:
 
 def resolve_logged_workers(
     pipes: Sequence[Pipe],
-    jobs: Sequence[LoggedJob],
+    jobs: Sequence[LogJob],
     told: Iterable[LoggedWorker],
     evidence: IdentityEvidence,
     processes: Iterable[LoggedProcess] = (),
@@ -230,7 +233,7 @@ def resolve_logged_workers(
     how those of workers ended.
     """
     told = tuple(told)
-    known: set[LoggedJob] = {*jobs, *(worker.job for worker in told)}
+    known: set[LogJob] = {*jobs, *(worker.job for worker in told)}
     numbers = {job: number for number, job in enumerate(sorted(known, key=_job_order))}
     job_of = [numbers[job] for job in jobs]
     ids: list[dict[str, set[int]]] = [defaultdict(set) for _ in range(max(len(numbers), 1))]
@@ -264,7 +267,7 @@ def resolve_logged_workers(
     return WorkerIdentities(clients, servers, tuple(ordered), tuple(job_of), tuple(names))
 
 
-def _job_order(job: LoggedJob) -> tuple[bool, int, str]:
+def _job_order(job: LogJob) -> tuple[bool, int, str]:
     return (False, job, "") if isinstance(job, int) else (True, 0, job)
 
 

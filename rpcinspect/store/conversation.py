@@ -232,7 +232,7 @@ class StoreConversation:
             read.begin_item()
             while not self._pending:
                 if self._client.problem is not None and read.unread:
-                    raise _ProtocolError("the requests that the replies belong to are missing")
+                    raise _ProtocolError("the requests of these replies are missing")
                 yield
             yield from self._reply(self._pending[0])
             self._answered()
@@ -266,7 +266,7 @@ class StoreConversation:
             while len(self._pending) < 2:  # the request may be fed after its reply
                 yield
             if self._pending[1].operation.name != "cancel_wait":
-                raise _ProtocolError("a wait was answered as cancelled, which nobody asked for")
+                raise _ProtocolError("a wait was answered as cancelled, but no one cancelled it")
             self._answered()
         elif answer != STOP_WAITING:
             raise _ProtocolError(f"{answer} in answer to a wait")
@@ -362,7 +362,7 @@ class _Side:
         except _ProtocolError as broken:
             self.stop(str(broken))
         if len(self._buffer) - self._position > self._limit:
-            self.stop(f"more than {self._limit:,} bytes of {self._what} that nothing explains")
+            self.stop(f"more than {self._limit:,} bytes of {self._what} that match no operation")
 
     def lose(self, length: int) -> None:
         """Bytes are missing behind those that were fed."""

@@ -16,7 +16,7 @@ import ipaddress
 import struct
 from collections.abc import Iterator
 
-Endpoint = tuple[str, int]
+HostPort = tuple[str, int]
 """(host, port); the host is a numeric address without brackets."""
 
 LINK_TYPE = 1
@@ -41,7 +41,7 @@ _DO_NOT_FRAGMENT = 0x4000
 class Packetizer:
     """One connection. Each method gives the frames of what it is told, to be written in their order."""
 
-    def __init__(self, client: Endpoint, server: Endpoint, *, initial: tuple[int, int]) -> None:
+    def __init__(self, client: HostPort, server: HostPort, *, initial: tuple[int, int]) -> None:
         """`initial`: the sequence numbers at which client and server begin."""
         there, back = _FrameMaker(client, server), _FrameMaker(server, client)
         self._directions = there, back
@@ -107,7 +107,7 @@ class Packetizer:
 class _FrameMaker:
     """What all frames from one end to the other have in common."""
 
-    def __init__(self, source: Endpoint, destination: Endpoint) -> None:
+    def __init__(self, source: HostPort, destination: HostPort) -> None:
         self._ports = source[1], destination[1]
         addresses = [ipaddress.ip_address(host) for host, _ in (source, destination)]
         self._is_ipv4 = addresses[0].version == 4

@@ -14,7 +14,7 @@ from sortedcontainers import SortedDict
 
 from rpcinspect.tcp.ranges import CaptureBytes, SegmentRun
 from rpcinspect.tcp.segment import Flow
-from rpcinspect.tcp.settled import SettledBytes, end_of
+from rpcinspect.tcp.settled_bytes import SettledBytes, end_of
 
 EPOCH = 1 << 34
 """First unwrapped position: far enough from 0 that bytes before the first captured one stay positive."""

@@ -1,8 +1,8 @@
 """TensorPipe's control structures: bodies of uv frames <-> the structures of `control_types.py`.
 
 In: the body of one frame whose place in its connection says what it must be (first frame, brochure, ...).
-Out: a structure, and for objects that changed with PyTorch 1.9 the `Layout` that they were written in. May
-assume nothing about the bytes; readers raise `DecodeError` (layer `tensorpipe`) or `LimitExceeded` only.
+Out: a structure, and for objects that changed with PyTorch 1.9 the `ControlLayout` that they were written in.
+May assume nothing about the bytes; readers raise `DecodeError` (layer `tensorpipe`) or `LimitExceeded` only.
 
 Mirrors the `NOP_STRUCTURE` declarations of the upstream files that `control_types.py` names. What 1.8
 wrote otherwise is in `control_1_8.py`.
@@ -30,10 +30,10 @@ from rpcinspect.tensorpipe.control_types import (
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
+    ControlLayout,
     DeviceDescriptors,
     FirstFrame,
     LaneAdvertisement,
-    Layout,
     MptClientHello,
     MptHello,
     MptServerHello,
@@ -60,7 +60,7 @@ from rpcinspect.tensorpipe.nop import (
 DESCRIPTOR_SIGNATURE = bytes.fromhex("b903 bd00 ba04 b90204bd00 b90208bd00 b902")
 """How every descriptor of torch's agent begins: no metadata, four payloads, of 4, 8, ... bytes."""
 
-SIGNATURE_OFFSET = {Layout.V1_8: 10, Layout.V1_9: 8}
+SIGNATURE_OFFSET = {ControlLayout.V1_8: 10, ControlLayout.V1_9: 8}
 """Bytes from the start of the frame (its length included) to the signature."""
 
 
@@ -69,12 +69,12 @@ def frame(body: bytes) -> bytes:
     return len(body).to_bytes(8, "little") + body
 
 
-def looks_like_descriptor(body: bytes) -> Layout | None:
+def looks_like_descriptor(body: bytes) -> ControlLayout | None:
     """The layout whose descriptors of torch's agent begin like this, if any."""
     if body.startswith(DESCRIPTOR_SIGNATURE):
-        return Layout.V1_9
+        return ControlLayout.V1_9
     if body.startswith(_DESCRIPTOR_HEAD_1_8):
-        return Layout.V1_8
+        return ControlLayout.V1_8
     return None
 
 
@@ -100,33 +100,37 @@ def write_first_frame(value: FirstFrame) -> bytes:
             return write_variant(REQUESTED_CONNECTION, write_structure(write_int(registration_id)))
 
 
-def read_brochure(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Brochure, Layout]:
+def read_brochure(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Brochure, ControlLayout]:
     """Second frame from the connecting side of a connection that began with a `SpontaneousConnection`."""
     reader = NopReader(body, limits=limits)
     layout = _enter(reader, BROCHURE)
-    value = read_brochure_1_8(reader) if layout is Layout.V1_8 else _read_brochure(reader)
+    value = read_brochure_1_8(reader) if layout is ControlLayout.V1_8 else _read_brochure(reader)
     reader.finish()
     return value, layout
 
 
-def write_brochure(value: Brochure, layout: Layout) -> bytes:
-    if layout is Layout.V1_8:
+def write_brochure(value: Brochure, layout: ControlLayout) -> bytes:
+    if layout is ControlLayout.V1_8:
         return write_variant(BROCHURE, write_brochure_1_8(value))
     transports = [(write_text(name), write_text(text)) for name, text in value.transport_domain_descriptors]
     return write_structure(write_map(transports), _write_channel_devices(value.channel_device_descriptors))
 
 
-def read_brochure_answer(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[BrochureAnswer, Layout]:
+def read_brochure_answer(
+    body: bytes, limits: Limits = DEFAULT_LIMITS
+) -> tuple[BrochureAnswer, ControlLayout]:
     """First frame from the listening side of a connection that began with a `SpontaneousConnection`."""
     reader = NopReader(body, limits=limits)
     layout = _enter(reader, BROCHURE_ANSWER)
-    answer = read_brochure_answer_1_8(reader) if layout is Layout.V1_8 else _read_brochure_answer(reader)
+    answer = (
+        read_brochure_answer_1_8(reader) if layout is ControlLayout.V1_8 else _read_brochure_answer(reader)
+    )
     reader.finish()
     return answer, layout
 
 
-def write_brochure_answer(value: BrochureAnswer, layout: Layout) -> bytes:
-    if layout is Layout.V1_8:
+def write_brochure_answer(value: BrochureAnswer, layout: ControlLayout) -> bytes:
+    if layout is ControlLayout.V1_8:
         return write_variant(BROCHURE_ANSWER, write_brochure_answer_1_8(value))
     return write_structure(
         write_text(value.transport),
@@ -144,11 +148,11 @@ def write_brochure_answer(value: BrochureAnswer, layout: Layout) -> bytes:
     )
 
 
-def read_descriptor(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[TpDescriptor, Layout]:
+def read_descriptor(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[TpDescriptor, ControlLayout]:
     """What comes before every message on the connection that carries messages."""
     reader = NopReader(body, limits=limits)
     layout = _enter(reader, MESSAGE_DESCRIPTOR)
-    read_tensor = read_tensor_1_8 if layout is Layout.V1_8 else _read_tensor
+    read_tensor = read_tensor_1_8 if layout is ControlLayout.V1_8 else _read_tensor
     reader.structure(3)
     metadata = reader.string()
     payloads = tuple([_read_payload(reader) for _ in range(reader.array())])
@@ -157,9 +161,9 @@ def read_descriptor(body: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[TpDes
     return TpDescriptor(metadata, payloads, tensors), layout
 
 
-def write_descriptor(value: TpDescriptor, layout: Layout) -> bytes:
-    signed = layout is Layout.V1_8
-    write_tensor = write_tensor_1_8 if layout is Layout.V1_8 else _write_tensor
+def write_descriptor(value: TpDescriptor, layout: ControlLayout) -> bytes:
+    signed = layout is ControlLayout.V1_8
+    write_tensor = write_tensor_1_8 if layout is ControlLayout.V1_8 else _write_tensor
     body = write_structure(
         write_string(value.metadata),
         write_array(
@@ -170,7 +174,7 @@ def write_descriptor(value: TpDescriptor, layout: Layout) -> bytes:
         ),
         write_array([write_tensor(tensor) for tensor in value.tensors]),
     )
-    return write_variant(MESSAGE_DESCRIPTOR, body) if layout is Layout.V1_8 else body
+    return write_variant(MESSAGE_DESCRIPTOR, body) if layout is ControlLayout.V1_8 else body
 
 
 def read_mpt_hello(body: bytes) -> MptHello:
@@ -216,15 +220,15 @@ def _alternative(reader: NopReader, count: int) -> int:
     return index
 
 
-def _enter(reader: NopReader, wanted: int) -> Layout:
+def _enter(reader: NopReader, wanted: int) -> ControlLayout:
     """Tell the layout by the first byte; in 1.8's, step into the variant, which must hold what is wanted."""
     if not reader.at_variant():
-        return Layout.V1_9
+        return ControlLayout.V1_9
     at = reader.offset
     index = _alternative(reader, len(PACKETS_1_8))
     if index != wanted:
-        raise DecodeError(LAYER, f"a {PACKETS_1_8[index]} where a {PACKETS_1_8[wanted]} must be", at)
-    return Layout.V1_8
+        raise DecodeError(LAYER, f"a {PACKETS_1_8[index]} where a {PACKETS_1_8[wanted]} is expected", at)
+    return ControlLayout.V1_8
 
 
 def _read_device(reader: NopReader) -> TpDevice:

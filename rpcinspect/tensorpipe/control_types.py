@@ -27,7 +27,7 @@ TRANSPORT_DESCRIPTOR_REPLY_ID = 1
 """Keys of `BrochureAnswer.transport_registration_ids`: `ConnectionId` of `tensorpipe/core/pipe_impl.h`."""
 
 
-class Layout(Enum):
+class ControlLayout(Enum):
     """The two sets of structures; the first frame, mpt's hellos and cma's descriptor are equal in both."""
 
     V1_8 = "1.8"

@@ -18,7 +18,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import read_descriptor
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor, announced
 from rpcinspect.tensorpipe.nop import LAYER
 from rpcinspect.tensorpipe.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
@@ -38,7 +38,7 @@ class Shape(Struct, eq=False):
 
     body: bytes
     descriptor: TpDescriptor
-    layout: Layout
+    layout: ControlLayout
     lengths: tuple[int, ...]
     """Of the payloads."""
     frames: struct.Struct
@@ -79,7 +79,7 @@ class ShapeTable:
                 self._bytes += len(body)
         return shape
 
-    def lengths(self, body: bytes) -> tuple[Layout, tuple[int, ...]]:
+    def lengths(self, body: bytes) -> tuple[ControlLayout, tuple[int, ...]]:
         """The layout and the lengths of the payloads; raises `DecodeError`."""
         shape = self.get(body)
         return shape.layout, shape.lengths
@@ -257,7 +257,7 @@ class DescriptorReader:
         try:
             shape = self._shapes.get(buffer[at + HEADER_BYTES : at + head])
         except DecodeError as error:
-            self._lose(position, f"no descriptor where one must be: {error}")
+            self._lose(position, f"no descriptor where one is expected: {error}")
             return True
         whole = head + shape.frames_bytes
         if end - position < whole:

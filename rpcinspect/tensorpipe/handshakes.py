@@ -26,7 +26,7 @@ from rpcinspect.tensorpipe.control_types import (
     TRANSPORT_DESCRIPTOR_ID,
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     BrochureAnswer,
-    Layout,
+    ControlLayout,
     MptServerHello,
     RequestedConnection,
     SpontaneousConnection,
@@ -76,7 +76,7 @@ class PipeHandler(Handler):
         """
         if self._settled and (not self._moved or self.state.reads):
             return
-        reason = "messages follow, which it moved elsewhere"
+        reason = "messages follow that it moved elsewhere"
         if not self._settled:
             reason = "more bytes were announced than came, and messages follow"
         for cursor in (self._client, self._server):
@@ -149,7 +149,7 @@ class PipeHandler(Handler):
             self._given_up = False
             self.state.read_messages(FROM_SERVER, server, server.origin, lost=True)
 
-    def _agree(self, answer: BrochureAnswer, layout: Layout, done: list[TpMessage]) -> None:
+    def _agree(self, answer: BrochureAnswer, layout: ControlLayout, done: list[TpMessage]) -> None:
         state, registry = self.state, self.registry
         state.agree(answer, layout)
         addresses = _addresses(answer.address, state.pipe.server)

@@ -65,7 +65,7 @@ class NopReader:
             return number
         number = self.integer()
         if number < 0:
-            raise DecodeError(LAYER, f"{number} where a size or an id must be", at)
+            raise DecodeError(LAYER, f"{number} where a size or an id is expected", at)
         return number
 
     def string(self) -> bytes:

@@ -21,7 +21,7 @@ from rpcinspect.tensorpipe.control_types import (
     BOOTSTRAP_TRANSPORT,
     TRANSPORT_DESCRIPTOR_ID,
     BrochureAnswer,
-    Layout,
+    ControlLayout,
     TpDevice,
     TpTensorDescriptor,
 )
@@ -70,7 +70,7 @@ class PipeState:
 
     # -- what the handshake tells ------------------------------------------------------------------------
 
-    def agree(self, answer: BrochureAnswer, layout: Layout) -> None:
+    def agree(self, answer: BrochureAnswer, layout: ControlLayout) -> None:
         """Takes the server's answer: transport, channels, and which channel is for which devices."""
         pipe = self.pipe
         pipe.layout = layout
@@ -78,7 +78,7 @@ class PipeState:
         pipe.channels = answer.channel_for_device_pair
         self._channel_for_pair = dict(answer.channel_for_device_pair)
         names = [name for name, _ in answer.channel_registration_ids]
-        if layout is Layout.V1_8 and not pipe.channels:
+        if layout is ControlLayout.V1_8 and not pipe.channels:
             cpu = TpDevice("cpu", 0)
             pipe.channels = tuple(((cpu, cpu), name) for name in names[:1])
         for name in names:
@@ -236,7 +236,7 @@ class PipeState:
             return
         for descriptor in message.descriptor.tensors:
             channel = self._channel_of(direction, descriptor)
-            if channel is not None and (descriptor.length or message.layout is Layout.V1_8):
+            if channel is not None and (descriptor.length or message.layout is ControlLayout.V1_8):
                 channel.expect_lost(direction, descriptor.length)
 
     @property
@@ -287,7 +287,7 @@ class PipeState:
     def _send_tensors(self, direction: int, message: TpMessage) -> None:
         """Puts each tensor of a message into the queue of its channel."""
         message.tensors = tensors = []
-        empty_frames = message.layout is Layout.V1_8
+        empty_frames = message.layout is ControlLayout.V1_8
         unplaced = Placement.MISSING if self._knows_channels else self._elsewhere
         for descriptor in message.descriptor.tensors:
             channel = self._channel_of(direction, descriptor)

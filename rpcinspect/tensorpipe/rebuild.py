@@ -14,7 +14,13 @@ from collections.abc import Callable, Sequence
 
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import write_descriptor
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import (
+    ControlLayout,
+    TpDescriptor,
+    TpDevice,
+    TpPayload,
+    TpTensorDescriptor,
+)
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
 
 ReadTable = Callable[[bytes], Sequence[int] | None]
@@ -65,7 +71,7 @@ def _explain(data: bytes, known: bytearray, table: int, lengths: Sequence[int]) 
 
     def body_for(size: int) -> bytes:
         payloads = tuple(TpPayload(n) for n in (*TYPE_AND_ID, size, len(data) - table))
-        return write_descriptor(TpDescriptor(b"", payloads, tensors), Layout.V1_9)
+        return write_descriptor(TpDescriptor(b"", payloads, tensors), ControlLayout.V1_9)
 
     smallest = len(body_for(0))
     for more in INT_SIZES:  # the descriptor's size depends on how many bytes the payload's length takes

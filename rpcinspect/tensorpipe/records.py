@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpDevice, TpTensorDescriptor
 
 NO_FLOW = Flow(Endpoint("", 0), Endpoint("", 0))
 """Of what was on no network."""
@@ -59,7 +59,7 @@ class Pipe(Struct, eq=False):
     number: int
     flow: Flow
     """Of the descriptor connection, from the client (who sends the requests) to the server."""
-    layout: Layout = Layout.V1_9
+    layout: ControlLayout = ControlLayout.V1_9
     client_name: str | None = None
     """The context name in the handshake."""
     listener: Endpoint | None = None
@@ -117,7 +117,7 @@ class TpMessage(Struct, eq=False, gc=False):
     pipe: Pipe
     from_client: bool
     descriptor: TpDescriptor
-    layout: Layout
+    layout: ControlLayout
     descriptor_body: bytes
     """The descriptor as captured; one object for all equal ones."""
     payloads: tuple[bytes, ...]
@@ -154,7 +154,7 @@ class TpMessage(Struct, eq=False, gc=False):
             TpTensor(one, Placement.CERTAIN, Extent(one.length, ((n, 0, one.length),) if one.length else ()))
             for n, one in enumerate(descriptor.tensors)
         ]
-        return cls(LIVE_PIPE, True, descriptor, Layout.V1_9, b"", payloads, None, tensors)
+        return cls(LIVE_PIPE, True, descriptor, ControlLayout.V1_9, b"", payloads, None, tensors)
 
 
 LIVE_PIPE = Pipe(-1, NO_FLOW, origin=MessageOrigin.LIVE)

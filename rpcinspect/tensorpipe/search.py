@@ -13,7 +13,7 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.limits import Limits
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import DESCRIPTOR_SIGNATURE, SIGNATURE_OFFSET
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, announced
 
 SEARCH_BYTES = 1 << 20
@@ -25,7 +25,7 @@ SMALL_BYTES = 4096
 BUDGET_BYTES = 1 << 25
 """What larger candidates may cost, beside four times what was searched; later ones are passed over."""
 
-ReadLengths = Callable[[bytes], tuple[Layout, Sequence[int]]]
+ReadLengths = Callable[[bytes], tuple[ControlLayout, Sequence[int]]]
 """A descriptor's body → its layout and the lengths of its payloads; raises `DecodeError`."""
 
 
@@ -86,7 +86,7 @@ class DescriptorSearch:
         assert end is not None
         low = max(self._lowest, signature - MAX_DISTANCE)
         head = stream.read(low, signature)
-        layout = Layout.V1_8 if head.endswith(HEAD_1_8) else Layout.V1_9
+        layout = ControlLayout.V1_8 if head.endswith(HEAD_1_8) else ControlLayout.V1_9
         start = signature - SIGNATURE_OFFSET[layout]
         if start < low:
             return -1

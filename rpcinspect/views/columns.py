@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.fields.field import Get
 from rpcinspect.fields.phrases import end_label
 from rpcinspect.fields.plain import ATOMS, Json, plain
 
-Get: TypeAlias = Callable[[Any], Any]
 Style: TypeAlias = Literal["", "bad", "odd"]
 
 

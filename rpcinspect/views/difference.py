@@ -9,7 +9,7 @@ import json
 
 from msgspec import Struct
 
-from rpcinspect.equality.difference import Difference, Elements, Json
+from rpcinspect.equality.difference import Difference, Elements, JsonValue
 from rpcinspect.fields.phrases import duration, printable, shorten
 
 MAX_VALUE = 120
@@ -21,7 +21,7 @@ KIND_WORDS = {
     "unknown": "not known",
     "missing": "b lacks the message",
     "extra": "a lacks the message",
-    "repeated": "one run says it once more",
+    "repeated": "one run has it once more",
 }
 """Codes that the two values don't tell."""
 
@@ -83,7 +83,7 @@ def _values(difference: Difference, limit: int) -> tuple[str, str]:
     return printable(shown[0]), printable(shown[1])
 
 
-def _narrowed(a: Json, b: Json) -> tuple[Json, Json]:
+def _narrowed(a: JsonValue, b: JsonValue) -> tuple[JsonValue, JsonValue]:
     """Of two mappings, the entries in which they differ."""
     if not (isinstance(a, dict) and isinstance(b, dict)):
         return a, b
@@ -101,7 +101,7 @@ def _apart(a: str, b: str, limit: int) -> tuple[str, str]:
     return f"…{a[start:]}", f"…{b[start:]}"
 
 
-def _text(value: Json) -> str:
+def _text(value: JsonValue) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rpcinspect.equality.element_stats import element_of
-from rpcinspect.equality.elements import Read, Tensors, tensors_of
+from rpcinspect.equality.elements import ReadExtent, Tensors, tensors_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import body_of, envelope_json
 from rpcinspect.fields.phrases import counted, packed, printable, shorten
@@ -30,19 +30,19 @@ class Fact(NamedTuple):
     text: str
 
 
-def facts_of(record: RpcRecord, read: Read) -> list[Fact]:
+def facts_of(record: RpcRecord, read: ReadExtent) -> list[Fact]:
     """Envelopes, body, tensors, problems; at most `MAX_FACTS`."""
     found = []
     for name, value in _all(record, read):
         lines = shorten(value, MAX_TEXT).split("\n")  # tracebacks stay readable
         found.append(Fact(printable(name), "\n".join(map(printable, lines)).rstrip()))
         if len(found) == MAX_FACTS:
-            found.append(Fact("…", "there is more, which decode --message shows"))
+            found.append(Fact("…", "more in decode --message"))
             break
     return found
 
 
-def _all(record: RpcRecord, read: Read) -> Iterator[tuple[str, str]]:
+def _all(record: RpcRecord, read: ReadExtent) -> Iterator[tuple[str, str]]:
     for number, envelope in enumerate(record.rpc.envelopes):
         told = envelope_json(envelope)
         events = told.pop("events", None)
@@ -82,7 +82,7 @@ def _fields(told: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
             yield prefix + name, str(value)
 
 
-def first_values(record: RpcRecord, read: Read) -> list[str]:
+def first_values(record: RpcRecord, read: ReadExtent) -> list[str]:
     """The first elements of each tensor; empty where there are none, or none are known."""
     tensors = tensors_of(record, read)
     return [_first_values(tensors, number) for number in range(len(record.rpc.tensors))]

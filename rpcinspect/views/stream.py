@@ -10,14 +10,14 @@ from rich.console import Console
 
 from rpcinspect.fields.phrases import Phrases, end_label
 from rpcinspect.fields.session import SoFar, is_housekeeping, pipe_ends
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.jsonl.lines import head_lines, lines, message_lines, tail_lines
 from rpcinspect.views.jsonl.message import MessageRenderer
-from rpcinspect.views.text.table import Layout, Row, failed, line_width, write_line
+from rpcinspect.views.text.table import Layout, MessageRow, failed, line_width, write_line
 
 ENDS_WIDTH = 25
 """Of two names of usual length; longer ones push the columns to the right."""
@@ -67,7 +67,7 @@ class TableStream:
         source, destination = ends[tp.from_client], ends[not tp.from_client]
         partner = columns.partner[record.row]
         answers = None if partner == NONE or tp.from_client else partner
-        row = Row(
+        row = MessageRow(
             record.row,
             (tp.first_ns - columns.time_ns[0]) / 1e9,
             end_label(source),

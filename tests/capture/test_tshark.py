@@ -449,7 +449,7 @@ def test_it_prints_something_else(impostor: Callable[[str], Path]) -> None:
     impostor("echo hello; cat lines; echo; printf 'the end'")
     output = lines(CHAIN, TSHARK)
     assert comparable(output)[:-1] == comparable(lines(CHAIN, NATIVE))[:-1]
-    assert output[-1]["problem_list"][0]["reason"] == "2 lines of tshark's output are no packets"
+    assert output[-1]["problem_list"][0]["reason"] == "2 lines of tshark's output are not packets"
 
 
 def test_a_line_without_an_end(impostor: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from rpcinspect.rpc.message import MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.session.model import Finding
 from rpcinspect.tcp.ranges import Extent
-from rpcinspect.tensorpipe.control_types import Layout, TpDevice, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDevice, TpTensorDescriptor
 from rpcinspect.tensorpipe.records import Placement, TpTensor
 from tests.checks.talks import SECOND, findings, named, of_capture, remote
 from tests.replayer.talks import Workers, udf
@@ -26,7 +26,11 @@ def told(found: list[Finding]) -> list[Finding]:
 
 
 def send(
-    device: str, target: TpDevice | None, device_map: dict[str, str] | None, *, layout: Layout = Layout.V1_9
+    device: str,
+    target: TpDevice | None,
+    device_map: dict[str, str] | None,
+    *,
+    layout: ControlLayout = ControlLayout.V1_9,
 ) -> list[Finding]:
     """One call with a tensor on a device; `device_map` of its envelope, if it has one."""
     workers = Workers(2)
@@ -81,8 +85,8 @@ def test_devices_that_are_covered(
 
 
 def test_descriptors_of_1_8_name_no_target() -> None:
-    assert send("cuda:0", None, {"cuda:0": "cuda:1"}, layout=Layout.V1_8) == []
-    assert len(send("cuda:0", None, {}, layout=Layout.V1_8)) == 1
+    assert send("cuda:0", None, {"cuda:0": "cuda:1"}, layout=ControlLayout.V1_8) == []
+    assert len(send("cuda:0", None, {}, layout=ControlLayout.V1_8)) == 1
 
 
 TENSORPIPE = (

@@ -81,7 +81,7 @@ def test_a_worker_has_one_device_map_for_each_other() -> None:
 
     assert text_of(maps({"cpu": "cpu"}, {"cpu": "cpu"})) == []
     [text] = text_of(maps({"cpu": "cpu"}, {}))
-    assert text == "the device map is another one than in earlier requests."
+    assert text == "the device map differs from that of earlier requests."
 
 
 def test_an_answer_has_no_device_map() -> None:
@@ -104,5 +104,5 @@ def test_an_answer_to_another_profiling() -> None:
 
     assert set(text_of(fill)) == {
         "the answer travels in RUN_WITH_PROFILING_RESP, where PyTorch uses no envelope.",
-        "the answer names another profiling id than its request.",
+        "the answer's profiling id differs from its request's.",
     }

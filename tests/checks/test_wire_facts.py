@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.checks.wire_facts import ConnectionEnd, Ends, WireFacts
+from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds, WireFacts
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Finding
 from tests.checks.talks import of_capture
@@ -53,7 +53,7 @@ def test_an_end_belongs_to_the_pipe_of_its_time() -> None:
             time_ns=begin_ns + 9,
         )
 
-    ends = Ends([end(0, True), end(100, False)])
+    ends = ConnectionEnds([end(0, True), end(100, False)])
     made = pipe()
     for first_ns, by_client in ((5, True), (105, False)):
         made.first_ns = first_ns

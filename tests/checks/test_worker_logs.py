@@ -143,7 +143,7 @@ def test_types_and_nodes_have_names() -> None:
 def test_logs_of_nothing(text: str) -> None:
     logs = joined(text)
     assert logs.events == ()
-    assert logs.files[0].notes == ("no line of it speaks of RPC",)
+    assert logs.files[0].notes == ("no line of it is about RPC",)
 
 
 def test_calls_that_lost_their_connection_tell_when_too(tmp_path: Path) -> None:

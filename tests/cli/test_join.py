@@ -165,7 +165,7 @@ def test_a_target_that_is_no_member(group: LiveGroup, store: StoreClient) -> Non
     group.start("worker5", 5)
     ran = connect(group, CHAIN)
     assert ran.code == 1
-    assert "worker1 is no member of the group, whose members are worker5, worker7" in ran.out
+    assert "worker1 is not a member of the group, whose members are worker5, worker7" in ran.out
     assert not store.check("names/32767")
 
 
@@ -174,14 +174,14 @@ def test_a_static_group(group: LiveGroup, store: StoreClient) -> None:
     store.set(MEMBERS, b"worker1-1,")
     ran = connect(group, CHAIN)
     assert ran.code == 1
-    assert "the group is static (init_rpc with world_size): nobody can join it" in ran.out
+    assert "the group is static (init_rpc with world_size): no worker can join it" in ran.out
     assert not store.check(TOKEN)
 
 
 def test_no_group_at_all(group: LiveGroup) -> None:
     ran = connect(group, CHAIN)
     assert ran.code == 1
-    assert "no group of torch.distributed.rpc has its workers in this store" in ran.out
+    assert "no torch.distributed.rpc group has its workers in this store" in ran.out
 
 
 def test_no_store() -> None:
@@ -226,7 +226,7 @@ def test_a_real_static_group_goes_on() -> None:
         assert workers[0].stdout.readline() == "ready\n"
         ran = connect(f"tcp://127.0.0.1:{port}", CHAIN)
         assert ran.code == 1
-        assert "the group is static (init_rpc with world_size): nobody can join it" in ran.out
+        assert "the group is static (init_rpc with world_size): no worker can join it" in ran.out
         workers[0].communicate("go on\n", timeout=SECONDS)
         workers[1].communicate(timeout=SECONDS)
         assert [worker.returncode for worker in workers] == [0, 0]
@@ -292,7 +292,7 @@ def test_signals_during_a_replay(number: int, tmp_path: Path, programs: Callable
     if number == signal.SIGKILL:
         assert "worker0" in group.members()
         ran = rpcinspect("leave", group.store, "worker0", "--yes")
-        assert (ran.code, ran.err) == (0, "rpcinspect: worker0 is no member any more\n")
+        assert (ran.code, ran.err) == (0, "rpcinspect: worker0 is no longer a member\n")
     else:
         assert process.returncode == (130 if number == signal.SIGINT else 128 + number)
     group.check_works("late")

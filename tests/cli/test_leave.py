@@ -32,9 +32,9 @@ def test_dead_members(group: LiveGroup, store: StoreClient) -> None:
     ran = rpcinspect("leave", where, "ghost", "phantom", "--yes")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.splitlines() == [
-        "rpcinspect: the group's token, which it had kept, is given back: Token_for_ghost_leave",
-        "rpcinspect: ghost is no member any more",
-        "rpcinspect: phantom is no member any more",
+        "rpcinspect: the group's token, which it still held, was given back: Token_for_ghost_leave",
+        "rpcinspect: ghost is no longer a member",
+        "rpcinspect: phantom is no longer a member",
     ]
     assert read_members(store) == {"worker1": 1}
 

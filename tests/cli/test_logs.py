@@ -124,7 +124,7 @@ def test_a_call_that_timed_out(tmp_path: Path) -> None:
         assert finding["messages"] == [said["index"]]
         assert "stopped waiting 500 ms after it, a time-out (late)" in finding["text"]
         told = run("decode", path, "--message", str(said["index"]))[1]
-        assert "given up: its caller's time-out ended it 500 ms after it began: late" in told
+        assert "given up: its caller timed out 500 ms after it began: late" in told
         assert "(1 given up)" in run("latency", path)[1]
         spans = [json.loads(line) for line in run("latency", path, "--format", "jsonl")[1].splitlines()]
         [one] = [span for span in spans if span.get("gave_up")]

@@ -13,10 +13,10 @@ from tests.cli.runner import CHAIN, rpcinspect
 
 EVERY = ("decode", "latency", "replay", "reproduce", "diff")
 SHARED = {
-    "Write there, not to stdout.": ("decode", "latency", "replay", "diff"),
+    "Write to it, not to stdout.": ("decode", "latency", "replay", "diff"),
     "Only what matches, such as": ("decode", "latency"),
-    "Read by ourselves, by tshark, or by tshark only what we can't.": EVERY,
-    "Set a preference of tshark's; repeatable.": EVERY,
+    "Read natively, with tshark, or where needed with tshark (auto).": EVERY,
+    "Set a tshark preference; repeatable.": EVERY,
     "Accept what torch.testing accepts.": ("replay", "diff"),
     "Accept this relative tolerance.": ("replay", "diff"),
     "Accept this absolute tolerance.": ("replay", "diff"),

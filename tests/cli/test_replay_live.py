@@ -158,7 +158,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        ("os._exit(3)", "the live worker worker1 ended with code 3; the last that it was sent is #6"),
+        ("os._exit(3)", "the live worker worker1 ended with code 3; the last message sent to it is #6"),
         ("os.kill(os.getpid(), 9)", "the live worker worker1 was ended by SIGKILL; "),
         ("os.kill(os.getppid(), 9); time.sleep(5)", " is gone: its parent process was ended by SIGKILL"),
     ],

@@ -24,7 +24,7 @@ OTHERS = (str(CHAIN), "-o", "x")
         (("-", "-"), "only once"),
         ((CHAIN, "--role", "worker0", "--live", "worker1"), "can't be used together"),
         ((CHAIN, "--role", "nobody"), "no worker is called nobody"),
-        ((CHAIN, "--role", "worker0,worker1"), "nobody is left to be live"),
+        ((CHAIN, "--role", "worker0,worker1"), "no worker is left to run live"),
         ((CHAIN, "--context", "77"), "no autograd context 77"),
         ((CHAIN, "--context", "x"), "not a context id"),
         ((CHAIN, "--allow", "a b"), "none of MODULE, MODULE:NAME"),

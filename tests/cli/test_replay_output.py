@@ -128,6 +128,6 @@ def test_a_module_that_is_not_there() -> None:
     ran = replay(CHAIN, "--allow", "basic_chain")
     assert ran.err.splitlines()[0] == (
         "import | no module basic_chain is found: "
-        "what calls it will fail (--path FOLDER lets live workers find modules)"
+        "calls of it will fail (--path FOLDER lets live workers find modules)"
     )
     assert "captured: a result; now: Error on Node 1: ModuleNotFoundError" in ran.out

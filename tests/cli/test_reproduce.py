@@ -72,7 +72,7 @@ def test_a_remote_module(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path) -> None:
     ran = rpcinspect("reproduce", CHAIN, "-o", tmp_path / "out")
     assert ran.code == 4
-    assert "refused: basic_chain.scale: nobody allowed it (#6)" in ran.err
+    assert "refused: basic_chain.scale: you haven't allowed it (#6)" in ran.err
     assert "To allow this, add: --allow basic_chain:scale" in ran.err
     assert not (tmp_path / "out").exists()
     trusted = rpcinspect("reproduce", CHAIN, "-o", tmp_path / "out", "--trust-capture")

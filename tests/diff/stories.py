@@ -16,7 +16,7 @@ from rpcinspect.rpc.command import (
     PythonResp,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.tcp.ranges import CaptureBytes
 from tests.replayer.talks import Workers
 
@@ -101,10 +101,10 @@ class Story(Workers):
             gradient = False
             self.now += 7
 
-    def opened(self) -> Run:
+    def opened(self) -> RunModel:
         """As a run; the bytes of all tensors are zeros."""
         session, messages = self.heard()
-        return Run(session, messages, source=CaptureBytes(lambda capture, offset, length: bytes(length)))
+        return RunModel(session, messages, source=CaptureBytes(lambda capture, offset, length: bytes(length)))
 
     def run(self) -> DiffSide:
         """As a run whose workers are called what they are called."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.equality.elements import Read, Storage, Tensors
+from rpcinspect.equality.elements import ReadExtent, Storage, Tensors
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.tensors import compare_tensors
 from rpcinspect.pickles.python import read_python_pickle
@@ -88,7 +88,7 @@ def record(
     metas: Sequence[TensorMeta] = (),
     storages: Sequence[bytes] = (),
     missing: Sequence[int] | None = None,
-) -> tuple[RpcRecord, Read]:
+) -> tuple[RpcRecord, ReadExtent]:
     """A message with the bytes of its storages."""
     kind = envelopes[0].message_type if envelopes else message_type_of(command)
     table = to_tensor_table(metas)
@@ -98,7 +98,7 @@ def record(
 
 def from_parts(
     payloads: Sequence[bytes], storages: Sequence[bytes] = (), missing: Sequence[int] | None = None
-) -> tuple[RpcRecord, Read]:
+) -> tuple[RpcRecord, ReadExtent]:
     """A record of payloads; the reader knows its storages by their number."""
     tensors = []
     for number, data in enumerate(storages):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.equality.difference import Difference, Elements, to_json, verdict
 from rpcinspect.equality.rules import Rules
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from tests.equality.builders import tree
 from tests.equality.mirrors import mirrored
 
@@ -84,7 +84,7 @@ def test_values_that_json_lacks() -> None:
     assert to_json(1 << 70) == str(1 << 70)
     assert to_json("\ud800") == "\\ud800"
     assert len(to_json("x" * 10_000)) == 400
-    assert to_json(Call(Global("m", "C"), (1,))) == "m.C(1)"
+    assert to_json(PickleCall(Global("m", "C"), (1,))) == "m.C(1)"
 
 
 @given(

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, verdict
-from rpcinspect.equality.elements import Read
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, IdMap
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.equality.rules import Rules
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -47,8 +47,8 @@ def unique(local: int, worker: int = 0) -> GloballyUniqueId:
     return GloballyUniqueId(worker, local)
 
 
-def tensor(index: int) -> Call:
-    return Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,))
+def tensor(index: int) -> PickleCall:
+    return PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (index,))
 
 
 def meta(numel: int, storage: int = 0, **more: Any) -> TensorMeta:
@@ -58,8 +58,8 @@ def meta(numel: int, storage: int = 0, **more: Any) -> TensorMeta:
 
 
 def diff(
-    one: tuple[RpcRecord, Read],
-    other: tuple[RpcRecord, Read],
+    one: tuple[RpcRecord, ReadExtent],
+    other: tuple[RpcRecord, ReadExtent],
     rules: Rules | None = None,
     ids: IdMap | None = None,
 ) -> list[Difference]:
@@ -274,7 +274,7 @@ def test_what_decides_is_told_however_many_differences_there_are() -> None:
 
 
 def test_a_context_may_be_an_argument() -> None:
-    def call(context: int, argument: int) -> tuple[RpcRecord, Read]:
+    def call(context: int, argument: int) -> tuple[RpcRecord, ReadExtent]:
         envelope = RpcWithAutograd(
             message_type=MessageType.FORWARD_AUTOGRAD_REQ,
             autograd_metadata=AutogradMetadata(context, pack_id(0, context)),

@@ -19,7 +19,7 @@ from rpcinspect.rpc.command import CleanupAutogradContextReq, PropagateGradients
 from rpcinspect.rpc.decode import DecodedRpc
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from tests.equality.builders import STRICT, changed
 from tests.places import recorded
 from tests.session.records import tp_message
@@ -52,7 +52,7 @@ def test_every_message_is_itself(name: str) -> None:
         assert ids.refused == 0
 
 
-def lanes(opened: Run) -> dict[tuple[str, str, str], list[RpcRecord]]:
+def lanes(opened: RunModel) -> dict[tuple[str, str, str], list[RpcRecord]]:
     """Messages of the job itself, by who sends what to whom."""
     session = opened.session
     out: dict[tuple[str, str, str], list[RpcRecord]] = {}
@@ -145,7 +145,7 @@ EXPECTED = {
 
 
 @lru_cache(maxsize=1)
-def versions(path: Path) -> Run:
+def versions(path: Path) -> RunModel:
     return open_run(str(path))
 
 

@@ -37,7 +37,7 @@ def test_order_of_entries_is_form() -> None:
     assert (found.code, found.path, found.text) == (
         "form",
         "tensors[0].indices",
-        "the entries come in another order",
+        "the entries come in a different order",
     )
 
 

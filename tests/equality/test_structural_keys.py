@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rpcinspect.equality.structural_keys import by_key, key_of, match
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from tests.equality.builders import tree
 
 
@@ -37,7 +37,7 @@ def test_deep_and_odd_values_have_keys_too() -> None:
     for _ in range(5000):
         deep = (deep,)
     hash(key_of(deep))
-    node = Call(Global("m", "f"), ())
+    node = PickleCall(Global("m", "f"), ())
     node.args = (node,)
     hash(key_of(node))
     hash(key_of({1: 2}))
@@ -45,7 +45,7 @@ def test_deep_and_odd_values_have_keys_too() -> None:
 
 
 def test_plain_keys_are_once_and_others_numbered() -> None:
-    nodes: list[Value] = ["a", Call(Global("m", "f"), ()), "a", Call(Global("m", "f"), ())]
+    nodes: list[Value] = ["a", PickleCall(Global("m", "f"), ()), "a", PickleCall(Global("m", "f"), ())]
     assert list(by_key(list(enumerate(nodes)), lambda pair: pair[1]).values()) == [
         (2, "a"),
         (1, nodes[1]),

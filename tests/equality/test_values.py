@@ -17,12 +17,12 @@ from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.ids import CONTEXT, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.equality.values import Matching, compare_values
-from rpcinspect.pickles.tree import Buffer, Call, Dict, Extension, Global, PersistentRef, Set, Value
+from rpcinspect.pickles.tree import Buffer, Dict, Extension, Global, PersistentRef, PickleCall, Set, Value
 from rpcinspect.rpc.types import pack_id
 from tests.equality.builders import tree
 from tests.equality.mirrors import mirrored, mirrored_ids, mirrored_rules
 
-PICKLER = Call(
+PICKLER = PickleCall(
     Global("builtins", "getattr"), (Global("torch.distributed.rpc.internal", "_InternalRPCPickler"), "")
 )
 
@@ -36,13 +36,13 @@ def diff(one: Value, other: Value, rules: Rules | None = None, ids: IdMap | None
     return found
 
 
-def tensor(index: int) -> Call:
-    return Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,))
+def tensor(index: int) -> PickleCall:
+    return PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (index,))
 
 
-def rref(owner: int, rref_local: int, fork_local: int) -> Call:
+def rref(owner: int, rref_local: int, fork_local: int) -> PickleCall:
     args = (owner, 0, rref_local, 0, fork_local, 0, "Tensor")
-    return Call(Global("torch.distributed.rpc", "rref"), args)
+    return PickleCall(Global("torch.distributed.rpc", "rref"), args)
 
 
 PLAIN = st.recursive(
@@ -151,7 +151,9 @@ def test_tensors_are_handed_on_in_pairs() -> None:
     assert compare_values(one, other, "v", matching) is None
     assert matching.tensor_pairs == {(0, 1): "v['x']", (1, 0): "v['y']"}
     assert diff([tensor(0)], [None]) is not None
-    assert diff(Call(PICKLER, (0,)), Call(PICKLER, (1,))) is not None  # looks like one, and is none
+    assert (
+        diff(PickleCall(PICKLER, (0,)), PickleCall(PICKLER, (1,))) is not None
+    )  # looks like one, and is none
 
 
 def test_rrefs_are_equal_as_their_ids_are() -> None:
@@ -164,11 +166,11 @@ def test_rrefs_are_equal_as_their_ids_are() -> None:
     assert diff(Set([rref(1, 20, 21), rref(1, 22, 23)]), Set([rref(1, 30, 31)])) is not None
 
 
-def remote_module(device: str, rref_local: int, fork_local: int) -> Call:
+def remote_module(device: str, rref_local: int, fork_local: int) -> PickleCall:
     """As `_remote_module_reducer` of torch writes one."""
     rref = (1, 0, rref_local, 0, fork_local, 0, "PyObject")
     module = "torch.distributed.nn.api.remote_module"
-    return Call(Global(module, "_remote_module_receiver"), ("w1", device, False, False, [], rref))
+    return PickleCall(Global(module, "_remote_module_receiver"), ("w1", device, False, False, [], rref))
 
 
 def test_remote_modules_are_equal_as_their_rrefs_are() -> None:
@@ -182,7 +184,7 @@ def test_remote_modules_are_equal_as_their_rrefs_are() -> None:
     assert found is not None
     assert (found.path, found.a_value, found.b_value) == ("v[0].RemoteModule[1]", "cpu", "cuda:0")
     renamed = Rules(renames={"w1": "ps"})
-    other = Call(remote_module("cpu", 5, 6).function, ("ps", *remote_module("cpu", 5, 6).args[1:]))
+    other = PickleCall(remote_module("cpu", 5, 6).function, ("ps", *remote_module("cpu", 5, 6).args[1:]))
     assert diff(remote_module("cpu", 5, 6), other, renamed) is None
     assert diff(Set([remote_module("cpu", 5, 6)]), Set([remote_module("cpu", 8, 9)])) is None
 
@@ -206,7 +208,7 @@ def test_names_of_workers() -> None:
     assert diff(["w0", "w0/cuda:0"], ["ps", "ps/cuda:0"], rules) is None
     assert diff(tree({"w0": 1}), tree({"ps": 1}), rules) is None
     assert diff("w0 is here", "ps is here", rules) is not None
-    info = [Call(Global("torch._C._distributed_rpc", "WorkerInfo"), ()) for _ in range(2)]
+    info = [PickleCall(Global("torch._C._distributed_rpc", "WorkerInfo"), ()) for _ in range(2)]
     for node, name, number in zip(info, ("w0", "ps"), (0, 4), strict=True):
         node.has_state, node.state = True, (name, number)
     assert diff(*info, rules) is None
@@ -214,7 +216,7 @@ def test_names_of_workers() -> None:
 
 
 def test_devices() -> None:
-    one, other = (Call(Global("torch", "device"), ("cuda", index)) for index in (0, 1))
+    one, other = (PickleCall(Global("torch", "device"), ("cuda", index)) for index in (0, 1))
     assert diff(one, other) is not None
     ignored = Rules(ignore=frozenset({"device"}))
     assert diff(one, other, ignored) is None
@@ -257,7 +259,7 @@ def test_objects_by_their_state() -> None:
 
 
 def test_names_with_halves_of_characters() -> None:
-    one, other = (Call(Global("m", name), (value,)) for name, value in (("C\ud800", 1), ("C\ud800", 2)))
+    one, other = (PickleCall(Global("m", name), (value,)) for name, value in (("C\ud800", 1), ("C\ud800", 2)))
     found = diff(one, other)
     assert found is not None
     assert found.path == "v.C\\ud800[0]"
@@ -268,7 +270,7 @@ def test_names_with_halves_of_characters() -> None:
 
 
 def test_tagged_values_of_the_jit() -> None:
-    tagged = Call(Global("torch.jit._pickle", "restore_type_tag"), ([1, 2], "List[int]"))
+    tagged = PickleCall(Global("torch.jit._pickle", "restore_type_tag"), ([1, 2], "List[int]"))
     assert diff(tagged, [1, 2]) is None
     assert diff(tagged, [1, 3]) is not None
 
@@ -279,12 +281,12 @@ def test_tagged_values_of_the_jit() -> None:
         (PersistentRef(("a", 1)), PersistentRef(("a", 2))),
         (Extension(1), Extension(2)),
         (Buffer(0), Buffer(1)),
-        (Call(Global("m", "f"), (1,)), Call(Global("m", "g"), (1,))),
-        (Call(Global("m", "f"), (), items=[1]), Call(Global("m", "f"), (), items=[2])),
-        (Call(Global("m", "f"), (), pairs=[(1, 2)]), Call(Global("m", "f"), ())),
-        (Call(Global("m", "f"), (), Dict([("a", 1)])), Call(Global("m", "f"), ())),
-        (Call(Global("m", "f"), (), has_state=True), Call(Global("m", "f"), ())),
-        (Call(Global("m", "f"), (), how="change"), Call(Global("m", "f"), ())),
+        (PickleCall(Global("m", "f"), (1,)), PickleCall(Global("m", "g"), (1,))),
+        (PickleCall(Global("m", "f"), (), items=[1]), PickleCall(Global("m", "f"), (), items=[2])),
+        (PickleCall(Global("m", "f"), (), pairs=[(1, 2)]), PickleCall(Global("m", "f"), ())),
+        (PickleCall(Global("m", "f"), (), Dict([("a", 1)])), PickleCall(Global("m", "f"), ())),
+        (PickleCall(Global("m", "f"), (), has_state=True), PickleCall(Global("m", "f"), ())),
+        (PickleCall(Global("m", "f"), (), how="change"), PickleCall(Global("m", "f"), ())),
     ],
 )
 def test_every_node(one: Value, other: Value) -> None:

@@ -16,7 +16,7 @@ from rpcinspect.diff.compare import compare
 from rpcinspect.export.pcap.writer import write_session
 from rpcinspect.export.shrink import Target, candidates, target_of
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.cli.runner import Ran, rpcinspect
 from tests.decoded import decode
 from tests.pairs.expected import Check, checks
@@ -195,7 +195,7 @@ def test_same_runs_have_none() -> None:
 
 
 def test_sets_are_closed_and_end_with_the_whole_run() -> None:
-    with Run.open([str(capture_of("pairs/dropout_seed"))]) as run:
+    with RunModel.open([str(capture_of("pairs/dropout_seed"))]) as run:
         exchanges = run.exchanges
         calls, causes = exchanges.by_index(), run.causes.decided()
         root = message("dropout_seed", "worker0", 11)
@@ -213,7 +213,7 @@ def test_a_forward_call_needs_the_weight_and_the_step_before_but_no_report() -> 
     """Of what the job prints, in order: who made the weight and the optimizer, and the iteration before."""
     run = workload("pairs/dropout_seed")
     wanted = {"training.make_weight", "training.forward", "training.linear"}
-    with Run.open([str(capture_of("pairs/dropout_seed"))]) as opened:
+    with RunModel.open([str(capture_of("pairs/dropout_seed"))]) as opened:
         root = message("dropout_seed", "worker0", 11)
         least = next(iter(candidates(opened, Target("b", (root,)))))
     functions = {m["body"].get("function") for m in run.decoded.messages if m["index"] in least}
@@ -224,13 +224,13 @@ def test_a_forward_call_needs_the_weight_and_the_step_before_but_no_report() -> 
 
 
 def test_an_answer_without_a_request_is_alone() -> None:
-    with Run.open([str(capture_of("basic_chain"))]) as run:
+    with RunModel.open([str(capture_of("basic_chain"))]) as run:
         answer = next(i for i, record in enumerate(run.messages) if not record.tp.from_client)
         sets = list(candidates(run, Target("b", (answer,))))
     assert sets == [frozenset({answer}), frozenset(range(len(run)))]
 
 
-def reasons(opened: Run, indexes: list[int]) -> dict[int, set[str | None]]:
+def reasons(opened: RunModel, indexes: list[int]) -> dict[int, set[str | None]]:
     """Message of the whole run → why a plan skips it, None where some session does not."""
     found: dict[int, set[str | None]] = defaultdict(set)
     for session in plan(opened, PlanOptions(trust=True)).sessions:
@@ -243,7 +243,7 @@ def reasons(opened: Run, indexes: list[int]) -> dict[int, set[str | None]]:
 def test_replays_of_parts_lack_nothing(name: str, tmp_path: Path) -> None:
     """Whichever call a part is made for: its plan skips for no reason that the whole plan has not."""
     small = tmp_path / "small.pcap"
-    with Run.open([str(capture_of(name))]) as run:
+    with RunModel.open([str(capture_of(name))]) as run:
         messages = run.messages
         whole = reasons(run, list(range(len(run))))
         calls = [call for call in run.exchanges.calls if not call.control]
@@ -251,6 +251,6 @@ def test_replays_of_parts_lack_nothing(name: str, tmp_path: Path) -> None:
             chosen = next(iter(candidates(run, Target("b", (call.index,)))))
             with small.open("wb") as file:
                 write_session(file, run.session, messages, run.read, chosen)
-            with Run.open([str(small)]) as part:
+            with RunModel.open([str(small)]) as part:
                 for index, codes in reasons(part, sorted(chosen)).items():
                     assert codes <= whole[index] | {None}

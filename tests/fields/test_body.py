@@ -8,7 +8,7 @@ import pytest
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import SAYS, Bodies, Body, envelope_json, error_json, event_json, tensor_text
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     Command,
@@ -45,7 +45,7 @@ from tests.rpc.test_command_codec import UDF, VECTORS
 from tests.views.opened import opened
 
 TEXTS = ["tensor#0[3,4] float32 grad", "tensor#1[] int64"]
-TENSOR_1 = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (1,))
+TENSOR_1 = PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (1,))
 INTERNAL = b"\x80\x02ctorch.distributed.rpc.internal\n"
 # PythonUDF(func=mod.f, args=(1, "a"), kwargs={"n": 3})
 CALL = INTERNAL + b"PythonUDF\n(cmod\nf\nK\1X\1\0\0\0a\x86}X\1\0\0\0nK\3st\x81."

@@ -10,10 +10,10 @@ import torch
 
 from rpcinspect.fields.field import several
 from rpcinspect.fields.kinds import FLAG
-from rpcinspect.fields.message import Message, Reader
+from rpcinspect.fields.message import MessageValues, Reader
 from rpcinspect.fields.session import AtTheEnd
 from rpcinspect.fields.table import BY_NAME, FIELDS
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.decoded import decode
 from tests.filter.from_json import FROM_JSON, values
 from tests.places import recorded
@@ -29,11 +29,11 @@ DAMAGED = ("torch/snap300.pcap", "torch/stress_lossy.pcap")
 
 def asked(*paths: Path) -> list[dict[str, list[Any]]]:
     """Of every message, what each field gives."""
-    with Run.open([str(path) for path in paths]) as opened:
+    with RunModel.open([str(path) for path in paths]) as opened:
         reader, known = Reader(opened.bytes), AtTheEnd(opened.session)
         found = []
         for record in opened.messages:
-            message = Message(record, reader)
+            message = MessageValues(record, reader)
             known.at([record.row])
             found.append(
                 {

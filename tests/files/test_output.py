@@ -236,7 +236,7 @@ def test_a_file_that_no_other_can_replace(tmp_path: Path) -> None:
     try:
         output = Output(path, private=True)
         with pytest.raises(
-            OutputError, match="busy: no other file can take its place; a shell's > writes into it"
+            OutputError, match="busy: it can't be replaced as a file; write into it with the shell's >"
         ):
             output.put()
         output.drop()

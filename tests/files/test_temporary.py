@@ -80,7 +80,7 @@ def test_a_write_that_fails_is_no_room(tmp_path: Path) -> None:
 
 def test_where_none_can_be_made_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(OutputError, match="none: no temporary file can be made: No such file or directory"):
+    with pytest.raises(OutputError, match="none: can't make a temporary file: No such file or directory"):
         Temporary()
 
 

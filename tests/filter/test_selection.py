@@ -15,7 +15,7 @@ from rpcinspect.filter.expression import And, Compare, Expression, Not, Or
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection, StreamSelection
 from rpcinspect.pipeline import Decoding, Options
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.decoded import decode, stream
 from tests.filter.expressions import expressions, means
 from tests.filter.from_json import picked, values
@@ -38,8 +38,8 @@ def told(name: str) -> list[dict[str, list[Any]]]:
 
 
 @cache
-def opened(name: str) -> Run:
-    return Run.open([str(CAPTURES / name)])
+def opened(name: str) -> RunModel:
+    return RunModel.open([str(CAPTURES / name)])
 
 
 @cache

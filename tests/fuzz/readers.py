@@ -25,7 +25,7 @@ from rpcinspect.pickles.python import PythonPickle, read_python_pickle_partial
 from rpcinspect.pickles.render import render, render_args
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.tensor import read_tensor_table, to_tensor_table
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.store.conversation import StoreConversation, worker_directory
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.tensorpipe import control as tp
@@ -231,9 +231,9 @@ def store_seeds() -> Iterator[bytes]:
 
 
 @cache
-def _example() -> tuple[Run, str]:
+def _example() -> tuple[RunModel, str]:
     path = str(corpus.ROOT / "captures" / "basic_chain.pcap")
-    return Run.open([path]), path
+    return RunModel.open([path]), path
 
 
 def filters(data: bytes) -> None:

@@ -45,12 +45,12 @@ from rpcinspect.rpc.message import from_payloads
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.rpclog.header import CPU, LoggedMessage, LoggedStorage
 from rpcinspect.rpclog.write import FIRST_LINE, message_line
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.tensorpipe.control_types import TpDevice
 from rpcinspect.views.diff.json_lines import diff_lines
 from rpcinspect.views.diff.page import diff_html
 from rpcinspect.views.diff.table import show_diff
-from rpcinspect.views.jsonl.calls import Calls, call_lines
+from rpcinspect.views.jsonl.calls import CallRows, call_lines
 from rpcinspect.views.jsonl.lines import JsonLines
 from rpcinspect.views.page.html_page import trace_html
 from rpcinspect.views.replay.plan_json import plan_lines
@@ -220,7 +220,7 @@ def log(data: bytes) -> None:
     marks = b"".join(_mark(number) for number in range(3))
     path = scratch(FIRST_LINE + b"".join(parts) + b"\n" + marks)
     try:
-        with Run.open([str(path)]) as opened:
+        with RunModel.open([str(path)]) as opened:
             found = opened.messages
             reasons = [problem.reason for problem in opened.session.problems]
             with tempfile.TemporaryFile() as spool:
@@ -333,7 +333,7 @@ def session(data: bytes) -> None:
     which = (parts[0] or b"\0")[0]
     a, b = scratch(log_lines(parts, NOT_IN_A), "a"), scratch(log_lines(parts, NOT_IN_B), "b")
     try:
-        with Run.open([str(a)]) as opened:
+        with RunModel.open([str(a)]) as opened:
             if which & TABLES:
                 _tables(opened)
             if which & PAGES:
@@ -345,7 +345,7 @@ def session(data: bytes) -> None:
             if which & WRITE:
                 _write(opened)
             if which & DIFF:
-                with Run.open([str(b)]) as other:
+                with RunModel.open([str(b)]) as other:
                     _diff(opened, other)
     except CaptureError:
         return
@@ -360,7 +360,7 @@ QUESTIONS = (
 )
 
 
-def _tables(opened: Run) -> None:
+def _tables(opened: RunModel) -> None:
     text = io.StringIO()
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
     with (
@@ -369,7 +369,7 @@ def _tables(opened: Run) -> None:
         tempfile.TemporaryFile() as third,
     ):
         table, lines = MessageTable(spool, show_all=True), JsonLines(other, opened.bytes)
-        calls = Calls(third)
+        calls = CallRows(third)
         for record in sorted(opened.messages, key=lambda record: record.row):
             table.feed([record])
             lines.feed([record])
@@ -398,7 +398,7 @@ def _json(objects: Iterable[dict[str, object]]) -> bytes:
     return lines(iter(objects))
 
 
-def _pages(opened: Run) -> None:
+def _pages(opened: RunModel) -> None:
     run = _trace(opened)
     page = b"".join(trace_html(run)).decode()
     _own_elements(page, "trace")
@@ -408,11 +408,11 @@ def _pages(opened: Run) -> None:
     _printable("\n".join(drawn))
 
 
-def _trace(opened: Run) -> Run:
-    return Run(opened.session, opened.messages, ends=opened.ends, source=opened.bytes)
+def _trace(opened: RunModel) -> RunModel:
+    return RunModel(opened.session, opened.messages, ends=opened.ends, source=opened.bytes)
 
 
-def _plan(opened: Run) -> None:
+def _plan(opened: RunModel) -> None:
     text = io.StringIO()
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
     messages = opened.messages
@@ -441,7 +441,7 @@ def _plan(opened: Run) -> None:
     _printable(text.getvalue())
 
 
-def _script(opened: Run) -> None:
+def _script(opened: RunModel) -> None:
     wanted = Wanted(captures=("a.pcap",))
     gate = ExecutionPolicy()
     made = reproduction(opened.session, opened.messages, ReproductionOptions(), gate, unwritable(wanted))
@@ -477,22 +477,22 @@ OWN_IMPORTS = STANDARD | {
 }
 
 
-def _write(opened: Run) -> None:
+def _write(opened: RunModel) -> None:
     output = io.BytesIO()
     write_session(output, opened.session, opened.messages, opened.read)
     again = scratch(output.getvalue(), "written")
     try:
-        with Run.open([str(again)]) as other:
+        with RunModel.open([str(again)]) as other:
             assert _whole(other) == _whole(opened), "the written capture says something else"
     finally:
         again.unlink()
 
 
-def _whole(opened: Run) -> Counter[tuple[bytes, ...]]:
+def _whole(opened: RunModel) -> Counter[tuple[bytes, ...]]:
     return Counter(r.tp.payloads for r in opened.messages if r.tp.payload_missing is None)
 
 
-def _diff(a: Run, b: Run) -> None:
+def _diff(a: RunModel, b: RunModel) -> None:
     same = compare_runs(a, a, Rules())
     assert same.same, [found.difference for found in same.found][:3]
     forth, back = compare_runs(a, b, Rules()), compare_runs(b, a, Rules())
@@ -560,7 +560,7 @@ def _honest(kind: str) -> tuple[frozenset[str], frozenset[str]]:
     tags: set[str] = set()
     code: set[str] = set()
     for path in PAGES_OF:
-        with Run.open([str(path)]) as opened, Run.open([str(OTHER_PAGE)]) as other:
+        with RunModel.open([str(path)]) as opened, RunModel.open([str(OTHER_PAGE)]) as other:
             if kind == "trace":
                 page = b"".join(trace_html(_trace(opened))).decode()
             else:

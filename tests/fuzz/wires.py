@@ -26,7 +26,7 @@ from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tcp.segment import Flow, Segmenter
 from rpcinspect.tcp.stream import Stream
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.demux import Demux
 from rpcinspect.tensorpipe.records import Placement
 from rpcinspect.views.jsonl.lines import JsonLines
@@ -452,10 +452,10 @@ def as_parts(network: Network, flags: int = 2) -> bytes:
 
 def pipe_seeds() -> Iterator[bytes]:
     for channel in ("basic", "mpt_uv", "cma", "cuda_basic"):
-        for layout in Layout:
+        for layout in ControlLayout:
             for moved in (False, True):
                 network = Network()
-                ibv = moved and layout is Layout.V1_8  # which tells the move by the transport's name
+                ibv = moved and layout is ControlLayout.V1_8  # which tells the move by the transport's name
                 talk = PipeTalk(
                     network, channel=channel, layout=layout, moved=moved, transport="ibv" if ibv else "uv"
                 )

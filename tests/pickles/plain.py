@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rpcinspect.pickles.jit import Forms, read_forms, read_jit
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Set, Value
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Set, Value
 
 
 def plain(node: Any) -> Any:
@@ -20,7 +20,7 @@ def plain(node: Any) -> Any:
         return str(node)
     if isinstance(node, PersistentRef):
         return ("persistent", plain(node.id))
-    if isinstance(node, Call):
+    if isinstance(node, PickleCall):
         if node.has_state:
             return ("object", plain(node.function), plain(node.state))
         extra: list[Any] = []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.pickles.effort import MAX_KEY_PARTS, Effort, parts
 from rpcinspect.pickles.python import read_python_pickle
-from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value
 
 FUNCTION = Global("builtins", "frozenset")
 
@@ -18,7 +18,7 @@ FUNCTION = Global("builtins", "frozenset")
 def calls_of(value: Value, count: int) -> Effort:
     effort = Effort()
     for _ in range(count):
-        effort.call(Call(FUNCTION, (value,), None, "reduce"))
+        effort.call(PickleCall(FUNCTION, (value,), None, "reduce"))
     return effort
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
 from rpcinspect.pickles.jit import Forms, read_jit
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall
 
 from . import vectors
 from .plain import plain, read_with_forms
@@ -182,5 +182,5 @@ def test_forms_say_how_and_never_what() -> None:
 
 def test_objects_are_calls_with_state() -> None:
     node = read_jit(b"\x80\x02cm\nC\n)\x81}b.")
-    assert type(node) is Call
+    assert type(node) is PickleCall
     assert (node.how, node.has_state) == ("newobj", True)

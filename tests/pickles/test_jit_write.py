@@ -15,7 +15,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
 from rpcinspect.pickles.jit import Forms, read_jit
 from rpcinspect.pickles.jit_write import OWNED, write_jit
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Set
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Set
 
 from . import vectors
 from .plain import plain, read_with_forms
@@ -113,7 +113,7 @@ def test_refusals() -> None:
     with pytest.raises(DecodeError, match="more than 64 bits"):
         write_jit(1 << 63)
     with pytest.raises(DecodeError, match="by newobj_ex"):
-        write_jit(Call(Global("m", "C"), (), Dict(), "newobj_ex"))
+        write_jit(PickleCall(Global("m", "C"), (), Dict(), "newobj_ex"))
     cycle: list[Any] = []
     cycle.append(cycle)
     with pytest.raises(LimitExceeded, match="pickle_depth = 200"):
@@ -137,7 +137,8 @@ VALUES = st.recursive(
         st.lists(inner, max_size=5).map(tuple),
         st.lists(st.tuples(st.text(max_size=3), inner), max_size=3).map(Dict),
         st.builds(
-            lambda args: Call(Global("torch.jit._pickle", "f"), args), st.lists(inner, max_size=3).map(tuple)
+            lambda args: PickleCall(Global("torch.jit._pickle", "f"), args),
+            st.lists(inner, max_size=3).map(tuple),
         ),
     ),
     max_leaves=20,

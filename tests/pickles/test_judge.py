@@ -239,7 +239,7 @@ def test_what_a_function_returned_is_changed_only_by_names_that_are_allowed() ->
 
 def test_a_value_of_the_file_is_not_called() -> None:
     assert refused(b"cmine\nvalue\n") == {}
-    assert refused(b"cmine\nvalue\n)R") == {"mine.value": "no function or class of the file"}
+    assert refused(b"cmine\nvalue\n)R") == {"mine.value": "not a function or class of the file"}
 
 
 def test_the_type_of_a_remote_modules_rref() -> None:

@@ -9,7 +9,7 @@ from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.judge_jit import MAX_JIT_DEPTH, judge_jit
 from rpcinspect.pickles.semantic import MAX_TYPE_DEPTH, is_type_text
-from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value
 from tests.pickles.policies import Mine
 
 
@@ -19,8 +19,8 @@ def jit_refused(value: Value) -> set[str]:
     return {one.name for one in judge.found.values() if not one.allowed}
 
 
-def jit(name: str, *args: Value, module: str = "torch.jit._pickle") -> Call:
-    return Call(Global(module, name), args)
+def jit(name: str, *args: Value, module: str = "torch.jit._pickle") -> PickleCall:
+    return PickleCall(Global(module, name), args)
 
 
 RPC = "torch.distributed.rpc"
@@ -36,7 +36,7 @@ HONEST = [
     jit("device", "cuda:1", module="torch"),
     jit("complex", 1.0, 2.0, module="builtins"),
     jit("rref", 0, 0, 1, 0, 2, 0, "PyObject", module=RPC),
-    Call(Global("__torch__.mine", "C"), (), how="newobj", has_state=True, state=Dict([("t", TENSOR)])),
+    PickleCall(Global("__torch__.mine", "C"), (), how="newobj", has_state=True, state=Dict([("t", TENSOR)])),
 ]
 
 
@@ -65,9 +65,9 @@ FORGED = [
     (jit("_rebuild_from_type_v2", 1, module="torch._tensor"), "torch._tensor._rebuild_from_type_v2"),
     (Global("os", "system"), "os.system"),
     (Global("torch", "device"), "torch.device"),
-    (Call(1, ()), "a call"),
-    (Call(Global("torch", "device"), ("cpu",), how="newobj"), "a call"),
-    (Call(Global("__torch__.lib", "C"), ()), "__torch__.lib.C"),
+    (PickleCall(1, ()), "a call"),
+    (PickleCall(Global("torch", "device"), ("cpu",), how="newobj"), "a call"),
+    (PickleCall(Global("__torch__.lib", "C"), ()), "__torch__.lib.C"),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rpcinspect.pickles import numpy_nodes
 from rpcinspect.pickles.python import read_python_pickle
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 
 
 def read(value: Any, protocol: int) -> Any:
@@ -33,9 +33,14 @@ def test_arrays_scalars_and_dtypes(protocol: int) -> None:
 
 def test_look_alikes() -> None:
     scalar = Global("numpy._core.multiarray", "scalar")
-    for node in (Call(None, ()), Call(scalar, ()), Call(scalar, None), Call(Global("numpy", "dtype"), ([],))):
+    for node in (
+        PickleCall(None, ()),
+        PickleCall(scalar, ()),
+        PickleCall(scalar, None),
+        PickleCall(Global("numpy", "dtype"), ([],)),
+    ):
         assert numpy_nodes.array(node) is None
         assert numpy_nodes.dtype(node) is None
         assert numpy_nodes.scalar(node) is None
         assert numpy_nodes.raw_bytes(node) is node
-    assert numpy_nodes.scalar(Call(scalar, (None, b"ab"))) == ("scalar", b"ab")
+    assert numpy_nodes.scalar(PickleCall(scalar, (None, b"ab"))) == ("scalar", b"ab")

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rpcinspect.pickles.places import Place, rref_places, tensor_places
+from rpcinspect.pickles.places import ValuePath, rref_places, tensor_places
 from rpcinspect.pickles.python import read_python_pickle
-from rpcinspect.pickles.tree import Call, Dict, Global, Set
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Set
 
 
 class Point(NamedTuple):
@@ -26,15 +26,15 @@ class Holder:
 TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
 
 
-def tensor(index: int) -> Call:
-    return Call(TENSOR, (index,))
+def tensor(index: int) -> PickleCall:
+    return PickleCall(TENSOR, (index,))
 
 
-def rref(local: int) -> Call:
-    return Call(Global("torch.distributed.rpc", "rref"), (1, 0, local, 0, 9, 0, "Tensor"))
+def rref(local: int) -> PickleCall:
+    return PickleCall(Global("torch.distributed.rpc", "rref"), (1, 0, local, 0, 9, 0, "Tensor"))
 
 
-def follow(value: Any, place: Place) -> Any:
+def follow(value: Any, place: ValuePath) -> Any:
     for step in place:
         value = getattr(value, str(step.key)) if step.attribute else value[step.key]
     return value
@@ -69,8 +69,8 @@ def _with_tensor(node: Any) -> Any:
         return type(node)(_with_tensor(child) for child in node)
     if type(node) is Dict:
         return Dict([(key, _with_tensor(child)) for key, child in node.pairs])
-    if type(node) is Call:
-        made = Call(node.function, _with_tensor(node.args), how=node.how)
+    if type(node) is PickleCall:
+        made = PickleCall(node.function, _with_tensor(node.args), how=node.how)
         made.has_state, made.state = node.has_state, _with_tensor(node.state)
         made.pairs = [(key, _with_tensor(child)) for key, child in node.pairs]
         return made
@@ -84,8 +84,8 @@ def test_the_first_place_counts_and_sets_have_none() -> None:
 
 
 def test_the_data_of_a_parameter_and_tagged_lists() -> None:
-    parameter = Call(Global("torch._utils", "_rebuild_parameter"), (tensor(2), True, None))
-    tagged = Call(Global("torch.jit._pickle", "restore_type_tag"), ([tensor(7)], "List[Tensor]"))
+    parameter = PickleCall(Global("torch._utils", "_rebuild_parameter"), (tensor(2), True, None))
+    tagged = PickleCall(Global("torch.jit._pickle", "restore_type_tag"), ([tensor(7)], "List[Tensor]"))
     assert tensor_places((parameter, tagged)) == {2: ((False, 0),), 7: ((False, 1), (False, 0))}
 
 

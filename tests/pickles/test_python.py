@@ -23,7 +23,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.python import read_python_pickle, read_python_pickle_partial
-from rpcinspect.pickles.tree import Buffer, Call, Dict, Global
+from rpcinspect.pickles.tree import Buffer, Dict, Global, PickleCall
 
 from . import vectors
 from .plain import plain
@@ -395,7 +395,7 @@ def test_changes_to_imported_objects_are_calls() -> None:
     """BUILD, APPENDS and SETITEMS on what was imported would change the running program."""
     for change in (b"}b", b"]b", b"Vx\na", b"(Vx\ne", b"Vk\nVv\ns", b"(Vk\nVv\nu"):
         root = read_python_pickle(b"csys\npath\n" + change + b".").root
-        assert type(root) is Call
+        assert type(root) is PickleCall
         assert (root.how, root.function) == ("change", Global("sys", "path"))
 
 
@@ -403,7 +403,7 @@ def test_numpy_and_others() -> None:
     numpy = pytest.importorskip("numpy")
     for value in (numpy.arange(6).reshape(2, 3), array.array("i", [1]), datetime.date(2020, 1, 2)):
         for protocol in range(6):
-            assert type(read_python_pickle(pickle.dumps(value, protocol)).root) is Call
+            assert type(read_python_pickle(pickle.dumps(value, protocol)).root) is PickleCall
 
 
 def test_an_empty_dict_is_a_dict() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.pickles.python_state import State, build, extend, set_items, stack_global
-from rpcinspect.pickles.tree import Call, Dict, Global
+from rpcinspect.pickles.tree import Dict, Global, PickleCall
 
 
 def state(data: bytes = b"") -> State:
@@ -20,7 +20,7 @@ def test_lists_dicts_and_calls_are_changed_in_place() -> None:
     pairs = Dict()
     assert set_items(state(), pairs, ["a", 1]) is pairs
     assert pairs.pairs == [("a", 1)]
-    call = Call("f", ())
+    call = PickleCall("f", ())
     assert extend(state(), call, [1]) is call
     assert set_items(state(), call, [1, 2]) is call
     assert build(state(), call, "x") is call
@@ -37,7 +37,7 @@ def test_anything_else_is_wrapped(target: object) -> None:
 
 def test_items_after_the_state_are_a_change_too() -> None:
     machine = state()
-    call = Call("f", (), has_state=True)
+    call = PickleCall("f", (), has_state=True)
     found = extend(machine, call, [1])
     assert (found.how, found.function, found.items) == ("change", call, [1])
 

@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.python import read_python_pickle, read_python_pickle_partial
 from rpcinspect.pickles.render import render, render_args
-from rpcinspect.pickles.tree import (
-    Buffer,
-    Call,
-    Dict,
-    Extension,
-    Global,
-    PersistentRef,
-    Set,
-)
+from rpcinspect.pickles.tree import Buffer, Dict, Extension, Global, PersistentRef, PickleCall, Set
 
 from . import vectors
 
@@ -73,22 +65,24 @@ def test_plain_values_by_repr(value: Any) -> None:
         (Set([1], frozen=True), "frozenset({1})"),
         (Global("pkg.mod", "Cls.method"), "pkg.mod.Cls.method"),
         (Global("builtins", "KeyError"), "KeyError"),
-        (Call(Global("pkg", "Cls"), (1, "a")), "pkg.Cls(1, 'a')"),
+        (PickleCall(Global("pkg", "Cls"), (1, "a")), "pkg.Cls(1, 'a')"),
         (
-            Call(Global("pkg", "Cls"), (), how="newobj", has_state=True, state=Dict([("x", 1)])),
+            PickleCall(Global("pkg", "Cls"), (), how="newobj", has_state=True, state=Dict([("x", 1)])),
             "pkg.Cls{'x': 1}",
         ),
-        (Call(Global("pkg", "Cls"), (2,), has_state=True, state=None), "pkg.Cls(2){None}"),
+        (PickleCall(Global("pkg", "Cls"), (2,), has_state=True, state=None), "pkg.Cls(2){None}"),
         (
-            Call(Global("pkg", "Cls"), (), how="newobj", has_state=True, state=(None, Dict([("s", 1)]))),
+            PickleCall(
+                Global("pkg", "Cls"), (), how="newobj", has_state=True, state=(None, Dict([("s", 1)]))
+            ),
             "pkg.Cls{'s': 1}",
         ),
-        (Call(Global("pkg", "Cls"), (1,), Dict([("k", 2)]), "newobj_ex"), "pkg.Cls(1, k=2)"),
-        (Call(Global("pkg", "Cls"), (), Dict([("k", 2)]), "newobj_ex"), "pkg.Cls(k=2)"),
-        (Call(Global("builtins", "getattr"), (Global("pkg", "Cls"), "make")), "pkg.Cls.make"),
-        (Call(Global("builtins", "complex"), (0.0, 1.0)), "complex(0.0, 1.0)"),
-        (Call(None, ("os", "f"), how="stack_global"), "<import>('os', 'f')"),
-        (Call(Global("torch", "device"), ("cuda:0",)), "device('cuda:0')"),
+        (PickleCall(Global("pkg", "Cls"), (1,), Dict([("k", 2)]), "newobj_ex"), "pkg.Cls(1, k=2)"),
+        (PickleCall(Global("pkg", "Cls"), (), Dict([("k", 2)]), "newobj_ex"), "pkg.Cls(k=2)"),
+        (PickleCall(Global("builtins", "getattr"), (Global("pkg", "Cls"), "make")), "pkg.Cls.make"),
+        (PickleCall(Global("builtins", "complex"), (0.0, 1.0)), "complex(0.0, 1.0)"),
+        (PickleCall(None, ("os", "f"), how="stack_global"), "<import>('os', 'f')"),
+        (PickleCall(Global("torch", "device"), ("cuda:0",)), "device('cuda:0')"),
         (PersistentRef("x"), "persistent('x')"),
         (Extension(5), "extension#5"),
         (Buffer(1), "buffer#1"),
@@ -137,7 +131,7 @@ def test_a_call_of_the_wire() -> None:
 
 def test_keyword_arguments() -> None:
     udf = Global("torch.distributed.rpc.internal", "PythonUDF")
-    root = Call(udf, (Global("m", "f"), (1,), Dict([("k", [2])])), how="newobj")
+    root = PickleCall(udf, (Global("m", "f"), (1,), Dict([("k", [2])])), how="newobj")
     assert render_args(root) == ("m.f", ["1"], {"k": "[2]"})
 
 
@@ -148,18 +142,18 @@ def test_jit_values() -> None:
 
 
 def test_parameters() -> None:
-    tensor = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (0,))
-    node = Call(
+    tensor = PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (0,))
+    node = PickleCall(
         Global("torch._utils", "_rebuild_parameter"),
-        (tensor, True, Call(Global("collections", "OrderedDict"), ())),
+        (tensor, True, PickleCall(Global("collections", "OrderedDict"), ())),
     )
     assert render(node, ["tensor#0[3] float32 grad"]) == "Parameter(tensor#0[3] float32 grad)"
 
 
 def test_a_tensor_that_is_not_there() -> None:
     build = Global("torch.jit._pickle", "build_tensor_from_id")
-    assert render(Call(build, (5,)), ["T0"]) == "tensor#5"
-    assert render(Call(build, (-1,)), ["T0"]) == "torch.jit._pickle.build_tensor_from_id(-1)"
+    assert render(PickleCall(build, (5,)), ["T0"]) == "tensor#5"
+    assert render(PickleCall(build, (-1,)), ["T0"]) == "torch.jit._pickle.build_tensor_from_id(-1)"
 
 
 def test_cycles() -> None:
@@ -192,10 +186,10 @@ def test_control_characters_are_escaped_everywhere(value: str) -> None:
     nodes = [
         value,
         Global(value, value),
-        Call(Global("m", value), (value,), Dict([(value, 1)])),
+        PickleCall(Global("m", value), (value,), Dict([(value, 1)])),
         Dict([(value, value)]),
     ]
-    udf = Call(
+    udf = PickleCall(
         Global("torch.distributed.rpc.internal", "PythonUDF"),
         (Global("m", value), (value,), Dict([(value, value)])),
     )
@@ -218,11 +212,11 @@ def test_bombs_stay_small() -> None:
         deep = [deep]
     assert render(deep).startswith("[[[")
     assert "…" in render(deep)
-    nested = Call(Global("m", "f"), ())
+    nested = PickleCall(Global("m", "f"), ())
     for _ in range(50_000):
-        nested = Call(nested, (nested,))
+        nested = PickleCall(nested, (nested,))
     assert len(render(nested)) <= 4000
-    udf = Call(Global("torch.distributed.rpc.internal", "PythonUDF"), (1, (wide,) * 100_000, Dict()))
+    udf = PickleCall(Global("torch.distributed.rpc.internal", "PythonUDF"), (1, (wide,) * 100_000, Dict()))
     args = render_args(udf)
     assert args is not None
     assert len(args[1]) < 100

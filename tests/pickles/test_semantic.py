@@ -8,11 +8,11 @@ from rpcinspect.pickles import semantic
 from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.python import read_python_pickle
 from rpcinspect.pickles.semantic import RRefForkData
-from rpcinspect.pickles.tree import Call, Dict, Global, Value, children
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, children
 
 from . import vectors
 
-RECEIVER = Call(
+RECEIVER = PickleCall(
     Global("builtins", "getattr"),
     (Global("torch.distributed.rpc.internal", "_InternalRPCPickler"), "_tensor_receiver"),
 )
@@ -40,7 +40,7 @@ def test_jit_tensors_rrefs_and_tags() -> None:
     assert semantic.untag(read_jit(vectors.SCRIPT_CALL)[3]) == [1, 2]
     assert semantic.untag(read_jit(vectors.PROFILING)[1]) == [1, False, False]
     assert semantic.untag(5) == 5
-    deep = Call(Global("torch.jit._pickle", "restore_type_tag"), ([1], "List[" * 99 + "int" + "]" * 99))
+    deep = PickleCall(Global("torch.jit._pickle", "restore_type_tag"), ([1], "List[" * 99 + "int" + "]" * 99))
     assert semantic.untag(deep) is deep  # torch's parser would not come back from it
 
 
@@ -53,30 +53,30 @@ def test_device_maps() -> None:
 
 
 def test_devices() -> None:
-    assert semantic.device(Call(Global("torch", "device"), ("cuda:1",))) == "cuda:1"
-    assert semantic.device(Call(Global("torch", "device"), ("cuda", 1))) == "cuda:1"
-    assert semantic.device(Call(Global("torch", "device"), (1,))) is None
+    assert semantic.device(PickleCall(Global("torch", "device"), ("cuda:1",))) == "cuda:1"
+    assert semantic.device(PickleCall(Global("torch", "device"), ("cuda", 1))) == "cuda:1"
+    assert semantic.device(PickleCall(Global("torch", "device"), (1,))) is None
 
 
 def test_worker_info() -> None:
     cls = Global("torch._C._distributed_rpc", "WorkerInfo")
-    node = Call(cls, (), how="newobj", has_state=True, state=("worker1", 1))
+    node = PickleCall(cls, (), how="newobj", has_state=True, state=("worker1", 1))
     assert semantic.worker_info(node) == ("worker1", 1)
-    assert semantic.worker_info(Call(cls, (), how="newobj")) is None
+    assert semantic.worker_info(PickleCall(cls, (), how="newobj")) is None
 
 
 def test_a_script_module() -> None:
-    receiver = Call(RECEIVER.function, (RECEIVER.args[0], "_script_module_receiver"))
-    assert semantic.script_module(Call(receiver, (b"PK\x03\x04",))) == b"PK\x03\x04"
-    assert semantic.script_module(Call(receiver, ("PK",))) is None
+    receiver = PickleCall(RECEIVER.function, (RECEIVER.args[0], "_script_module_receiver"))
+    assert semantic.script_module(PickleCall(receiver, (b"PK\x03\x04",))) == b"PK\x03\x04"
+    assert semantic.script_module(PickleCall(receiver, ("PK",))) is None
 
 
 def test_numbers_that_can_not_be_shown() -> None:
     """Python makes no text of an integer of more than 4,300 digits."""
     worker = Global("torch._C._distributed_rpc", "WorkerInfo")
     for number in (1 << 63, -(1 << 100_000)):
-        assert semantic.worker_info(Call(worker, (), has_state=True, state=("w", number))) is None
-        assert semantic.device(Call(Global("torch", "device"), ("cuda", number))) is None
+        assert semantic.worker_info(PickleCall(worker, (), has_state=True, state=("w", number))) is None
+        assert semantic.device(PickleCall(Global("torch", "device"), ("cuda", number))) is None
         assert semantic.device_map(Dict([(number, 0)])) is None
 
 
@@ -87,16 +87,16 @@ def test_numbers_that_can_not_be_shown() -> None:
         0,
         (0,),
         Global("torch.jit._pickle", "build_tensor_from_id"),
-        Call(Global("torch.jit._pickle", "build_tensor_from_id"), ()),
-        Call(Global("torch.jit._pickle", "build_tensor_from_id"), (True,)),
-        Call(Global("torch.jit._pickle", "build_tensor_from_id"), 5),
-        Call(RECEIVER, ("0",)),
-        Call(RECEIVER, (-1,)),
-        Call(RECEIVER, (1 << 31,)),
-        Call(RECEIVER, (-(1 << 100_000),)),
-        Call(Call(RECEIVER.function, (RECEIVER.args[0], [])), (0,)),
-        Call(Call(RECEIVER.function, (Global("os", "path"), "_tensor_receiver")), (0,)),
-        Call(Call(Call(None, ()), ()), (0,)),
+        PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), ()),
+        PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (True,)),
+        PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), 5),
+        PickleCall(RECEIVER, ("0",)),
+        PickleCall(RECEIVER, (-1,)),
+        PickleCall(RECEIVER, (1 << 31,)),
+        PickleCall(RECEIVER, (-(1 << 100_000),)),
+        PickleCall(PickleCall(RECEIVER.function, (RECEIVER.args[0], [])), (0,)),
+        PickleCall(PickleCall(RECEIVER.function, (Global("os", "path"), "_tensor_receiver")), (0,)),
+        PickleCall(PickleCall(PickleCall(None, ()), ()), (0,)),
     ],
 )
 def test_look_alikes(node: object) -> None:
@@ -116,7 +116,7 @@ RREF = (1, 0, 4, 0, 5, 0, "PyObject")
 
 
 def test_the_rref_in_a_pickled_remote_module() -> None:
-    node = Call(REMOTE_MODULE, ("w1", "cpu", False, False, [], RREF))
+    node = PickleCall(REMOTE_MODULE, ("w1", "cpu", False, False, [], RREF))
     found = semantic.remote_module(node)
     assert found is not None
     assert found.attributes == ("w1", "cpu", False, False, [])
@@ -129,11 +129,11 @@ def test_the_rref_in_a_pickled_remote_module() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        Call(REMOTE_MODULE, ()),
-        Call(REMOTE_MODULE, ("w1", RREF[:-1])),
-        Call(REMOTE_MODULE, ("w1", (1 << 63, *RREF[1:]))),
-        Call(REMOTE_MODULE, [RREF]),
-        Call(Global("torch.distributed.nn.api.remote_module", "_create_module"), (RREF,)),
+        PickleCall(REMOTE_MODULE, ()),
+        PickleCall(REMOTE_MODULE, ("w1", RREF[:-1])),
+        PickleCall(REMOTE_MODULE, ("w1", (1 << 63, *RREF[1:]))),
+        PickleCall(REMOTE_MODULE, [RREF]),
+        PickleCall(Global("torch.distributed.nn.api.remote_module", "_create_module"), (RREF,)),
         RREF,
     ],
 )

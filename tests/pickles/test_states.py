@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.pickles.states import ORDERED, States
-from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value
 
 FUNCTION = Global("app", "f")
 HIDING: dict[str, tuple[Value, bool]] = {
@@ -15,12 +15,12 @@ HIDING: dict[str, tuple[Value, bool]] = {
     "a dict in a dict": (Dict([("options", Dict([("run", FUNCTION)]))]), True),
     "a list of pairs": ([["run", FUNCTION]], True),
     "a tuple of pairs": ((("a", 1), ("run", FUNCTION), ("b", 2)), True),
-    "an ordered dict": (Call(ORDERED, (), None, "reduce", pairs=[("run", FUNCTION)]), True),
+    "an ordered dict": (PickleCall(ORDERED, (), None, "reduce", pairs=[("run", FUNCTION)]), True),
 }
 
 
-def of(state: Value) -> Call:
-    return Call(Global("app", "Trainer"), (), None, "newobj", True, state)
+def of(state: Value) -> PickleCall:
+    return PickleCall(Global("app", "Trainer"), (), None, "newobj", True, state)
 
 
 @pytest.mark.parametrize("what", HIDING)

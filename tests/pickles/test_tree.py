@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.pickles.tree import (
-    Call,
-    Dict,
-    Global,
-    PersistentRef,
-    Set,
-    children,
-)
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Set, children
 
 
 def test_names_compare_by_value_and_objects_by_identity() -> None:
@@ -25,9 +18,11 @@ def test_the_last_pair_of_a_key_counts() -> None:
 
 
 def test_children() -> None:
-    call = Call("f", "args", "kwargs", has_state=True, state="state", items=["item"], pairs=[("k", "v")])
+    call = PickleCall(
+        "f", "args", "kwargs", has_state=True, state="state", items=["item"], pairs=[("k", "v")]
+    )
     assert list(children(call)) == ["f", "args", "kwargs", "state", "item", "k", "v"]
-    assert list(children(Call("f", ()))) == ["f", ()]
+    assert list(children(PickleCall("f", ()))) == ["f", ()]
     assert list(children(Dict([(1, 2)]))) == [1, 2]
     assert list(children(Set([1]))) == [1]
     assert list(children(PersistentRef("id"))) == ["id"]

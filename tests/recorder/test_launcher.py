@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import CommandError, RecordError
-from rpcinspect.recorder.launcher import Command, find_program
+from rpcinspect.recorder.launcher import CommandProcess, find_program
 
 
 def run(*arguments: str) -> int:
-    with Command(arguments, os.environ, list) as command:
+    with CommandProcess(arguments, os.environ, list) as command:
         command.begin()
         return command.wait()
 
@@ -44,7 +44,7 @@ def test_a_program_that_the_system_refuses(tmp_path: Path) -> None:
     program.chmod(0o755)
     with (
         pytest.raises(CommandError, match="Exec format error") as caught,
-        Command([str(program)], os.environ, list) as command,
+        CommandProcess([str(program)], os.environ, list) as command,
     ):
         command.begin()
     assert caught.value.code == 126
@@ -58,7 +58,7 @@ def test_what_the_stage_opens_reaches_us() -> None:
         os.write(write, str(os.getpid()).encode())
         return [read]
 
-    with Command(["true"], os.environ, stage) as command:
+    with CommandProcess(["true"], os.environ, stage) as command:
         (descriptor,) = command.descriptors
         assert os.read(descriptor, 100) == str(command.pid).encode()
         command.begin()
@@ -71,11 +71,11 @@ def test_a_stage_that_is_refused(tmp_path: Path) -> None:
         raise RecordError("not here")
 
     with pytest.raises(RecordError, match="not here"):
-        Command(["touch", str(tmp_path / "ran")], os.environ, stage)
+        CommandProcess(["touch", str(tmp_path / "ran")], os.environ, stage)
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_command_that_is_given_up_does_not_run(tmp_path: Path) -> None:
-    with Command(["touch", str(tmp_path / "ran")], os.environ, list):
+    with CommandProcess(["touch", str(tmp_path / "ran")], os.environ, list):
         pass
     assert not (tmp_path / "ran").exists()

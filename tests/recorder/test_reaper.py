@@ -13,7 +13,7 @@ from tests.recorder.recording import environment
 
 ORPHANS = """
 import json, os
-from rpcinspect.recorder.launcher import Command
+from rpcinspect.recorder.launcher import CommandProcess
 from tests.recorder.recording import children
 script = '''
 (sh -c 'echo $$ >three; exit 3' &)
@@ -23,7 +23,7 @@ while [ ! -s three ] || [ ! -s nine ] || [ ! -s sleeps ]; do sleep 0.05; done
 sleep 0.5
 exit 5
 '''
-with Command(["sh", "-c", script], os.environ, list) as command:
+with CommandProcess(["sh", "-c", script], os.environ, list) as command:
     command.begin()
     code = command.wait()
     there = children(os.getpid())

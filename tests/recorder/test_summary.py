@@ -57,7 +57,7 @@ def test_what_must_not_be_overlooked() -> None:
     assert told()[1].startswith("WARNING: no process called init_rpc")
     assert "process 7, torch 2.13.0 was not recorded: no compiler" in told(note(None, recorded=False))[1]
     assert "still runs" in told(note(ended=False), left=(7,))[1]
-    assert told(note(ended=False))[1].endswith("ended without saying so (killed?)")
+    assert told(note(ended=False))[1].endswith("ended without notice (killed?)")
 
 
 def test_how_a_process_ended_is_told_unless_it_ended_well() -> None:
@@ -69,7 +69,7 @@ def test_how_a_process_ended_is_told_unless_it_ended_well() -> None:
     who = "  worker0 (id 0, process 7, torch 2.13.0)"
     assert line(ProcessEnd(how="exit", status=0)) == who
     assert line(ProcessEnd(how="exit", status=3)) == f"{who}, exit status 3"
-    assert line(ProcessEnd(how="unknown")) == f"{who}, ended without saying so (killed?)"
+    assert line(ProcessEnd(how="unknown")) == f"{who}, ended without notice (killed?)"
     kernel = "the kernel killed 1 process of the job's memory group for lack of memory"
     assert (
         line(ProcessEnd(how="signal", signal="SIGKILL", oom_kills=1)) == f"{who}, killed by SIGKILL; {kernel}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from tests.recorder.agents import need_agent
 from tests.recorder.recording import Ran, environment, need_own_network, record
 from tests.replayer.programs import free_port
@@ -27,7 +27,7 @@ def _agent() -> None:
     need_agent()
 
 
-def recorded(folder: Path, *command: str) -> tuple[Ran, Run]:
+def recorded(folder: Path, *command: str) -> tuple[Ran, RunModel]:
     done = record("-o", "x.rpclog", "--", *command, folder=folder, env=QUICK)
     run = open_run(str(folder / "x.rpclog"))
     assert [problem.reason for problem in run.session.problems] == []
@@ -38,11 +38,11 @@ def recorded(folder: Path, *command: str) -> tuple[Ran, Run]:
     return done, run
 
 
-def ends(run: Run) -> dict[str | None, str]:
+def ends(run: RunModel) -> dict[str | None, str]:
     return {worker.name: str(worker.ended) for worker in run.workers}
 
 
-def unanswered(run: Run) -> dict[str, tuple[str, str]]:
+def unanswered(run: RunModel) -> dict[str, tuple[str, str]]:
     """Text and remedy of these findings, by who did not answer."""
     found = [finding for finding in run.findings if finding.code == "unanswered-request"]
     return {finding.workers[1]: (finding.text, finding.remedy or "") for finding in found}

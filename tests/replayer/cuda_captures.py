@@ -11,7 +11,7 @@ from rpcinspect.export.pcap.writer import write_session
 from rpcinspect.rpc.decode import reencode
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.tensorpipe.control import write_descriptor
 from rpcinspect.tensorpipe.control_types import TpDescriptor, TpDevice, TpPayload
 
@@ -19,7 +19,7 @@ from rpcinspect.tensorpipe.control_types import TpDescriptor, TpDevice, TpPayloa
 def on_cuda(path: Path, to: Path, own: int = 0, other: int | None = None) -> Path:
     """The capture with every tensor on `cuda:<own>`; requests map it to `cuda:<other>`."""
     other = own if other is None else other
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         records = opened.messages
         for record in records:
             if not record.facts.control and not record.problems:

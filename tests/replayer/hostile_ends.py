@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rpcinspect.replayer.peers.loop import Loop, PeerEvent, PeerLimits, PipeLost
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.tensorpipe.control import frame, read_brochure_answer, write_brochure_answer
-from rpcinspect.tensorpipe.control_types import BrochureAnswer, Layout, TpDevice
+from rpcinspect.tensorpipe.control_types import BrochureAnswer, ControlLayout, TpDevice
 from tests.replayer.hostile import BROCHURE, HELLO, SECONDS, connect, receive_frame, requested
 from tests.replayer.live_calls import device_infos_call
 
@@ -85,7 +85,7 @@ def good_answer(url: str, **changes: object) -> bytes:
         "channel_device_descriptors": (("basic", ((CPU, "any"),)),),
         "channel_for_device_pair": (((CPU, CPU), "basic"),),
     }
-    return frame(write_brochure_answer(BrochureAnswer(**(fields | changes)), Layout.V1_9))  # type: ignore[arg-type]
+    return frame(write_brochure_answer(BrochureAnswer(**(fields | changes)), ControlLayout.V1_9))  # type: ignore[arg-type]
 
 
 @contextmanager

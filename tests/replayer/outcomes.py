@@ -14,7 +14,7 @@ from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan, PlannedSession
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, SessionOutcome, StepOutcome
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 
@@ -45,14 +45,14 @@ TOLERATED = replace(ONE_ULP, tolerated=True)
 @cache
 def planned(name: str, **options: Any) -> Plan:
     """The plan of a bundled capture, with everything allowed."""
-    with Run.open([str(CAPTURES / name)]) as opened:
+    with RunModel.open([str(CAPTURES / name)]) as opened:
         return plan(opened, PlanOptions(trust=True, **options))
 
 
 @cache
 def refused(name: str) -> Plan:
     """The plan of a bundled capture, with nothing allowed."""
-    with Run.open([str(CAPTURES / name)]) as opened:
+    with RunModel.open([str(CAPTURES / name)]) as opened:
         return plan(opened, PlanOptions(), ExecutionPolicy())
 
 

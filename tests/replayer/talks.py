@@ -14,7 +14,7 @@ from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session
 from tests.session.records import Talk, pipe
 
@@ -113,9 +113,9 @@ class Workers(Talk):
         session = self.finish()
         return session, [self.records[row] for row in session.order.tolist()]
 
-    def run(self) -> Run:
+    def run(self) -> RunModel:
         """As a run whose tensors have no bytes."""
-        return Run(*self.heard())
+        return RunModel(*self.heard())
 
     def causes(self) -> Causes:
         """What each request was most likely sent for."""

@@ -17,7 +17,7 @@ from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.workers import Workers
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.replayer.hostile_captures import Job
 from tests.replayer.talks import udf
 
@@ -40,7 +40,7 @@ def replayed(
         job.call(udf(f"tests.replayer.badly.{function}"))
     options = options or ReplayOptions()
     how = PlanOptions(roles=("w0",), trust=True, engine=options.engine)
-    with Run.open([str(job.write(folder))]) as opened:
+    with RunModel.open([str(job.write(folder))]) as opened:
         made = plan(opened, how, ExecutionPolicy())
         outcome = replay(opened, made, options, workers=workers)
     return outcome, report(outcome)
@@ -95,7 +95,7 @@ def test_other_bounds(memory: int | None, tmp_path: Path, workers: Workers) -> N
     ("function", "told"),
     [
         ("read_nothing", "was ended by SIGSEGV"),
-        ("be_killed", "was ended by SIGKILL; that is not this replay's doing"),
+        ("be_killed", "was ended by SIGKILL; this replay did not cause that"),
         ("leave", "ended with code 3"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_worker_that_ends_for_lack_of_memory(tmp_path: Path, workers: Workers)
     outcome, made = replayed(tmp_path, ["take_in_cpp"], workers, ReplayOptions(memory=LITTLE))
     ended = end_of(outcome)
     assert (ended.exit.signal, ended.no_memory, made.verdict) == ("SIGABRT", True, "failed")
-    assert "it got no more memory, of which it may take 200 MB (--memory)" in ended.text
+    assert "it ran out of memory, of which it may take 200 MB (--memory)" in ended.text
 
 
 def test_torchs_agent_that_ends(tmp_path: Path, workers: Workers) -> None:

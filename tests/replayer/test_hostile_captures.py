@@ -23,7 +23,7 @@ from tests.replayer.talks import udf
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-TRUSTED = "live workers run what this capture names, whatever it is"
+TRUSTED = "live workers run everything that this capture names"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay, with_modules
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.cli.runner import rpcinspect
 from tests.places import recorded
 from tests.test_signals import lost_in_del, lost_in_weakref
@@ -45,7 +45,7 @@ def replayed(
 ) -> tuple[ReplayOutcome, Report]:
     """A capture's replay and what it came to."""
     options = options or ReplayOptions()
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         gate = gate or ExecutionPolicy((), Sources(None, [CAPTURES]))
         how = PlanOptions(roles=tuple(roles), engine=options.engine)
         made = plan(opened, how, gate)
@@ -220,7 +220,7 @@ def test_what_is_imported_before_anything_is_sent() -> None:
     """The modules of TorchScript too, which no pickle names; of what is refused, nothing."""
     names = ("app.f", "__torch__.script.module.f", "torch.optim.sgd.SGD")
     uses = [GlobalUse(name, True, (0,), "") for name in names]
-    refused = GlobalUse("os.system", False, (1,), "nobody allowed it")
+    refused = GlobalUse("os.system", False, (1,), "you haven't allowed it")
     made = Plan(sessions=(), globals=(*uses, refused), ambiguities=(), notes=(), left_out=0, trusted=False)
     options = with_modules(WorkerOptions(names=("user.g",)), made)
     assert options.names == (

@@ -9,7 +9,7 @@ import pytest
 
 from rpcinspect.pickles.tree import Global
 from rpcinspect.rpc.callee import Callee, Name, callee_of, name_of
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.checks.runs import traced
 from tests.places import content, recorded
 from tests.replayer.planning.pickled import Raw, name, opcodes, rebuilt, request, rref
@@ -107,5 +107,5 @@ def test_scripted_modules() -> None:
     assert told["create_scripted_module().forward"] == 1
 
 
-def names(run: Run) -> Counter[str]:
+def names(run: RunModel) -> Counter[str]:
     return Counter(call.what for call in run.exchanges.calls if call.name is not None and not call.control)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.limits import Limits
 from rpcinspect.pickles.semantic import RRefForkData
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.rpc.command import (
     PythonCall,
     PythonResp,
@@ -26,7 +26,7 @@ from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, rref_forks
 UDF = b"ctorch.distributed.rpc.internal\nPythonUDF\n"
 ERROR = b"ctorch.distributed.rpc.internal\nRemoteException\n"
 FORK = RRefForkData(1, (0, 5), (2, 7), 0, "Tensor")
-JIT_FORK = Call(Global("torch.distributed.rpc", "rref"), (1, 0, 5, 2, 7, 0, "Tensor"))
+JIT_FORK = PickleCall(Global("torch.distributed.rpc", "rref"), (1, 0, 5, 2, 7, 0, "Tensor"))
 
 
 def text(value: str) -> bytes:
@@ -99,7 +99,7 @@ def test_absurd_ids_are_no_fork(number: int, place: int) -> None:
     numbers = [1, 0, 5, 2, 7, 0]
     numbers[place] = number
     assert FactsReader().read(udf(b"ca\nb\n", b"(" + fork(*numbers) + b"t")).forks == ()
-    assert rref_forks(Call(JIT_FORK.function, (*numbers, "Tensor"))) == ()
+    assert rref_forks(PickleCall(JIT_FORK.function, (*numbers, "Tensor"))) == ()
 
 
 def test_the_walk_of_shared_and_deep_values_is_linear() -> None:

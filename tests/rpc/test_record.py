@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rpcinspect.fields.body import body_of
 from rpcinspect.limits import Limits
 from rpcinspect.pickles.jit_write import write_jit
-from rpcinspect.pickles.tree import Call, Dict, Global
+from rpcinspect.pickles.tree import Dict, Global, PickleCall
 from rpcinspect.rpc.command import (
     Command,
     PythonCall,
@@ -31,7 +31,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord, round_trips
 from rpcinspect.rpc.tensor import read_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.tensorpipe.control import read_descriptor
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
 from tests.tensorpipe.conversations import Network, PipeTalk, Said, play
 
@@ -65,7 +65,10 @@ RREF = GloballyUniqueId(0, 1)
 
 def references(index: int) -> dict[str, tuple[int, bytes]]:
     """Everything that may refer to a tensor, as types and payloads."""
-    jit, pickled = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)), received(index)
+    jit, pickled = (
+        PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)),
+        received(index),
+    )
     commands: dict[str, Command] = {
         "argument": PythonCall(pickled, False),
         "result": PythonResp(pickled),
@@ -214,8 +217,8 @@ def test_limits_are_problems() -> None:
     assert {problem.layer for problem in record.problems} == {"pickle"}
 
 
-@pytest.mark.parametrize("layout", [Layout.V1_8, Layout.V1_9])
-def test_messages_round_trip(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", [ControlLayout.V1_8, ControlLayout.V1_9])
+def test_messages_round_trip(layout: ControlLayout) -> None:
     network = Network()
     talk = PipeTalk(network, layout=layout)
     talk.send(Said(id=7, payload=to_payload(CALL), table=gradient(1), tensors=(b"abcd",)))

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.pickles.jit_write import write_jit
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Value
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Value
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.tensor import (
     Quantizer,
@@ -160,21 +160,21 @@ def test_per_tensor_quantizer() -> None:
     assert meta.parts == ()
 
 
-def _strided(storage: tuple[Value, ...], *more: Value) -> Call:
-    hooks = Call(Global("collections", "OrderedDict"), ())
+def _strided(storage: tuple[Value, ...], *more: Value) -> PickleCall:
+    hooks = PickleCall(Global("collections", "OrderedDict"), ())
     args = (PersistentRef(storage), 0, (3,), (1,), True, hooks, *more)
-    return Call(Global("torch._utils", "_rebuild_tensor_v2"), args)
+    return PickleCall(Global("torch._utils", "_rebuild_tensor_v2"), args)
 
 
 def _table(*tensors: Value) -> bytes:
-    return write_jit(Call(Global("torch.jit._pickle", "build_tensorlist"), (list(tensors),)))
+    return write_jit(PickleCall(Global("torch.jit._pickle", "build_tensorlist"), (list(tensors),)))
 
 
 STORAGE = ("storage", Global("torch", "FloatStorage"), "0", "cpu", 3)
 
 
-def _tagged(bits: Dict, tag: str) -> Call:
-    return Call(Global("torch.jit._pickle", "restore_type_tag"), (bits, tag))
+def _tagged(bits: Dict, tag: str) -> PickleCall:
+    return PickleCall(Global("torch.jit._pickle", "restore_type_tag"), (bits, tag))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def _tagged(bits: Dict, tag: str) -> Call:
     ],
     ids=["six element id", "untagged bits", "no bits", "int keys"],
 )
-def test_what_other_releases_write(tensor: Call, expected: TensorMeta) -> None:
+def test_what_other_releases_write(tensor: PickleCall, expected: TensorMeta) -> None:
     table = _table(tensor)
     metas = read_tensor_table(table)
     assert metas == (expected,)
@@ -210,26 +210,26 @@ def test_what_other_releases_write(tensor: Call, expected: TensorMeta) -> None:
         _strided(("storage", Global("torch", "FloatStorage"), "0", 1, 3)),
         _strided(STORAGE, Dict([("odd", True)])),
         _strided(STORAGE, 1),
-        Call(Global("os", "system"), ("true",)),
-        Call(
+        PickleCall(Global("os", "system"), ("true",)),
+        PickleCall(
             Global("torch._utils", "_rebuild_tensor_v2"),
             (PersistentRef(STORAGE), 0, (3,), (1, 1), True, None),
         ),
-        Call(
+        PickleCall(
             Global("torch._utils", "_rebuild_tensor_v2"), (PersistentRef(STORAGE), 0, (-3,), (1,), True, None)
         ),
-        Call(
+        PickleCall(
             Global("torch._utils", "_rebuild_tensor_v2"), (PersistentRef(STORAGE), -1, (3,), (1,), True, None)
         ),
-        Call(
+        PickleCall(
             Global("torch._utils", "_rebuild_tensor_v2"),
             (PersistentRef(STORAGE), 0, (1,) * 65, (1,) * 65, True, None),
         ),
-        Call(Global("torch._utils", "_rebuild_sparse_tensor"), (9, (2,), False)),
-        Call(
+        PickleCall(Global("torch._utils", "_rebuild_sparse_tensor"), (9, (2,), False)),
+        PickleCall(
             Global("torch._utils", "_rebuild_sparse_tensor"), (1, (2,), False, _strided(STORAGE), None, None)
         ),
-        Call(
+        PickleCall(
             Global("torch._utils", "_rebuild_qtensor"),
             (PersistentRef(STORAGE), 0, (3,), (1,), (), True, None),
         ),
@@ -243,7 +243,7 @@ def test_what_is_no_tensor(tensor: Value) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, [], 1, Call(Global("torch.jit._pickle", "build_intlist"), ([],))], ids=str
+    "value", [None, [], 1, PickleCall(Global("torch.jit._pickle", "build_intlist"), ([],))], ids=str
 )
 def test_what_is_no_table(value: Value) -> None:
     with pytest.raises(DecodeError):
@@ -322,7 +322,7 @@ def test_lengths_of_the_storages_that_torch_writes(make: Callable[[Any], list[An
     assert storage_lengths(table) == tuple(len(storage) for storage in storages)
 
 
-def _storage(index: int, numel: int = 3, *, kind: str = "FloatStorage", device: str = "cpu") -> Call:
+def _storage(index: int, numel: int = 3, *, kind: str = "FloatStorage", device: str = "cpu") -> PickleCall:
     return _strided(("storage", Global("torch", kind), str(index), device, numel))
 
 
@@ -344,7 +344,7 @@ def _storage(index: int, numel: int = 3, *, kind: str = "FloatStorage", device: 
     ],
     ids=lambda value: None,
 )
-def test_what_lengths_a_table_can_tell(tensors: list[Call], lengths: tuple[int, ...] | None) -> None:
+def test_what_lengths_a_table_can_tell(tensors: list[PickleCall], lengths: tuple[int, ...] | None) -> None:
     assert storage_lengths(_table(*tensors)) == lengths
 
 

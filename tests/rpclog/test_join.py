@@ -119,7 +119,7 @@ def test_a_record_that_can_not_be_is_told(tmp_path: Path) -> None:
     assert len(records) == 2
     first, second = session.problems
     assert (first.layer, first.location.offset is None) == ("capture", False)
-    assert first.reason == "the record can't be: Expected `int`, got `str` - at `$.id`"
+    assert first.reason == "the record is invalid: Expected `int`, got `str` - at `$.id`"
     assert "type is neither" in second.reason
     assert [f.code for f in session.findings] == []  # answers may be in what is damaged
 

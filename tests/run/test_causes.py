@@ -96,7 +96,7 @@ def test_the_user_decides_by_naming_the_worker() -> None:
     causes = nested().run().causes.decided(drivers=["w1"])
     assert causes.own(1)
     assert causes.parents == {}
-    assert causes.doubts[1].text == "w1 sends #1 while it serves #0: taken for its own"
+    assert causes.doubts[1].text == "w1 sends #1 while it serves #0: assumed to be its own"
 
 
 def test_a_call_while_nothing_is_open_is_its_senders_own() -> None:
@@ -144,12 +144,12 @@ def test_several_requests_may_explain_a_call() -> None:
     (doubt,) = workers.run().causes.doubts.values()
     assert (doubt.message, doubt.parents, doubt.own) == (2, (1, 0), True)
     assert doubt.decided == 1
-    assert doubt.text == "w1 sends #2 while it serves #1, #0: taken for part of #1"
+    assert doubt.text == "w1 sends #2 while it serves #1, #0: assumed to be part of #1"
 
 
 def test_of_many_the_first_are_shown() -> None:
     doubt = Doubt(9, "w1", (1, 2, 3, 4, 5, 6), own=False)
-    assert doubt.text == "w1 sends #9 while it serves #1, #2, #3, #4 and 2 more: taken for part of #1"
+    assert doubt.text == "w1 sends #9 while it serves #1, #2, #3, #4 and 2 more: assumed to be part of #1"
 
 
 def test_nothing_is_told_of_what_was_not_captured() -> None:

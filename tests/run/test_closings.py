@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from rpcinspect.session.model import Worker
 from rpcinspect.session.process_end import ProcessEnd
 from tests.checks.runs import traced, workload_trace
@@ -69,7 +69,7 @@ def test_every_end_is_told_under_both_names_of_its_flow() -> None:
 
 def test_without_ends_nobody_left() -> None:
     with open_run(str(capture_of("basic_chain"))) as opened:
-        closings = Run(opened.session, opened.messages).closings
+        closings = RunModel(opened.session, opened.messages).closings
     assert closings.departures == ()
     assert closings.open_pipes == len(opened.session.pipes)
 
@@ -94,5 +94,5 @@ def test_processes_are_told_in_the_order_of_their_ends() -> None:
             for n, time_ns in enumerate(ends)
         )
         other = Worker(name="w3", id=3, group=0, addresses=())
-        run = Run(replace(session, workers=(*workers, other)), opened.messages)
+        run = RunModel(replace(session, workers=(*workers, other)), opened.messages)
     assert [worker.name for worker in run.closings.ended] == ["w2", "w1", "w0"]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from rpcinspect.run.critical_path import critical_path
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.checks.runs import traced, workload_trace
 from tests.places import content, recorded
 from tests.truth import CLOCK_NS, workload
@@ -89,7 +89,7 @@ def test_a_call_that_is_never_answered_lasts_to_the_end() -> None:
     assert path[-1].end_ns == graph.end_ns
 
 
-def works_ms(run: Run, context_id: int) -> Counter[str]:
+def works_ms(run: RunModel, context_id: int) -> Counter[str]:
     """Milliseconds of the path by who works, or waits for something that is no call."""
     (graph,) = run.graphs_of(context_id)
     told: Counter[str] = Counter()

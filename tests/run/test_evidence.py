@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.rpc.command import PythonCall
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.replayer.planning.pickled import rref
 from tests.replayer.talks import Workers, udf
 from tests.run.told import MS, ask, delete, fetch
@@ -124,7 +124,7 @@ def test_the_first_request_on_a_connection_waited_for_it(connected: int, parents
     assert run.causes.of(2) == (parents, not parents)
 
 
-def _ends(run: Run) -> list[tuple[str, str]]:
+def _ends(run: RunModel) -> list[tuple[str, str]]:
     return list(zip(run.session.clients, run.session.servers, strict=True))
 
 

@@ -9,7 +9,7 @@ from math import prod
 import pytest
 
 from rpcinspect.run.graph import ContextGraph
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from tests.checks.runs import traced, workload_trace
 from tests.decoded import decode
 from tests.places import recorded
@@ -160,7 +160,7 @@ def test_edges_of_calls_after_the_pass_await_nothing() -> None:
 def test_zero_gradients_are_those_whose_bytes_are_zeros() -> None:
     path = recorded("torch-suite/DistAutogradTest.test_backward_unused_tensors.pcap.gz")
     with open_run(str(path)) as opened:
-        graphs = Run(opened.session, opened.messages, source=opened.bytes).graphs
+        graphs = RunModel(opened.session, opened.messages, source=opened.bytes).graphs
     zero = {g.message: [t.zero for t in g.tensors] for graph in graphs for g in graph.gradients}
     seen = 0
     for message in decode(path).messages:

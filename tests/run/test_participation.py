@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.run.participation import Pair, Participation
+from rpcinspect.run.participation import Participation
 from rpcinspect.run.participation import participation_of as touched_by
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import NONE
+from rpcinspect.session.provenance import Id
 from tests.checks.runs import traced, workload_trace
 from tests.places import recordings
 from tests.truth import CAPTURES
@@ -17,7 +18,7 @@ from tests.truth import CAPTURES
 NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "reinit", "devmap_cpu")
 
 
-def touched(run: Run, index: int | None = None) -> Participation:
+def touched(run: RunModel, index: int | None = None) -> Participation:
     """By one message; by all without an index."""
     rows = bytearray(len(run.messages))
     for record in run.messages:
@@ -25,10 +26,10 @@ def touched(run: Run, index: int | None = None) -> Participation:
     return touched_by(run.session, bytes(rows))
 
 
-Members = tuple[dict[tuple[int, int], set[int]], dict[tuple[int, Pair], set[int]]]
+Members = tuple[dict[tuple[int, int], set[int]], dict[tuple[int, Id], set[int]]]
 
 
-def members(run: Run) -> Members:
+def members(run: RunModel) -> Members:
     """Messages of each context and of each RRef, as the graphs and the ledger tell them."""
     contexts = {
         (graph.job, graph.context_id): {
@@ -50,7 +51,7 @@ def members(run: Run) -> Members:
     return contexts, rrefs
 
 
-def _answer(run: Run, index: int | None) -> int | None:
+def _answer(run: RunModel, index: int | None) -> int | None:
     assert index is not None
     partner = run.session.messages.partner[int(run.session.order[index])]
     return None if partner == NONE else int(run.session.index[partner])

@@ -10,7 +10,7 @@ import pytest
 import rpcinspect
 from rpcinspect.errors import CaptureError
 from rpcinspect.run.participation import participation_of
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from tests.checks.runs import workload_trace
 from tests.decoded import decode
 from tests.places import recorded
@@ -60,7 +60,7 @@ def test_an_answer_is_made_once() -> None:
 
 def test_a_capture_without_messages_has_empty_answers() -> None:
     with open_run(str(recorded("torch/chan_shm.pcap"))) as opened:
-        run = Run(opened.session, opened.messages)
+        run = RunModel(opened.session, opened.messages)
     assert opened.session.totals.messages == 0
     assert run.graphs == ()
     assert run.latency.timings == ()
@@ -68,7 +68,7 @@ def test_a_capture_without_messages_has_empty_answers() -> None:
 
 def test_graphs_are_the_sessions_contexts() -> None:
     with open_run(str(capture_of("reinit"))) as opened:
-        run = Run(opened.session, opened.messages)
+        run = RunModel(opened.session, opened.messages)
         contexts = opened.session.contexts
     assert [(g.job, g.context_id) for g in run.graphs] == [(c.job, c.context_id) for c in contexts]
     for graph, context in zip(run.graphs, contexts, strict=True):
@@ -83,7 +83,7 @@ def test_graphs_are_the_sessions_contexts() -> None:
 NAMES = ("basic_chain", "bwd_boom", "rref_relay", "ps_race", "profiled_legacy", "devmap_cpu")
 
 
-def narrowed(run: Run, indexes: Iterable[int]) -> Run:
+def narrowed(run: RunModel, indexes: Iterable[int]) -> RunModel:
     """By these messages."""
     rows = bytearray(len(run.messages))
     for index in indexes:

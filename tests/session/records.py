@@ -17,7 +17,13 @@ from rpcinspect.session.workers import resolve_workers
 from rpcinspect.store.conversation import StoreEntry
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import (
+    ControlLayout,
+    TpDescriptor,
+    TpDevice,
+    TpPayload,
+    TpTensorDescriptor,
+)
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor
 
 CPU = TpDevice("cpu", 0)
@@ -93,7 +99,7 @@ def tp_message(
         pipe,
         from_client,
         descriptor,
-        Layout.V1_9,
+        ControlLayout.V1_9,
         b"",
         tuple(payloads),
         None if missing is None else tuple(missing),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.errors import Location, Problem
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -250,10 +250,10 @@ def test_repeated_autograd_ids_cost_linear_time() -> None:
 RREF, MINE, OTHER = ID(0, 1), ID(0, 2), ID(2, 7)
 
 
-def fork_in(fork: GloballyUniqueId, *, owner: int = 1, parent: int = 0) -> Call:
+def fork_in(fork: GloballyUniqueId, *, owner: int = 1, parent: int = 0) -> PickleCall:
     """An RRef inside the arguments of a TorchScript call."""
     args = (owner, RREF.created_on, RREF.local_id, fork.created_on, fork.local_id, parent, "Tensor")
-    return Call(Global("torch.distributed.rpc", "rref"), args)
+    return PickleCall(Global("torch.distributed.rpc", "rref"), args)
 
 
 def carry(fork: GloballyUniqueId) -> ScriptCall:

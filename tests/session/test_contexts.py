@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.rpc.questions import PASSES, context_of
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from rpcinspect.session.contexts import ContextSpan, context_spans
 from tests.checks.runs import traced, workload_trace
 from tests.places import recordings
@@ -22,7 +22,7 @@ def spans(*paths: Path) -> tuple[ContextSpan, ...]:
         return context_spans(opened.session, opened.session.contexts)
 
 
-def as_records_say(run: Run) -> Iterator[ContextSpan]:
+def as_records_say(run: RunModel) -> Iterator[ContextSpan]:
     """Of each context of a run, from what every record says of itself."""
     calls, records = run.calls, run.messages
     answers = {call.answer: call.index for call in calls.values()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.rpclog.header import Job, LoggedWorker
+from rpcinspect.rpclog.header import LoggedWorker, LogJob
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.workers import WorkerIdentities, resolve_logged_workers
 from rpcinspect.tcp.segment import Endpoint, Flow
@@ -10,7 +10,9 @@ from rpcinspect.tensorpipe.records import MessageOrigin, Pipe
 
 
 def roll(
-    *ways: tuple[Job, str, str], told: tuple[LoggedWorker, ...] = (), evidence: IdentityEvidence | None = None
+    *ways: tuple[LogJob, str, str],
+    told: tuple[LoggedWorker, ...] = (),
+    evidence: IdentityEvidence | None = None,
 ) -> WorkerIdentities:
     nowhere = Flow(Endpoint("", 0), Endpoint("", 0))
     pipes = [
@@ -53,7 +55,12 @@ def test_an_id_of_two_names_is_nobodys() -> None:
 
 
 def test_jobs_are_numbered_numbers_first() -> None:
-    ways: tuple[tuple[Job, str, str], ...] = (("x", "a", "b"), (7, "a", "b"), (-1, "a", "b"), (7, "c", "b"))
+    ways: tuple[tuple[LogJob, str, str], ...] = (
+        ("x", "a", "b"),
+        (7, "a", "b"),
+        (-1, "a", "b"),
+        (7, "c", "b"),
+    )
     told = (LoggedWorker(name="a", id=1, job=7), LoggedWorker(name="z", id=1, job="x"))
     identities = roll(*ways, told=told)
     assert identities.jobs == (2, 1, 0, 1)

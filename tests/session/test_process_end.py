@@ -17,7 +17,7 @@ WORDS = [
     ),
     (ProcessEnd(how="exit"), "ended by itself", "ended by itself"),
     (ProcessEnd(how="running"), "still running", "still ran when the recording ended"),
-    (ProcessEnd(how="unknown"), "unknown", "ended, nobody told how"),
+    (ProcessEnd(how="unknown"), "unknown", "ended, it is not known how"),
 ]
 
 

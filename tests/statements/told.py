@@ -13,7 +13,7 @@ from typing import Any
 
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import Timing
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding, RRef
 from tests.checks.runs import workload_trace
 from tests.checks.talks import of_capture
@@ -78,7 +78,7 @@ class Told:
     def __init__(self, name: str) -> None:
         self.name = name
         self.run = workload(name)
-        self.trace: Run = workload_trace(name)
+        self.trace: RunModel = workload_trace(name)
 
     @cached_property
     def findings(self) -> list[Finding]:

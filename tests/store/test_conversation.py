@@ -222,7 +222,7 @@ def test_gap_in_the_requests() -> None:
     assert talk.feed(False, string(b"other"), 4) == []
     assert talk.finish() == [
         StoreProblem("30 bytes of requests are missing", True, 5 + 1 + 8 + 8),
-        StoreProblem("the requests that the replies belong to are missing", False, 8 + 2),
+        StoreProblem("the requests of these replies are missing", False, 8 + 2),
     ]
 
 
@@ -306,7 +306,7 @@ def test_limits_of_what_waits() -> None:
     assert "requests came before the reply" in problems[0].reason
     _, problems = converse(V2_2, VALIDATE, bytes(10_001), limits)
     assert [p.from_client for p in problems] == [False]
-    assert problems[0].reason == "more than 10,000 bytes of replies that nothing explains"
+    assert problems[0].reason == "more than 10,000 bytes of replies that match no operation"
 
 
 OPENINGS = [

@@ -39,8 +39,8 @@ from rpcinspect.tensorpipe.control_types import (
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
+    ControlLayout,
     LaneAdvertisement,
-    Layout,
     MptClientHello,
     MptServerHello,
     RequestedConnection,
@@ -124,9 +124,9 @@ class Said(Struct, frozen=True):
         return kind, identifier, self.payload, self.table
 
 
-def descriptor_of(said: Said, layout: Layout, channel: str) -> bytes:
+def descriptor_of(said: Said, layout: ControlLayout, channel: str) -> bytes:
     """The body of the descriptor's frame."""
-    old = layout is Layout.V1_8
+    old = layout is ControlLayout.V1_8
     tensors = tuple(
         TpTensorDescriptor(
             length=len(data),
@@ -145,7 +145,7 @@ def descriptor_of(said: Said, layout: Layout, channel: str) -> bytes:
     return write_descriptor(TpDescriptor(b"", payloads, tensors), layout)
 
 
-def message_frames(said: Said, layout: Layout = Layout.V1_9, channel: str = "basic") -> bytes:
+def message_frames(said: Said, layout: ControlLayout = ControlLayout.V1_9, channel: str = "basic") -> bytes:
     """Descriptor and payloads."""
     return frame(descriptor_of(said, layout, channel)) + b"".join(map(frame, said.all_payloads))
 
@@ -158,10 +158,10 @@ def answer_of(
     reply: int = 0,
     channels: Sequence[tuple[str, tuple[int, ...]]] = (("basic", (1,)),),
     pairs: Sequence[tuple[tuple[TpDevice, TpDevice], str]] | None = None,
-    layout: Layout = Layout.V1_9,
+    layout: ControlLayout = ControlLayout.V1_9,
 ) -> bytes:
     """The body of a brochure answer."""
-    old = layout is Layout.V1_8
+    old = layout is ControlLayout.V1_8
     transport_ids = ((0, descriptor),) if descriptor is not None else ()
     devices = tuple((name, ((CPU, "any"),)) for name, _ in channels)
     if pairs is None:
@@ -199,7 +199,7 @@ class PipeTalk:
         client: str = "10.0.0.1",
         server: str = "10.0.0.2:5000",
         channel: str = "basic",
-        layout: Layout = Layout.V1_9,
+        layout: ControlLayout = ControlLayout.V1_9,
         first_id: int = 0,
         lane_id: int = 0,
         address: str | None = None,
@@ -220,7 +220,7 @@ class PipeTalk:
         descriptor = reply = -1
         if moved or not opened_in_sight:
             descriptor, identifier = identifier, identifier + 1
-        if layout is Layout.V1_9:
+        if layout is ControlLayout.V1_9:
             reply, identifier = identifier, identifier + 1
         ids = tuple(range(identifier, identifier + CONNECTIONS[channel]))
         self.answer = answer_of(
@@ -247,7 +247,7 @@ class PipeTalk:
     def _open_in_sight(self, *, early: bool) -> None:
         cuda = self.channel == "cuda_basic"
         domains = (("uv", "uv:*"),)
-        device = CPU if not cuda or self.layout is Layout.V1_9 else replace(CUDA, index=-1)
+        device = CPU if not cuda or self.layout is ControlLayout.V1_9 else replace(CUDA, index=-1)
         brochure = Brochure(domains, ((self.channel, ((device, "any"),)),))
         hello = write_first_frame(SpontaneousConnection(self.name))
         self.network.write(self.opening, frame(hello))
@@ -294,7 +294,7 @@ class PipeTalk:
     def send_tensor(self, data: bytes, *, from_client: bool = True) -> None:
         """What the channel writes for one tensor."""
         write = self.network.write
-        if not data and self.layout is Layout.V1_9:
+        if not data and self.layout is ControlLayout.V1_9:
             return
         if self.channel == "basic":
             write(self.extra[0], frame(data), from_client=from_client)

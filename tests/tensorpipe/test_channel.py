@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.channel import CHANNELS, CUDA_CHUNK_BYTES, INVISIBLE, MPT_LANES, Channel
 from rpcinspect.tensorpipe.control import frame
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpDevice, TpTensorDescriptor
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor
 from tests.tensorpipe.conversations import stream_of
 
@@ -23,7 +23,7 @@ def message() -> TpMessage:
     descriptor = TpDescriptor(b"", (), ())
     pipe = Pipe(0, FLOW)
     return TpMessage(
-        pipe, True, descriptor, Layout.V1_9, b"", (), None, [], 0, 10**12, 0, 0, 1, FLOW, 0, 0, False
+        pipe, True, descriptor, ControlLayout.V1_9, b"", (), None, [], 0, 10**12, 0, 0, 1, FLOW, 0, 0, False
     )
 
 

@@ -36,8 +36,8 @@ from rpcinspect.tensorpipe.control_types import (
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
+    ControlLayout,
     LaneAdvertisement,
-    Layout,
     MptClientHello,
     MptServerHello,
     RequestedConnection,
@@ -81,7 +81,7 @@ def test_real_frames_come_out_as_they_went_in(case: dict[str, str]) -> None:
     read, write = READERS[case["what"]]
     value = read(body)
     if isinstance(value, tuple):
-        layout = Layout.V1_8 if case["release"] == "1.8.1" else Layout.V1_9
+        layout = ControlLayout.V1_8 if case["release"] == "1.8.1" else ControlLayout.V1_9
         assert value[1] is layout
         assert write(*value) == body
     else:
@@ -103,7 +103,11 @@ def test_hellos(release: str) -> None:
 def test_brochures() -> None:
     basic = ("basic", ((CPU, "any"),))
     expected = Brochure((("uv", "uv:*"),), (basic,))
-    for release, layout in (("1.8.1", Layout.V1_8), ("1.13.1", Layout.V1_9), ("2.14.1", Layout.V1_9)):
+    for release, layout in (
+        ("1.8.1", ControlLayout.V1_8),
+        ("1.13.1", ControlLayout.V1_9),
+        ("2.14.1", ControlLayout.V1_9),
+    ):
         assert read_brochure(vector(release, "brochure")) == (expected, layout)
     full, _ = read_brochure(vector("2.13.0", "brochure, all transports and channels"))
     assert [name for name, _ in full.transport_domain_descriptors] == ["uv", "shm"]
@@ -252,8 +256,10 @@ def test_frame() -> None:
     assert frame(vector("2.14.1", "spontaneous"))[:8] == bytes([13, 0, 0, 0, 0, 0, 0, 0])
 
 
-@pytest.mark.parametrize(("release", "layout"), [("1.8.1", Layout.V1_8), ("2.14.1", Layout.V1_9)])
-def test_signature(release: str, layout: Layout) -> None:
+@pytest.mark.parametrize(
+    ("release", "layout"), [("1.8.1", ControlLayout.V1_8), ("2.14.1", ControlLayout.V1_9)]
+)
+def test_signature(release: str, layout: ControlLayout) -> None:
     body = vector(release, "descriptor")
     assert len(DESCRIPTOR_SIGNATURE) == 18
     assert frame(body).find(DESCRIPTOR_SIGNATURE) == SIGNATURE_OFFSET[layout]
@@ -343,7 +349,7 @@ old_descriptors = st.builds(TpDescriptor, st.binary(max_size=8), payloads, tuple
 def test_what_is_written_is_read(
     brochure: Brochure, answer: BrochureAnswer, descriptor: TpDescriptor
 ) -> None:
-    layout = Layout.V1_9
+    layout = ControlLayout.V1_9
     assert read_brochure(write_brochure(brochure, layout)) == (brochure, layout)
     assert read_brochure_answer(write_brochure_answer(answer, layout)) == (answer, layout)
     assert read_descriptor(write_descriptor(descriptor, layout)) == (descriptor, layout)
@@ -366,7 +372,7 @@ def test_what_is_written_as_1_8_is_read(
     moved: bool,
     descriptor: TpDescriptor,
 ) -> None:
-    layout = Layout.V1_8
+    layout = ControlLayout.V1_8
     channels = [(*c, CPU) for c in cpu] + [(*c, ANY_CUDA) for c in cuda]
     channel_device_descriptors = tuple((name, ((device, text),)) for name, text, _, device in channels)
     brochure = Brochure(transports, channel_device_descriptors)

@@ -12,8 +12,8 @@ from rpcinspect.tensorpipe.control_types import (
     Brochure,
     BrochureAnswer,
     CmaDescriptor,
+    ControlLayout,
     LaneAdvertisement,
-    Layout,
     MptClientHello,
     MptServerHello,
     RequestedConnection,
@@ -83,7 +83,7 @@ def test_what_is_not_said_is_none_or_empty() -> None:
     assert (tensor.metadata, tensor.channel, tensor.channel_descriptor) == (b"", None, None)
     assert TpPayload(1).metadata == b""
     assert (TRANSPORT_DESCRIPTOR_ID, TRANSPORT_DESCRIPTOR_REPLY_ID) == (0, 1)
-    assert [layout.value for layout in Layout] == ["1.8", "1.9"]
+    assert [layout.value for layout in ControlLayout] == ["1.8", "1.9"]
 
 
 def test_whoever_reads_frames_gets_the_types_there_too() -> None:

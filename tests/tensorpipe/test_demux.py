@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.tensorpipe.control import DESCRIPTOR_SIGNATURE, frame
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.records import Visibility
 from tests.builders import FIN, RST, SYN, Segment
 from tests.tensorpipe.conversations import (
@@ -32,7 +32,7 @@ from tests.tensorpipe.conversations import (
 )
 
 CHANNELS = ["basic", "mpt_uv"]
-LAYOUTS = [Layout.V1_8, Layout.V1_9]
+LAYOUTS = [ControlLayout.V1_8, ControlLayout.V1_9]
 
 
 def interleave(writes: list[Write], pick: st.DataObject, *, causal: bool = False) -> list[Write]:
@@ -55,7 +55,7 @@ def interleave(writes: list[Write], pick: st.DataObject, *, causal: bool = False
 @pytest.mark.parametrize("channel", CHANNELS)
 @pytest.mark.parametrize("sizes", [(1448,), (1,), (3, 1, 20)])
 def test_everything_that_was_said_comes_out(
-    host: tuple[str, str], layout: Layout, channel: str, sizes: tuple[int, ...]
+    host: tuple[str, str], layout: ControlLayout, channel: str, sizes: tuple[int, ...]
 ) -> None:
     network = Network()
     pipe = PipeTalk(network, client=host[0], server=host[1], channel=channel, layout=layout)
@@ -346,11 +346,11 @@ def test_many_tiny_connections() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_many_false_signatures_with_long_lengths(layout: Layout) -> None:
+def test_many_false_signatures_with_long_lengths(layout: ControlLayout) -> None:
     network = Network()
     connection = network.connect("10.0.0.1", "10.0.0.2:5000")
     size = 1 << 20
-    gap = b"" if layout is Layout.V1_9 else b"\xb8\x04"
+    gap = b"" if layout is ControlLayout.V1_9 else b"\xb8\x04"
     fake = (size // 2).to_bytes(8, "little") + gap + DESCRIPTOR_SIGNATURE + b"\xff"
     network.write(connection, b"\xff" * 8 + fake * (size // len(fake)))
     assert seconds(network, size=60_000) < 4

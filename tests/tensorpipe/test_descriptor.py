@@ -8,13 +8,13 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control import DESCRIPTOR_SIGNATURE, frame
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.descriptor import CACHED_DESCRIPTORS, DescriptorReader, ShapeTable
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 from tests.tensorpipe.conversations import Said, descriptor_of, message_frames, stream_of
 
 FLOW = Flow(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2))
-LAYOUTS = [Layout.V1_8, Layout.V1_9]
+LAYOUTS = [ControlLayout.V1_8, ControlLayout.V1_9]
 
 
 def read(
@@ -43,7 +43,7 @@ FIRST, SECOND, THIRD = Said(id=1, payload=b"one" * 20), Said(id=2, payload=b""),
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_messages_in_order(layout: Layout) -> None:
+def test_messages_in_order(layout: ControlLayout) -> None:
     messages, reader = read(b"".join(message_frames(said, layout) for said in (FIRST, SECOND, THIRD)))
     assert [m.payloads for m in messages] == [s.all_payloads for s in (FIRST, SECOND, THIRD)]
     assert {m.layout for m in messages} == {layout}
@@ -70,9 +70,11 @@ def test_equal_descriptors_are_one_object() -> None:
 def test_the_table_of_shapes_is_bounded() -> None:
     table = ShapeTable(DEFAULT_LIMITS)
     for number in range(CACHED_DESCRIPTORS + 5):
-        table.get(descriptor_of(Said(payload=b"", payloads=(b"", bytes(number % 300))), Layout.V1_9, "basic"))
+        table.get(
+            descriptor_of(Said(payload=b"", payloads=(b"", bytes(number % 300))), ControlLayout.V1_9, "basic")
+        )
     for number in range(3000, 3000 + CACHED_DESCRIPTORS):
-        body = descriptor_of(Said(payloads=(bytes(number),)), Layout.V1_9, "basic")
+        body = descriptor_of(Said(payloads=(bytes(number),)), ControlLayout.V1_9, "basic")
         assert table.get(body).lengths == (number,)
     assert len(table.known) <= CACHED_DESCRIPTORS
 
@@ -80,7 +82,7 @@ def test_the_table_of_shapes_is_bounded() -> None:
 @pytest.mark.parametrize("size", range(len(message_frames(FIRST))))
 def test_cut_at_every_byte(size: int) -> None:
     whole = message_frames(FIRST)
-    head = len(frame(descriptor_of(FIRST, Layout.V1_9, "basic")))
+    head = len(frame(descriptor_of(FIRST, ControlLayout.V1_9, "basic")))
     messages, reader = read(message_frames(SECOND) + whole[:size])
     assert messages[0].payloads == SECOND.all_payloads
     type_and_id = head + 12 + 16
@@ -103,7 +105,7 @@ def test_cut_at_every_byte(size: int) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_hole_at_every_place(layout: Layout) -> None:
+def test_a_hole_at_every_place(layout: ControlLayout) -> None:
     parts = [message_frames(said, layout) for said in (FIRST, SECOND, THIRD)]
     data = b"".join(parts)
     for at in range(len(parts[0])):
@@ -130,7 +132,7 @@ def test_behind_lost_messages_the_first_says_so() -> None:
 
 
 def test_where_only_the_length_of_a_payload_was_lost_the_message_is_whole() -> None:
-    head = len(frame(descriptor_of(FIRST, Layout.V1_9, "basic")))
+    head = len(frame(descriptor_of(FIRST, ControlLayout.V1_9, "basic")))
     messages, _ = read(message_frames(FIRST), holes=[(head + 2, head + 6)])
     assert messages[0].payload_missing is None
     assert messages[0].payloads == FIRST.all_payloads
@@ -152,8 +154,8 @@ def test_a_start_anywhere(start: int) -> None:
         (40).to_bytes(8, "little") + DESCRIPTOR_SIGNATURE + bytes(40),
         (1 << 19).to_bytes(8, "little") + DESCRIPTOR_SIGNATURE,
         (1 << 40).to_bytes(8, "little") + DESCRIPTOR_SIGNATURE,
-        frame(descriptor_of(SECOND, Layout.V1_9, "basic")) + b"and no payloads of that kind",
-        frame(descriptor_of(SECOND, Layout.V1_8, "basic")) + bytes(100),
+        frame(descriptor_of(SECOND, ControlLayout.V1_9, "basic")) + b"and no payloads of that kind",
+        frame(descriptor_of(SECOND, ControlLayout.V1_8, "basic")) + bytes(100),
     ],
 )
 def test_a_false_signature_in_a_payload(fake: bytes) -> None:
@@ -185,7 +187,7 @@ def test_an_absurd_descriptor(length: int) -> None:
 
 @pytest.mark.parametrize("length", [2**31, 2**60, 2**64 - 1])
 def test_an_absurd_payload(length: int) -> None:
-    body = descriptor_of(Said(payload=b"x" * 200), Layout.V1_9, "basic")
+    body = descriptor_of(Said(payload=b"x" * 200), ControlLayout.V1_9, "basic")
     changed = body.replace(b"\xb9\x02\x80\xc8", b"\xb9\x02\x83" + length.to_bytes(8, "little"))
     assert changed != body
     messages, reader = read(frame(changed) + message_frames(FIRST))
@@ -195,7 +197,7 @@ def test_an_absurd_payload(length: int) -> None:
 
 @pytest.mark.parametrize("index", range(4))
 def test_a_payload_frame_of_another_length(index: int) -> None:
-    frames = [frame(descriptor_of(FIRST, Layout.V1_9, "basic")), *map(frame, FIRST.all_payloads)]
+    frames = [frame(descriptor_of(FIRST, ControlLayout.V1_9, "basic")), *map(frame, FIRST.all_payloads)]
     wrong = bytearray(frames[index + 1])
     wrong[0] ^= 1
     frames[index + 1] = bytes(wrong)
@@ -217,7 +219,7 @@ def test_shapes_raise_only_decode_errors() -> None:
     for body in (b"", b"\xb9", b"\xff" * 40, DESCRIPTOR_SIGNATURE):
         with pytest.raises(DecodeError):
             table.get(body)
-    body = descriptor_of(Said(payload=b"x" * 200), Layout.V1_9, "basic")
+    body = descriptor_of(Said(payload=b"x" * 200), ControlLayout.V1_9, "basic")
     with pytest.raises(LimitExceeded):
         ShapeTable(Limits(payload_bytes=10)).get(body)
 
@@ -225,7 +227,9 @@ def test_shapes_raise_only_decode_errors() -> None:
 def test_a_length_that_never_comes_hides_nothing_behind_it() -> None:
     """Of a descriptor's frame, of a payload in the descriptor, of a payload's frame."""
     first, second = message_frames(FIRST), message_frames(SECOND)
-    longer = descriptor_of(Said(payloads=(b"x" * 4, b"x" * 8, b"x" * 5000, b"x")), Layout.V1_9, "basic")
+    longer = descriptor_of(
+        Said(payloads=(b"x" * 4, b"x" * 8, b"x" * 5000, b"x")), ControlLayout.V1_9, "basic"
+    )
     for damaged in (
         (1 << 20).to_bytes(8, "little") + first[8:],
         frame(longer) + first[8 + int.from_bytes(first[:8], "little") :],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.tensorpipe.control import frame
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.records import Visibility
 from tests.tensorpipe.conversations import (
     Heard,
@@ -21,7 +21,7 @@ from tests.tensorpipe.conversations import (
 )
 
 CHANNELS = ["basic", "mpt_uv"]
-LAYOUTS = [Layout.V1_8, Layout.V1_9]
+LAYOUTS = [ControlLayout.V1_8, ControlLayout.V1_9]
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
@@ -71,9 +71,9 @@ def test_an_ipv6_address_in_another_spelling() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_messages_on_a_connection_of_their_own(channel: str, layout: Layout) -> None:
+def test_messages_on_a_connection_of_their_own(channel: str, layout: ControlLayout) -> None:
     network = Network()
-    transport = "uv" if layout is Layout.V1_9 else "ibv"  # 1.8 tells the move by the transport's name
+    transport = "uv" if layout is ControlLayout.V1_9 else "ibv"  # 1.8 tells the move by the transport's name
     pipe = PipeTalk(network, channel=channel, layout=layout, moved=True, transport=transport)
     chat(pipe)
     outcome = play(network)
@@ -137,7 +137,7 @@ def test_a_name_may_be_of_any_bytes() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_messages_are_where_they_are_whatever_transport_was_named(layout: Layout) -> None:
+def test_messages_are_where_they_are_whatever_transport_was_named(layout: ControlLayout) -> None:
     """One byte of the transport's name is another; in 1.8's layout that alone moves the messages."""
     network = Network()
     pipe = PipeTalk(network, layout=layout, transport="u\0")

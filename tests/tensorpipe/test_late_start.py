@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.records import Visibility
 from tests.builders import ACK, SYN, Segment
 from tests.tensorpipe.conversations import (
@@ -20,7 +20,7 @@ from tests.tensorpipe.conversations import (
 )
 
 CHANNELS = ["basic", "mpt_uv"]
-LAYOUTS = [Layout.V1_8, Layout.V1_9]
+LAYOUTS = [ControlLayout.V1_8, ControlLayout.V1_9]
 
 
 def tail_of(network: Network, first: int) -> list[Segment]:

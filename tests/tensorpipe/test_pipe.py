@@ -8,7 +8,7 @@ from msgspec import structs
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control import read_brochure_answer
-from rpcinspect.tensorpipe.control_types import Layout, TpDevice
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDevice
 from rpcinspect.tensorpipe.descriptor import ShapeTable
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import Pipe, Placement, Visibility
@@ -63,8 +63,8 @@ def test_what_a_capture_can_show(how: dict[str, object], visible: Visibility) ->
 
 
 def test_the_channel_of_1_8_is_that_of_its_only_selection() -> None:
-    pipe = agreed(layout=Layout.V1_8).pipe
-    assert pipe.layout is Layout.V1_8
+    pipe = agreed(layout=ControlLayout.V1_8).pipe
+    assert pipe.layout is ControlLayout.V1_8
     assert pipe.channels == (((CPU, CPU), "basic"),)
 
 
@@ -99,7 +99,7 @@ def test_the_channel_is_that_of_server_and_client_device(from_client: bool) -> N
     state = agreed(channels=(("basic", (1,)), ("cma", (2, 3))), pairs=pairs)
     source, target = (CPU, CUDA) if from_client else (CUDA, CPU)
     said = Said(tensors=(b"abc",), device=source)
-    body = descriptor_of(said, Layout.V1_9, "")
+    body = descriptor_of(said, ControlLayout.V1_9, "")
     assert body.count(b"\xbd\x03cpu\x00") + body.count(b"\xbd\x04cuda\x00") == 2
     shape = ShapeTable(DEFAULT_LIMITS).get(body)
     tensor = shape.descriptor.tensors[0]

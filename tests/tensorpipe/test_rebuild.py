@@ -14,7 +14,13 @@ from rpcinspect.rpc.tensor import TensorMeta, storage_lengths, to_tensor_table
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import frame, write_descriptor
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import (
+    ControlLayout,
+    TpDescriptor,
+    TpDevice,
+    TpPayload,
+    TpTensorDescriptor,
+)
 from rpcinspect.tensorpipe.demux import Demux
 from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
 from rpcinspect.tensorpipe.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
@@ -56,7 +62,7 @@ def said(identifier: int = 1, payload: bytes = b"payload", lengths: Sequence[int
 
 def head(message: Said) -> int:
     """Bytes of the descriptor's frame."""
-    return len(frame(descriptor_of(message, Layout.V1_9, "basic")))
+    return len(frame(descriptor_of(message, ControlLayout.V1_9, "basic")))
 
 
 def read(
@@ -113,7 +119,7 @@ def _descriptor(message: Said, lengths: Sequence[int]) -> bytes:
     cpu = TpDevice("cpu", 0)
     tensors = tuple(TpTensorDescriptor(length=n, source_device=cpu, target_device=cpu) for n in lengths)
     payloads = tuple(TpPayload(len(p)) for p in message.all_payloads)
-    return write_descriptor(TpDescriptor(b"", payloads, tensors), Layout.V1_9)
+    return write_descriptor(TpDescriptor(b"", payloads, tensors), ControlLayout.V1_9)
 
 
 @pytest.mark.parametrize("lost", [(0,), (1,), (2,), (0, 2), (0, 1, 2)])
@@ -150,7 +156,7 @@ TYPE_AND_ID = 12 + 16
 
 @pytest.mark.parametrize("start", range(0, head(MESSAGE), 5))
 def test_any_part_of_the_descriptor_may_be_lost(start: int) -> None:
-    body = descriptor_of(MESSAGE, Layout.V1_9, "basic")
+    body = descriptor_of(MESSAGE, ControlLayout.V1_9, "basic")
     for end in range(start + 1, head(MESSAGE) + 1, 7):
         assert lossy(MESSAGE, (start, end)) == body
 
@@ -165,7 +171,7 @@ def test_a_captured_byte_that_is_another_one_refuses(at: int) -> None:
 
 
 def test_lengths_of_type_and_id_may_be_lost_but_not_that_of_the_payload() -> None:
-    body = descriptor_of(MESSAGE, Layout.V1_9, "basic")
+    body = descriptor_of(MESSAGE, ControlLayout.V1_9, "basic")
     length = head(MESSAGE) + TYPE_AND_ID
     assert lossy(MESSAGE, (0, length)) == body  # their values too: they are missing then
     for at in range(length, length + 8):
@@ -217,8 +223,8 @@ def test_another_layout_is_refused() -> None:
     """1.8 names the channel of each tensor in the descriptor, which nothing else tells."""
     for lengths in ((), (5, 6)):
         old = said(2, b"payload", lengths)
-        size = len(frame(descriptor_of(old, Layout.V1_8, "basic")))
-        data = message_frames(old, Layout.V1_8)
+        size = len(frame(descriptor_of(old, ControlLayout.V1_8, "basic")))
+        data = message_frames(old, ControlLayout.V1_8)
         assert rebuilt(stream_of(data, holes=[(0, size)]), 0, len(data)) is None
 
 
@@ -272,8 +278,8 @@ def test_absurd_tables(numel: int) -> None:
 def test_a_table_inside_the_payload_is_not_the_last_one() -> None:
     inner = frame(table(1, 2))
     message = said(2, b"...." + inner + b"....", (5,))
-    assert lossy(message, (0, head(message))) == descriptor_of(message, Layout.V1_9, "basic")
-    assert lossy(said(2, inner), (0, 3)) == descriptor_of(said(2, inner), Layout.V1_9, "basic")
+    assert lossy(message, (0, head(message))) == descriptor_of(message, ControlLayout.V1_9, "basic")
+    assert lossy(said(2, inner), (0, 3)) == descriptor_of(said(2, inner), ControlLayout.V1_9, "basic")
 
 
 def test_many_tables_that_are_none_take_little_time() -> None:

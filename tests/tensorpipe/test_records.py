@@ -6,7 +6,7 @@ import pytest
 
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.control_types import Layout, TpDevice, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDevice, TpTensorDescriptor
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpTensor, Visibility
 
 CPU = TpDevice("cpu", 0)
@@ -15,7 +15,7 @@ CPU = TpDevice("cpu", 0)
 def test_a_pipe_knows_its_ends() -> None:
     pipe = Pipe(3, Flow(Endpoint("10.0.0.1", 1000), Endpoint("fd00::2", 2000)))
     assert (str(pipe.client), str(pipe.server)) == ("10.0.0.1:1000", "[fd00::2]:2000")
-    assert (pipe.layout, pipe.visible, pipe.client_name) == (Layout.V1_9, Visibility.FULL, None)
+    assert (pipe.layout, pipe.visible, pipe.client_name) == (ControlLayout.V1_9, Visibility.FULL, None)
 
 
 def test_pipes_do_not_share_what_they_collect() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import DESCRIPTOR_SIGNATURE, frame
-from rpcinspect.tensorpipe.control_types import Layout
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from rpcinspect.tensorpipe.descriptor import ShapeTable
 from rpcinspect.tensorpipe.search import MAX_DISTANCE, DescriptorSearch
 from tests.builders import segment_block
@@ -25,7 +25,7 @@ from tests.tensorpipe.conversations import (
     stream_of,
 )
 
-LAYOUTS = [Layout.V1_8, Layout.V1_9]
+LAYOUTS = [ControlLayout.V1_8, ControlLayout.V1_9]
 
 
 def search(stream: Stream, start: int = 0, limits: Limits = DEFAULT_LIMITS) -> DescriptorSearch:
@@ -43,12 +43,12 @@ def found(stream: Stream, start: int = 0, limits: Limits = DEFAULT_LIMITS) -> li
     return out
 
 
-def message(identifier: int, layout: Layout = Layout.V1_9) -> bytes:
+def message(identifier: int, layout: ControlLayout = ControlLayout.V1_9) -> bytes:
     return message_frames(Said(id=identifier, payload=b"p" * identifier), layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_descriptor_is_found(layout: Layout) -> None:
+def test_every_descriptor_is_found(layout: ControlLayout) -> None:
     parts = [message(n, layout) for n in (1, 60, 3)]
     edges = [0, len(parts[0]), len(parts[0]) + len(parts[1])]
     assert found(stream_of(b"".join(parts))) == edges
@@ -67,7 +67,7 @@ def test_a_descriptor_that_began_before_is_not_found(start: int) -> None:
 def test_a_hole_hides_only_the_descriptor_that_it_is_in(at: int) -> None:
     parts = [message(1), message(40), message(3)]
     edges = [0, len(parts[0]), len(parts[0]) + len(parts[1])]
-    head = len(frame(descriptor_of(Said(id=1, payload=b"p"), Layout.V1_9, "basic")))
+    head = len(frame(descriptor_of(Said(id=1, payload=b"p"), ControlLayout.V1_9, "basic")))
     data = b"".join(parts)
     got = found(stream_of(data, holes=[(at, at + 2)]))
     for edge in edges:
@@ -77,7 +77,7 @@ def test_a_hole_hides_only_the_descriptor_that_it_is_in(at: int) -> None:
 
 
 def test_the_lengths_behind_must_be_those_in_the_descriptor() -> None:
-    head = frame(descriptor_of(Said(), Layout.V1_9, "basic"))
+    head = frame(descriptor_of(Said(), ControlLayout.V1_9, "basic"))
     assert found(stream_of(head + b"\xff" * 100)) == []
     body = message_frames(Said())[len(head) :]
     for at in (0, 12, 28):  # of the type, the id, the payload
@@ -89,7 +89,7 @@ def test_the_lengths_behind_must_be_those_in_the_descriptor() -> None:
 
 def test_a_stream_that_ends_behind_a_descriptor_confirms_what_is_there() -> None:
     whole = message_frames(Said())
-    head = len(frame(descriptor_of(Said(), Layout.V1_9, "basic")))
+    head = len(frame(descriptor_of(Said(), ControlLayout.V1_9, "basic")))
     for size in range(len(whole) + 1):
         assert found(stream_of(whole[:size] or b"\xff")) == ([0] if size >= head else [])
 
@@ -99,7 +99,7 @@ def test_a_stream_that_ends_behind_a_descriptor_confirms_what_is_there() -> None
 def test_how_a_stream_grows_does_not_matter(sizes: list[int], noise: bytes) -> None:
     network = Network()
     number = network.connect("10.0.0.1", "10.0.0.2:5000")
-    data = noise + message(3) + b"\xb9\x03" + noise + message(50) + message(2, Layout.V1_8)
+    data = noise + message(3) + b"\xb9\x03" + noise + message(50) + message(2, ControlLayout.V1_8)
     network.write(number, data)
     player = Player(network)
     looking: DescriptorSearch | None = None
@@ -144,10 +144,10 @@ def test_a_descriptor_over_the_limit_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_work_is_bounded(layout: Layout) -> None:
+def test_work_is_bounded(layout: ControlLayout) -> None:
     """Many candidates, each of which announces half of the stream."""
     size = 1 << 20
-    gap = b"" if layout is Layout.V1_9 else b"\xb8\x04"
+    gap = b"" if layout is ControlLayout.V1_9 else b"\xb8\x04"
     fake = (size // 2).to_bytes(8, "little") + gap + DESCRIPTOR_SIGNATURE
     stream = stream_of(fake * (size // len(fake)) + message(2), sizes=(60_000,))
     start = time.perf_counter()

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.views.text.columns import Part, show_lines
@@ -51,7 +51,7 @@ def told(parts: Iterable[Part]) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def altered(run: Run, **answers: object) -> Run:
+def altered(run: RunModel, **answers: object) -> RunModel:
     """The same run with other answers than are worked out."""
     other = copy(run)
     vars(other).update(answers)

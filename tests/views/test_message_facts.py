@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rpcinspect.rpc.command import PythonCall, PythonResp
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.message_facts import MAX_FACTS, MAX_TEXT, Fact, facts_of
 from tests.diff.stories import Story
 from tests.views.opened import CAPTURES
 
 
 def of_capture(name: str, index: int) -> dict[str, str]:
-    with Run.open([str(CAPTURES / Path(name))]) as opened:
+    with RunModel.open([str(CAPTURES / Path(name))]) as opened:
         return dict(facts_of(opened.messages[index], opened.read))
 
 

@@ -6,8 +6,8 @@ from rpcinspect.cli.graph import named_graphs
 from rpcinspect.cli.options import ContextOption, ShownOptions
 
 if TYPE_CHECKING:
-    from rpcinspect.filter.shown import Shown
-    from rpcinspect.run.run import Run
+    from rpcinspect.filter.matches import Shown
+    from rpcinspect.run.run import RunModel
 
 
 class DotCommand(ShownOptions, frozen=True, kw_only=True):
@@ -23,13 +23,13 @@ class DotCommand(ShownOptions, frozen=True, kw_only=True):
         from rpcinspect.cli.output import open_console
         from rpcinspect.export.dot import dot_lines
 
-        def arrows(run: "Run") -> int:
+        def arrows(run: "RunModel") -> int:
             graphs = named_graphs(run, self.context)
             edges = [(graph, edge) for graph in graphs for edge in graph.edges]
             gradients = sum(graph.shows_gradient(gradient) for graph, e in edges for gradient in e.gradients)
             return gradients + sum(graph.shows(edge.forward) for graph, edge in edges)
 
-        def write(run: "Run", shown: "Shown | None") -> None:
+        def write(run: "RunModel", shown: "Shown | None") -> None:
             part = part_of(run, shown)
             graphs = named_graphs(part, self.context)
             note = None if shown is None else shown.words(arrows(part), arrows(run), "arrow")

@@ -6,7 +6,7 @@ from rpcinspect.cli.options import ShownOptions
 
 
 class HtmlCommand(ShownOptions, frozen=True, kw_only=True):
-    """Write one page that needs nothing else: sequence diagram, messages, graphs, findings."""
+    """Write one self-contained page: sequence diagram, messages, graphs, findings."""
 
     EXAMPLES: ClassVar = ("export html run.pcap -o run.html", "export html run.pcap -f error -o errors.html")
 

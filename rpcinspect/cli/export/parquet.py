@@ -21,7 +21,7 @@ MAX_PARTITION = 200
 
 
 class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
-    """Write tables for DuckDB or Spark, of many captures in one folder."""
+    """Write tables for DuckDB or Spark; one folder holds many captures."""
 
     EXAMPLES: ClassVar = (
         "export parquet run.pcap -o lake",
@@ -30,7 +30,7 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
 
     output: Annotated[Path, option("-o --output DIR", "Write there, beside other sessions.")]
     partition: Annotated[
-        str | None, option("--partition NAME", "Call the session so. Default: as its file.")
+        str | None, option("--partition NAME", "Name the session. Default: the name of its file.")
     ] = None
     no_hash: NoHashOption = False
 
@@ -82,7 +82,7 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "pyarrow":
                 raise
-            from rpcinspect.cli.installed import pip_install
+            from rpcinspect.cli.requirements import pip_install
             from rpcinspect.errors import OutputError
 
             said = f"export parquet needs pyarrow, which is not installed here: {pip_install(EXTRA)}"
@@ -101,6 +101,6 @@ def _must_be_free(lake: "Lake", session: "Session") -> None:
     path, begin = others[0]
     when = "" if begin is None else f" of {moment(begin)}"
     raise OutputError(
-        f"{lake.place}: another capture{when} is there, {path}: call this one otherwise with --partition, or "
-        f"replace that one with --partition {lake.partition}"
+        f"{lake.place}: another capture{when} is there, {path}: give this one another name with --partition, "
+        f"or replace that one with --partition {lake.partition}"
     )

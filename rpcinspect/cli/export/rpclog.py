@@ -7,7 +7,7 @@ from rpcinspect.cli.options import RedactOption, RedactSeedOption, ShownOptions
 
 
 class RpclogCommand(ShownOptions, frozen=True, kw_only=True):
-    """Write a log of the messages, which is read as a capture is."""
+    """Write a log of the messages, which every command reads like a capture."""
 
     EXAMPLES: ClassVar = (
         "export rpclog run.pcap -o run.rpclog",

@@ -26,11 +26,11 @@ from rpcinspect.fields.plain import text
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import OutputFolder
 from rpcinspect.files.temporary import Temporary
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
-from rpcinspect.views.jsonl.calls import Calls
+from rpcinspect.views.jsonl.calls import CallRows
 
 Beginning: TypeAlias = tuple[str, int | None]
 """Path and first time of a capture."""
@@ -71,7 +71,7 @@ class Lake(Closing):
         self._shown = shown
         self._rows = MessageRows(session, source, hashes=hashes)
         self._spool = Temporary()
-        self._calls = Calls(self._spool)
+        self._calls = CallRows(self._spool)
         self._seen = 0
         self._output = OutputFolder(self._folder, private=False)
         with self._writing():

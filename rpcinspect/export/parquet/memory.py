@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from rpcinspect.export.parquet.messages import MessageRows
 from rpcinspect.export.parquet.schema import TABLES
-from rpcinspect.export.parquet.session import Row, call_rows, session_rows
+from rpcinspect.export.parquet.session import call_rows, session_rows
+from rpcinspect.export.parquet.table_file import ParquetRow
 from rpcinspect.files.temporary import Temporary
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
-from rpcinspect.views.jsonl.calls import Calls
+from rpcinspect.views.jsonl.calls import CallRows
 
 
 def arrow_table(
@@ -31,7 +32,7 @@ def arrow_table(
 
 def _rows(
     name: str, session: Session, shown: Shown | None, records: Sequence[RpcRecord], source: CaptureBytes
-) -> Iterable[Row]:
+) -> Iterable[ParquetRow]:
     if name == "calls":
         return _calls(session, shown, records)
     if name in ("messages", "tensors"):
@@ -44,8 +45,8 @@ def _rows(
     return next(rows for table, rows in session_rows(session, shown) if table == name)
 
 
-def _calls(session: Session, shown: Shown | None, records: Sequence[RpcRecord]) -> Iterator[Row]:
+def _calls(session: Session, shown: Shown | None, records: Sequence[RpcRecord]) -> Iterator[ParquetRow]:
     with Temporary() as spool:
-        calls = Calls(spool)
+        calls = CallRows(spool)
         calls.feed(records)
         yield from call_rows(calls.of(session, shown))

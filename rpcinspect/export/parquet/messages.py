@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from rpcinspect.export.parquet.table_file import ParquetRow
 from rpcinspect.fields.field import Field, Seen, several
-from rpcinspect.fields.message import Message, Reader
-from rpcinspect.fields.session import AtTheEnd, Column
+from rpcinspect.fields.message import MessageValues, Reader
+from rpcinspect.fields.session import AtTheEnd, ColumnValues
 from rpcinspect.fields.table import MESSAGE, TENSOR
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
-
-Row = dict[str, Any]
 
 MAX_INT64 = (1 << 63) - 1
 BATCH = 1000
@@ -31,16 +30,16 @@ class MessageRows:
         self._known = AtTheEnd(session)
         self._count = len(session.messages)
         self._batch = range(0)
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, ColumnValues] = {}
 
-    def of(self, record: RpcRecord) -> tuple[Row, list[Row]]:
+    def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
         """The row of a message, and those of its tensors."""
         return self.message(record), self.tensors(record)
 
-    def message(self, record: RpcRecord) -> Row:
+    def message(self, record: RpcRecord) -> ParquetRow:
         """The row of a message."""
-        row: Row = {}
-        message = Message(record, self._reader)
+        row: ParquetRow = {}
+        message = MessageValues(record, self._reader)
         for field in MESSAGE:
             if field.columns:
                 known = isinstance(field, Seen)
@@ -48,7 +47,7 @@ class MessageRows:
                 row |= _cells(field, values)
         return row
 
-    def tensors(self, record: RpcRecord) -> list[Row]:
+    def tensors(self, record: RpcRecord) -> list[ParquetRow]:
         """A row for each tensor."""
         index = self._seen("index", record.row)
         return [
@@ -57,7 +56,7 @@ class MessageRows:
                 "tensor": tensor.number,
                 **{name: _capped(field.get(tensor)) for field in TENSOR for name in field.columns},
             }
-            for tensor in Message(record, self._reader).tensors
+            for tensor in MessageValues(record, self._reader).tensors
         ]
 
     def _seen(self, name: str, row: int) -> Any:
@@ -72,7 +71,7 @@ class MessageRows:
         return self._columns[name][row - self._batch.start]
 
 
-def _cells(field: Field, values: tuple[Any, ...]) -> Row:
+def _cells(field: Field, values: tuple[Any, ...]) -> ParquetRow:
     """What is in the columns of a field that has these values."""
     names = field.columns
     first = values[0] if values else None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.export.parquet.table_file import ParquetRow
+from rpcinspect.filter.matches import Shown
 from rpcinspect.session.contexts import ContextSpan, context_spans
 from rpcinspect.session.model import AutogradContext, Session
 from rpcinspect.views.columns import cells_of
@@ -27,14 +27,12 @@ from rpcinspect.views.questions.session import (
     pipes_of,
 )
 
-Row = dict[str, Any]
-
 _context, _span, _call = cells_of(CONTEXT), cells_of(SPAN), cells_of(CALL)
 
 
 def edge_rows(
     session: Session, contexts: Sequence[AutogradContext], spans: Sequence[ContextSpan]
-) -> Iterator[Row]:
+) -> Iterator[ParquetRow]:
     """A row for each edge of each context."""
     columns = session.messages
     for context, span in zip(contexts, spans, strict=True):
@@ -45,12 +43,12 @@ def edge_rows(
             yield {**of, **edge_json(edge), "gradient_expected": expected, "gradients": len(edge.backward)}
 
 
-def call_rows(calls: OfSession) -> Iterator[Row]:
+def call_rows(calls: OfSession) -> Iterator[ParquetRow]:
     """A row for each request with its answer."""
     return map(_call, chain.from_iterable(calls.batches(calls.rows)))
 
 
-def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[Row]]]:
+def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[ParquetRow]]]:
     """The rows of each of these tables. Captures, workers and pipes are all told of, of the rest what shown
     messages take part in.
     """

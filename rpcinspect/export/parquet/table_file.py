@@ -13,7 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
 
-Row = dict[str, Any]
+ParquetRow = dict[str, Any]
 
 BATCH_ROWS = 2_000
 GROUP_ROWS = 1 << 17
@@ -29,7 +29,7 @@ class ParquetFile:
         """
         self.rows = 0
         self._schema = schema
-        self._batch: list[Row] = []
+        self._batch: list[ParquetRow] = []
         self._group: list[pa.RecordBatch] = []
         self._file = file
         try:
@@ -38,7 +38,7 @@ class ParquetFile:
             self._file.close()
             raise
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ParquetRow) -> None:
         """Takes a row."""
         self._batch.append(row)
         self.rows += 1

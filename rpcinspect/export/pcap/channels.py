@@ -15,26 +15,26 @@ from msgspec.structs import replace
 
 from rpcinspect.tensorpipe.channel import CHANNELS
 from rpcinspect.tensorpipe.control import write_descriptor
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpDevice, TpTensorDescriptor
 from rpcinspect.tensorpipe.records import Pipe, TpMessage, TpTensor
 
 BASIC = "basic"
 CPU = TpDevice("cpu", 0)
-Pair = tuple[TpDevice, TpDevice]
+DevicePair = tuple[TpDevice, TpDevice]
 
 
 class Channels(Struct, frozen=True):
     """Of one pipe."""
 
-    layout: Layout
-    for_pair: dict[Pair, str]
+    layout: ControlLayout
+    for_pair: dict[DevicePair, str]
     """(server's device, client's device) → channel; what has no channel is not in it."""
     names: tuple[str, ...]
 
     def carries(self, message: TpMessage, tensor: TpTensor) -> bool:
         """Whether a tensor has a frame of its own on the connection of `basic`."""
         descriptor = tensor.descriptor
-        if self.layout is Layout.V1_8:
+        if self.layout is ControlLayout.V1_8:
             return descriptor.channel in CHANNELS  # empty tensors have an empty frame there
         return bool(descriptor.length) and self.for_pair.get(pair_of(message, descriptor)) == BASIC
 
@@ -58,14 +58,14 @@ def channels_of(pipe: Pipe, messages: Iterable[TpMessage]) -> Channels:
                 named.append(BASIC if tensor.descriptor.channel in CHANNELS else tensor.descriptor.channel)
             elif tensor.descriptor.length and tensor.extent is not None:
                 for_pair[pair_of(message, tensor.descriptor)] = BASIC
-    if pipe.layout is not Layout.V1_8:
+    if pipe.layout is not ControlLayout.V1_8:
         named = list(for_pair.values())
     if not named:
         for_pair, named = {(CPU, CPU): BASIC}, [BASIC]
     return Channels(pipe.layout, for_pair, tuple(dict.fromkeys(named)))
 
 
-def pair_of(message: TpMessage, tensor: TpTensorDescriptor) -> Pair:
+def pair_of(message: TpMessage, tensor: TpTensorDescriptor) -> DevicePair:
     """(server's device, client's device) of a tensor on its way."""
     source, target = tensor.source_device, tensor.target_device or tensor.source_device
     return (target, source) if message.from_client else (source, target)

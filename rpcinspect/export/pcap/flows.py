@@ -6,14 +6,13 @@ In: bytes, places of bytes in the captures, and gaps, in the order of each direc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint
-
-Read = Callable[[Extent], bytes]
 
 CLIENT, SERVER = 0, 1
 
@@ -21,7 +20,7 @@ OPENING, SAYING, CLOSING = 0, 1, 2
 """What comes first of things that happen at the same time."""
 
 
-class Part(Struct, frozen=True):
+class ExtentPart(Struct, frozen=True):
     """Some bytes of an extent; those that were not captured are left out."""
 
     extent: Extent
@@ -39,7 +38,7 @@ class Piece(Struct, frozen=True):
     side: int
     at: int
     """Bytes that the side has said before."""
-    said: bytes | Part
+    said: bytes | ExtentPart
 
 
 class Talk(Struct, eq=False):
@@ -58,7 +57,7 @@ class Talk(Struct, eq=False):
         """A side says something as soon as the connection is open."""
         self._add(self.open_ns, OPENING, -1, side, said, len(said))
 
-    def say(self, time_ns: int, index: int, side: int, said: bytes | Part) -> None:
+    def say(self, time_ns: int, index: int, side: int, said: bytes | ExtentPart) -> None:
         """A side says something that belongs to a message."""
         size = len(said) if isinstance(said, bytes) else said.stop - said.start
         self._add(time_ns, SAYING, index, side, said, size)
@@ -71,7 +70,9 @@ class Talk(Struct, eq=False):
         """When the last piece is said."""
         return max((piece.time_ns for piece in self.pieces), default=self.open_ns)
 
-    def _add(self, time_ns: int, rank: int, index: int, side: int, said: bytes | Part, size: int) -> None:
+    def _add(
+        self, time_ns: int, rank: int, index: int, side: int, said: bytes | ExtentPart, size: int
+    ) -> None:
         if size:
             self.pieces.append(Piece(time_ns, rank, index, side, self.lengths[side], said))
             self.lengths[side] += size
@@ -88,7 +89,7 @@ def captured_ranges(extent: Extent) -> Iterator[tuple[int, int]]:
         yield at, extent.length
 
 
-def read_part(part: Part, read: Read) -> Iterator[tuple[int, bytes]]:
+def read_part(part: ExtentPart, read: ReadExtent) -> Iterator[tuple[int, bytes]]:
     """(distance from the start of the part, bytes) of what was captured of it."""
     data: bytes | None = None
     for start, stop in captured_ranges(part.extent):

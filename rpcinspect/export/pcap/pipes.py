@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from rpcinspect.export.pcap.channels import BASIC, CPU, Channels, channels_of
-from rpcinspect.export.pcap.flows import CLIENT, SERVER, Part, Ports, Talk, captured_ranges
+from rpcinspect.export.pcap.flows import CLIENT, SERVER, ExtentPart, Ports, Talk, captured_ranges
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.tcp.segment import Endpoint
 from rpcinspect.tensorpipe.control import frame, write_brochure, write_brochure_answer, write_first_frame
@@ -23,8 +23,8 @@ from rpcinspect.tensorpipe.control_types import (
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     Brochure,
     BrochureAnswer,
+    ControlLayout,
     DeviceDescriptors,
-    Layout,
     RequestedConnection,
     SpontaneousConnection,
     TpDevice,
@@ -55,7 +55,7 @@ def pipe_talks(
     talks = [Talk(pipe.client, listener, begin)]
     reply, channel = registration_id, registration_id + 1
     _greet(talks[0], name, listener, channels, reply, channel)
-    if channels.layout is not Layout.V1_8:
+    if channels.layout is not ControlLayout.V1_8:
         talks.append(_requested(reply, listener, begin, ports.take(pipe.client.host)))
     lane = None
     if BASIC in channels.names:
@@ -83,13 +83,15 @@ def _greet(talk: Talk, name: str, listener: Endpoint, channels: Channels, reply:
     answer = BrochureAnswer(
         transport=UV,
         address=str(listener),
-        transport_registration_ids=() if layout is Layout.V1_8 else ((TRANSPORT_DESCRIPTOR_REPLY_ID, reply),),
+        transport_registration_ids=()
+        if layout is ControlLayout.V1_8
+        else ((TRANSPORT_DESCRIPTOR_REPLY_ID, reply),),
         transport_domain_descriptor=UV_DOMAIN,
         channel_registration_ids=tuple(
             (each, (channel,) if each == BASIC else ()) for each in channels.names
         ),
         channel_device_descriptors=offered,
-        channel_for_device_pair=() if layout is Layout.V1_8 else tuple(channels.for_pair.items()),
+        channel_for_device_pair=() if layout is ControlLayout.V1_8 else tuple(channels.for_pair.items()),
     )
     talk.greet(CLIENT, frame(write_first_frame(SpontaneousConnection(name))))
     talk.greet(CLIENT, frame(write_brochure(Brochure(((UV, UV_DOMAIN),), offered), layout)))
@@ -97,7 +99,7 @@ def _greet(talk: Talk, name: str, listener: Endpoint, channels: Channels, reply:
 
 
 def _devices(channels: Channels) -> DeviceDescriptors:
-    if channels.layout is Layout.V1_8:
+    if channels.layout is ControlLayout.V1_8:
         return ((CPU, DOMAIN),)
     found: dict[TpDevice, None] = {}
     for pair in channels.for_pair:
@@ -161,9 +163,9 @@ class _Direction(Struct, eq=False):
                 continue
             start = 0
             if cut is not None and cut[0] == number:
-                lane.say(time_ns, index, self.side, Part(extent, 0, cut[1]))
+                lane.say(time_ns, index, self.side, ExtentPart(extent, 0, cut[1]))
                 start, time_ns = cut[1], end_ns
-            lane.say(time_ns, index, self.side, Part(extent, start, extent.length))
+            lane.say(time_ns, index, self.side, ExtentPart(extent, start, extent.length))
 
 
 def _last_captured(tensors: Sequence[TpTensor]) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import IO, TypeAlias
 
 from rpcinspect.capture.pcap import pcap_header, pcap_record
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.export.pcap.flows import (
     CLIENT,
     CLOSING,
@@ -26,7 +27,6 @@ from rpcinspect.export.pcap.flows import (
     SERVER,
     Piece,
     Ports,
-    Read,
     Talk,
     read_part,
 )
@@ -43,7 +43,7 @@ def write_session(
     output: IO[bytes],
     session: Session,
     records: Sequence[RpcRecord],
-    read: Read,
+    read: ReadExtent,
     keep: Collection[int] | None = None,
 ) -> int:
     """Writes the messages whose indexes are in `keep`, or all; returns how many. `records`: those of the
@@ -54,7 +54,7 @@ def write_session(
     return len(kept)
 
 
-def write_messages(output: IO[bytes], session: Session, kept: Sequence[Numbered], read: Read) -> None:
+def write_messages(output: IO[bytes], session: Session, kept: Sequence[Numbered], read: ReadExtent) -> None:
     """Writes these messages of a session; in the order of their indexes."""
     session = placed(session)
     output.write(pcap_header(LINK_TYPE))
@@ -131,7 +131,7 @@ def _close_before_reuse(talks: Sequence[Talk]) -> None:
         latest[talk.client, talk.server] = talk
 
 
-def _packets(talks: Sequence[Talk], read: Read) -> Iterator[tuple[int, bytes]]:
+def _packets(talks: Sequence[Talk], read: ReadExtent) -> Iterator[tuple[int, bytes]]:
     """Every packet with its time, in the order of time."""
     framers = [_framer(number, talk) for number, talk in enumerate(talks)]
     for time_ns, rank, _, number, piece in _events(talks):
@@ -180,7 +180,7 @@ def _framer(number: int, talk: Talk) -> Packetizer:
     return Packetizer(client, server, initial=(initial, initial ^ 0xFFFFFFFF))
 
 
-def _said(framer: Packetizer, piece: Piece, read: Read) -> Iterator[bytes]:
+def _said(framer: Packetizer, piece: Piece, read: ReadExtent) -> Iterator[bytes]:
     by_client = piece.side == CLIENT
     if isinstance(piece.said, bytes):
         yield from framer.data(by_client, piece.said, piece.at)

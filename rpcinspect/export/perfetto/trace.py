@@ -25,22 +25,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, TypeAlias
 
 import orjson
 
 from rpcinspect.export.perfetto.args import call_args, finding_args, message_args, serve_args, what
 from rpcinspect.fields.phrases import Phrases, path_label
-from rpcinspect.fields.plain import text
-from rpcinspect.filter.shown import Shown
+from rpcinspect.fields.plain import Json, text
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import failed, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import Finding, Session
-
-Json: TypeAlias = dict[str, Any]
 
 EVENTS = 2000
 """In one piece of the output."""
@@ -48,7 +46,7 @@ FIRST_TID = 1_000_000
 """Beyond all pids: some readers take the thread whose tid is the pid for the process itself."""
 
 
-def perfetto_pieces(run: Run, shown: Shown | None = None) -> Iterator[bytes]:
+def perfetto_pieces(run: RunModel, shown: Shown | None = None) -> Iterator[bytes]:
     """The whole file; with a filter the exchanges of which a message is shown."""
     yield b'{"displayTimeUnit":"ns","otherData":%s,"traceEvents":[\n' % orjson.dumps(_origin(run, shown))
     batch: list[bytes] = []
@@ -64,7 +62,7 @@ def perfetto_pieces(run: Run, shown: Shown | None = None) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _origin(run: Run, shown: Shown | None) -> Json:
+def _origin(run: RunModel, shown: Shown | None) -> Json:
     """What the file is of; texts only, as chrome://tracing shows them."""
     session = run.session
     told = {
@@ -77,7 +75,7 @@ def _origin(run: Run, shown: Shown | None) -> Json:
 class _Writer:
     """See the module's text."""
 
-    def __init__(self, run: Run, shown: Shown | None) -> None:
+    def __init__(self, run: RunModel, shown: Shown | None) -> None:
         self._run = run
         rows = None if shown is None else shown.rows
         exchanges = run.exchanges
@@ -323,21 +321,18 @@ def _async(name: str, identifier: int, pid: int) -> Json:
 RUN_PID = 1
 """Of the process for what belongs to no worker."""
 
-Worker: TypeAlias = tuple[int, str]
-"""The job, and the label that messages have: names are unique in a job only."""
-
 
 class Processes:
     """The pids of workers; whoever is named first gets the lowest."""
 
     def __init__(self, session: Session) -> None:
-        self._pids: dict[Worker, int] = {}
+        self._pids: dict[WorkerKey, int] = {}
         for worker in session.workers:
             if worker.name is not None:
                 self.pid((worker.job, worker.name))
         self._several = len(set(session.jobs)) > 1
 
-    def pid(self, worker: Worker) -> int:
+    def pid(self, worker: WorkerKey) -> int:
         """The pid of a worker."""
         return self._pids.setdefault(worker, RUN_PID + 1 + len(self._pids))
 

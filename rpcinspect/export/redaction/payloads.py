@@ -9,7 +9,14 @@ from __future__ import annotations
 from contextlib import suppress
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.export.redaction.pickles import OWN_CALLS, Say, jit_string, redact_jit, redact_python, utf8
+from rpcinspect.export.redaction.pickles import (
+    OWN_CALLS,
+    Substitute,
+    jit_string,
+    redact_jit,
+    redact_python,
+    utf8,
+)
 from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.export.redaction.public import OPERATOR, SCHEMA, TABLE, TYPE
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
@@ -56,7 +63,7 @@ def redact_payload(
     return inner + b"".join(reversed(pieces))
 
 
-def _events(words: Pseudonyms) -> Say:
+def _events(words: Pseudonyms) -> Substitute:
     """Names of profiled events: operators, functions, and whatever the user called a range."""
     return lambda text: words.type_tag(text) if TYPE.fullmatch(text) else words.text(text)
 
@@ -88,7 +95,7 @@ def _command(kind: int, payload: bytes, words: Pseudonyms, control: bool, limits
     )
 
 
-def _strings(command: Command, words: Pseudonyms, control: bool, limits: Limits) -> Say:
+def _strings(command: Command, words: Pseudonyms, control: bool, limits: Limits) -> Substitute:
     """What stands for the strings of a command: a Python pickle among them is replaced value by value."""
     other = jit_string(words)
     if isinstance(command, (PythonRemoteCall, PythonRRefFetchRet)):

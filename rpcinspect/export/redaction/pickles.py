@@ -19,10 +19,10 @@ from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.opcodes import COUNTED, INTEGERS, number_integers, opcode_places
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.pickles.safe_names import STEP_OPTIMIZERS
-from rpcinspect.pickles.tree import Call, Global, Value, walk
+from rpcinspect.pickles.tree import Global, PickleCall, Value, walk
 from rpcinspect.rpc.pickle_facts import BROADCAST, CONTROL_FUNCTIONS, GATHER, rref_forks
 
-Say: TypeAlias = Callable[[bytes], bytes]
+Substitute: TypeAlias = Callable[[bytes], bytes]
 """A string → what stands for it, as long."""
 
 
@@ -45,7 +45,7 @@ def redact_python(
 def redact_jit(
     data: bytes,
     words: Pseudonyms,
-    say: Say,
+    say: Substitute,
     *,
     numbers: bool = False,
     kept: Collection[Value] = (),
@@ -68,7 +68,7 @@ def _rewritten(
     data: bytes,
     integers: Iterable[tuple[tuple[int, int], int]],
     kept: Collection[int] | None,
-    say: Say,
+    say: Substitute,
     words: Pseudonyms,
     *,
     floats: bool,
@@ -93,7 +93,7 @@ def _is_own(pickle: PythonPickle) -> bool:
     return udf is not None and str(udf.func) in OWN_CALLS
 
 
-def jit_string(words: Pseudonyms) -> Say:
+def jit_string(words: Pseudonyms) -> Substitute:
     """What stands for strings of JIT pickles: devices and types of TorchScript's own stay."""
 
     def say(text: bytes) -> bytes:
@@ -108,7 +108,7 @@ def jit_string(words: Pseudonyms) -> Say:
     return say
 
 
-def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Say:
+def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Substitute:
     public: set[bytes] = set()
     own: set[bytes] = set()
     for named in pickle.globals:
@@ -136,7 +136,7 @@ def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Say:
     return say
 
 
-def _operand(opcode: bytes, say: Say, words: Pseudonyms, *, keep_floats: bool) -> bytes | None:
+def _operand(opcode: bytes, say: Substitute, words: Pseudonyms, *, keep_floats: bool) -> bytes | None:
     """The opcode with another operand; None where it has none that says anything."""
     op = opcode[0]
     width = COUNTED.get(op)
@@ -212,11 +212,11 @@ def _kept_jit(
     return frozenset(found)
 
 
-def _structural(root: Value, calls: Collection[Call]) -> set[int]:
+def _structural(root: Value, calls: Collection[PickleCall]) -> set[int]:
     """The integers of a tree that are references, ids or how something was made, not values."""
     found: set[int] = set()
     for node in walk([root, *calls]):
-        if type(node) is Call:
+        if type(node) is PickleCall:
             index, fork = semantic.tensor_index(node), semantic.brought_fork(node)
             if index is not None:
                 found.add(index)

@@ -12,7 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from rpcinspect.export.pcap.flows import Read
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.export.pcap.pipes import Numbered
 from rpcinspect.export.redaction.labels import Labels, gathered_names, worker_names
 from rpcinspect.export.redaction.payloads import redact_payload, redact_table
@@ -35,7 +35,7 @@ class Redactor:
     """See the module's text."""
 
     def __init__(
-        self, session: Session, kept: Sequence[Numbered], read: Read, key: bytes, *, network: bool
+        self, session: Session, kept: Sequence[Numbered], read: ReadExtent, key: bytes, *, network: bool
     ) -> None:
         """`kept`: the messages to be written; `network`: for packets, not for a log."""
         self._original = session

@@ -19,20 +19,27 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.export.reproducer.programs import is_optimizers
-from rpcinspect.export.reproducer.python_names import Brackets, Item, NoSourceError, Source, accessor, quoted
-from rpcinspect.export.reproducer.python_source import Names, SourceWriter
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Block,
     Gradient,
-    Pass,
-    Program,
+    ProgramPass,
     Reproduction,
     Send,
     Together,
+    WorkerProgram,
     blocks_of,
     needing_gradient,
 )
+from rpcinspect.export.reproducer.programs import is_optimizers
+from rpcinspect.export.reproducer.python_names import (
+    Brackets,
+    Item,
+    NoSourceError,
+    SourceItem,
+    accessor,
+    quoted,
+)
+from rpcinspect.export.reproducer.python_source import Names, SourceWriter
 from rpcinspect.export.reproducer.tensors import TensorCollection, name_of
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.places import tensor_places
@@ -155,17 +162,17 @@ class Failure(Struct, frozen=True):
     text: str | None
 
 
-def call_items(record: RpcRecord, writer: SourceWriter, names: Names) -> Sequence[Source]:
+def call_items(record: RpcRecord, writer: SourceWriter, names: Names) -> Sequence[SourceItem]:
     """The function of a call, `args=…` and `kwargs=…`: what stands in the brackets behind the callee."""
     command = record.rpc.command
     if isinstance(command, (ScriptCall, ScriptRemoteCall)):
         return _script(command, writer, names)
     if isinstance(command, (PythonCall, PythonRemoteCall)):
         return _python(record, writer, names)
-    raise NoSourceError("it is no call of a function")
+    raise NoSourceError("it is not a call of a function")
 
 
-def answer_source(record: RpcRecord, writer: SourceWriter, names: Names) -> Source:
+def answer_source(record: RpcRecord, writer: SourceWriter, names: Names) -> SourceItem:
     """The value of an answer."""
     return writer.write(result_of(record), names)
 
@@ -184,12 +191,12 @@ def failure_of(record: RpcRecord, writer: SourceWriter) -> Failure:
     return Failure(writer.name(error.exception_type), _stable(origin(text).cause))
 
 
-def _python(record: RpcRecord, writer: SourceWriter, names: Names) -> list[Source]:
+def _python(record: RpcRecord, writer: SourceWriter, names: Names) -> list[SourceItem]:
     pickle = record.facts.pickle
     udf = semantic.python_udf(pickle.root) if pickle is not None else None
     if udf is None or type(udf.args) not in (tuple, list):
-        raise NoSourceError("it is no call of a function")
-    items: list[Source] = [writer.write(udf.func, names)]
+        raise NoSourceError("it is not a call of a function")
+    items: list[SourceItem] = [writer.write(udf.func, names)]
     if udf.args:
         items.append(Item("args=", writer.write(tuple(udf.args), names)))
     if type(udf.kwargs) is Dict and udf.kwargs.pairs:
@@ -197,17 +204,17 @@ def _python(record: RpcRecord, writer: SourceWriter, names: Names) -> list[Sourc
     return items
 
 
-def _script(command: ScriptCall | ScriptRemoteCall, writer: SourceWriter, names: Names) -> list[Source]:
+def _script(command: ScriptCall | ScriptRemoteCall, writer: SourceWriter, names: Names) -> list[SourceItem]:
     if command.schema is None:
         module, _, name = command.qualified_name.removeprefix(SCRIPT_PREFIX).rpartition(".")
-        items: list[Source] = [writer.name(Global(module, name))]
+        items: list[SourceItem] = [writer.name(Global(module, name))]
         return items + _arguments([writer.write(value, names) for value in command.args])
     function = python_name(command.function)
     if function is None:
-        raise NoSourceError("an operator whose name is no name")
+        raise NoSourceError("an operator whose name is not an identifier")
     positional, keywords = given(command.schema, command.args)
 
-    def source(pair: tuple[object, Value]) -> Source:
+    def source(pair: tuple[object, Value]) -> SourceItem:
         said = enumerated(pair[0], pair[1])  # type: ignore[arg-type]
         return said if said is not None else writer.write(pair[1], names)
 
@@ -218,7 +225,7 @@ def _script(command: ScriptCall | ScriptRemoteCall, writer: SourceWriter, names:
     return items
 
 
-def _arguments(sources: Sequence[Source]) -> list[Source]:
+def _arguments(sources: Sequence[SourceItem]) -> list[SourceItem]:
     return [Item("args=", Brackets("(", list(sources), ")", single_comma=True))] if sources else []
 
 
@@ -237,7 +244,7 @@ class Variables(Struct, eq=False):
     """What stands for what in a worker's program: variables of calls, tensors of the file, references."""
 
     made: Reproduction
-    program: Program
+    program: WorkerProgram
     tensors: TensorCollection
     uses: set[str] = field(default_factory=set)
     """Helpers of the script that expressions need."""
@@ -251,7 +258,7 @@ class Variables(Struct, eq=False):
             used: set[int] = set()
             for block in blocks_of(self.program):
                 for event in block.events if block is not lane else ():
-                    call = event.trigger if isinstance(event, Pass) else event.call
+                    call = event.trigger if isinstance(event, ProgramPass) else event.call
                     for rref in rrefs_in(call.request) if call is not None else ():
                         used.add(self.made.handles[key[0], key[1], rref].request)
             shared.append(sorted(own & used))

@@ -1,7 +1,7 @@
 """What one worker does in a reproducer, as lines of Python: the body of a function.
 
-In: a `Program` with what it is part of. Out: lines, the messages that they compare, the helpers that they
-use; their tensors go to the collection. `t` and `check` are the arguments of the function.
+In: a `WorkerProgram` with what it is part of. Out: lines, the messages that they compare, the helpers that
+they use; their tensors go to the collection. `t` and `check` are the arguments of the function.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rpcinspect.export.reproducer.calls import (
     failure_of,
     integers_of,
 )
-from rpcinspect.export.reproducer.python_names import INDENT, Brackets, Item, Source, lay_out, quoted
-from rpcinspect.export.reproducer.python_source import SourceWriter
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Await,
     Block,
     Gradient,
-    Handle,
-    Link,
-    Pass,
-    Program,
+    GradientLink,
+    ProgramPass,
     Reproduction,
+    RRefHandle,
     Send,
     Together,
+    WorkerProgram,
 )
+from rpcinspect.export.reproducer.python_names import INDENT, Brackets, Item, SourceItem, lay_out, quoted
+from rpcinspect.export.reproducer.python_source import SourceWriter
 from rpcinspect.export.reproducer.tensors import TensorCollection, name_of
 from rpcinspect.rpc.command import PropagateGradientsReq, RRefBackwardReq
 from rpcinspect.rpc.questions import FETCHES, REMOTE, failed, rref_of
@@ -44,7 +44,7 @@ class ProgramWriter:
     """Writes the lines of one worker."""
 
     def __init__(
-        self, made: Reproduction, program: Program, writer: SourceWriter, tensors: TensorCollection
+        self, made: Reproduction, program: WorkerProgram, writer: SourceWriter, tensors: TensorCollection
     ) -> None:
         self._made = made
         self._program = program
@@ -85,7 +85,7 @@ class ProgramWriter:
             self.answers.append(call.index)
         self._unanswered.clear()
 
-    def _owned(self, program: Program) -> list[Handle]:
+    def _owned(self, program: WorkerProgram) -> list[RRefHandle]:
         its = [
             handle
             for (job, worker, _), handle in self._made.handles.items()
@@ -93,7 +93,7 @@ class ProgramWriter:
         ]
         return sorted(its, key=lambda handle: handle.request)
 
-    def _own_rref(self, handle: Handle) -> None:
+    def _own_rref(self, handle: RRefHandle) -> None:
         """An RRef of a worker's own value, of which an answer to a fetch tells."""
         fetch = self._made.fetched[handle.request]
         assert fetch.response is not None
@@ -150,7 +150,7 @@ class ProgramWriter:
         self.lines.append("")
         self._source(Brackets("at_once(", functions, ")"))
 
-    def _event(self, event: Send | Await | Pass, block: Block) -> None:
+    def _event(self, event: Send | Await | ProgramPass, block: Block) -> None:
         if isinstance(event, Send):
             self._send(event, block)
         elif isinstance(event, Await):
@@ -209,7 +209,7 @@ class ProgramWriter:
             self._line(f"check.made({call.index}, rref{call.index})")
             self.answers.append(call.index)
 
-    def _synchronous(self, call: Exchange, source: Source) -> None:
+    def _synchronous(self, call: Exchange, source: SourceItem) -> None:
         """What gives the answer, and what it is compared with."""
         record = call.response
         if record is None or call.answer is None or call.index in self._made.uncompared:
@@ -224,7 +224,7 @@ class ProgramWriter:
         items = (str(call.index), f"out{call.index}", expected)
         self._source(Brackets("check.answer(", items, ")"))
 
-    def _expect_error(self, message: int, record: RpcRecord | None, source: Source) -> None:
+    def _expect_error(self, message: int, record: RpcRecord | None, source: SourceItem) -> None:
         """`record`: None where no answer came, for which a script does not wait for ever."""
         failure = Failure("RuntimeError", None) if record is None else failure_of(record, self._writer)
         text = "None" if failure.text is None else quoted(failure.text)
@@ -267,10 +267,10 @@ class ProgramWriter:
             Brackets("[", [Brackets("[", list(row), "]") for row in rows], "]"),
         )
         requests = ", ".join(str(index) for index in sorted(link.outputs))
-        self._line(f"# they were computed from the answer to {requests}; how, no message tells")
+        self._line(f"# they were computed from the answer to {requests}; no message says how")
         self._source(Brackets("through(", items, ")"), lead=f"in{call.index} = ")
 
-    def _linked(self, link: Link) -> tuple[list[str], list[list[str]]]:
+    def _linked(self, link: GradientLink) -> tuple[list[str], list[list[str]]]:
         """Outputs of earlier calls, and for each pass the gradients that they are given."""
         count = 1 + max(number for passes in link.outputs.values() for number in passes)
         outputs: list[str] = []
@@ -283,14 +283,14 @@ class ProgramWriter:
                 row += ["None"] * len(known.tensors) if gradient is None else self._its.given(gradient)
         return outputs, rows
 
-    def _pass(self, one: Pass) -> None:
+    def _pass(self, one: ProgramPass) -> None:
         sent = [g.call.index for g in one.sent]
         began = f"message {one.trigger.index}, " if one.trigger is not None else ""
         gave = f"gradients {_listed(sent)} were sent" if sent else "no gradients were sent"
         back = f", {_listed([g.call.index for g in one.back])} came back" if one.back else ""
         self._line(f"# backward: {began}{gave}{back}")
         for gradient in one.lost:
-            self._line(f"# gradient {gradient.call.index} too: after what is not known, so it is not sent")
+            self._line(f"# gradient {gradient.call.index} too: when is not known, so it is not sent")
         self._after(one.after)
         for gradient in one.back:
             self._expect_gradient(gradient)
@@ -308,7 +308,7 @@ class ProgramWriter:
         if one.trigger is not None:
             self.answers.append(one.trigger.index)
 
-    def _backward(self, one: Pass) -> Source:
+    def _backward(self, one: ProgramPass) -> SourceItem:
         retain = _retains(one)
         grad = (Item("retain_graph=", "True"),) if retain else ()
         if one.trigger is not None:
@@ -344,11 +344,11 @@ class ProgramWriter:
     def _line(self, text: str) -> None:
         self.lines.append(INDENT * self._depth + text)
 
-    def _source(self, source: Source, *, lead: str = "", tail: str = "") -> None:
+    def _source(self, source: SourceItem, *, lead: str = "", tail: str = "") -> None:
         self.lines += lay_out(source, lead=lead, tail=tail, depth=self._depth).split("\n")
 
 
-def _retains(one: Pass) -> bool:
+def _retains(one: ProgramPass) -> bool:
     commands = [gradient.call.request.rpc.command for gradient in one.sent]
     if one.trigger is not None:
         commands.append(one.trigger.request.rpc.command)

@@ -1,6 +1,6 @@
 """What each worker does in a reproducer, step by step, as a person would write it.
 
-In: a `Reproduction`. Out: one `Program` per worker that does something of its own: blocks one after the
+In: a `Reproduction`. Out: one `WorkerProgram` per worker that does something of its own: blocks one after the
 other, each in an autograd context or in none; where contexts overlapped, lanes of blocks that run as threads
 at once. A call whose answer is the next thing that its worker saw is a synchronous one. Steps of different
 workers are in order where one had finished before the other began (`after`).
@@ -15,21 +15,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Await,
     Block,
     Gradient,
-    Link,
-    Pass,
-    Program,
+    GradientLink,
+    ProgramPass,
     Reproduction,
     Send,
     Timed,
     Together,
+    WorkerProgram,
     needing_gradient,
 )
 from rpcinspect.pickles.semantic import python_udf
@@ -40,13 +39,14 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import GENERAL, PASSES, REMOTE, is_builtin
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.identity import WorkerKey
 
 
 def ends(timed: Sequence[Timed]) -> list[tuple[int, int]]:
     """(when it was over, request) of a worker's steps that others may come after, by time."""
     found = []
     for item in timed:
-        if isinstance(item.event, Pass):
+        if isinstance(item.event, ProgramPass):
             ends = [g.call.end_ns for g in item.event.sent] or [item.event.first.end_ns]
             known = [end for end in ends if end is not None]
             if known:
@@ -65,7 +65,7 @@ def put_behind(made: Reproduction, timed: Sequence[Timed]) -> None:
     sends = {item.event.call.index: (item, item.event) for item in timed if isinstance(item.event, Send)}
     passes: dict[tuple[int, str], list[int]] = defaultdict(list)
     for item in timed:
-        if isinstance(item.event, Pass):
+        if isinstance(item.event, ProgramPass):
             passes[item.event.first.job, item.event.first.caller].append(item.time_ns)
     latest: dict[tuple[int, str], dict[str, Exchange]] = defaultdict(dict)
     """(job, callee) → caller → its last call."""
@@ -101,7 +101,7 @@ def put_after(timed: Sequence[Timed], others: Sequence[Sequence[tuple[int, int]]
     for item in timed:
         if isinstance(item.event, Await):
             continue
-        call = item.event.first if isinstance(item.event, Pass) else item.event.call
+        call = item.event.first if isinstance(item.event, ProgramPass) else item.event.call
         begin = min(item.time_ns, call.begin_ns)
         news = []
         for which, its in enumerate(others):
@@ -169,7 +169,7 @@ def _may_stand_in_context(item: Timed) -> bool:
     event = item.event
     if isinstance(event, Await):
         return True
-    if isinstance(event, Pass):
+    if isinstance(event, ProgramPass):
         return False
     request = event.call.request
     return is_builtin(request.rpc.command) and not needing_gradient(request) and event.call.kind not in REMOTE
@@ -228,17 +228,13 @@ def is_optimizers(call: Exchange) -> bool:
 MAX_SKIPPED_CONTEXTS = 10_000
 
 
-Key: TypeAlias = tuple[int, str]
-"""(job, worker)"""
-
-
-def programs(made: Reproduction) -> list[Program]:
+def programs(made: Reproduction) -> list[WorkerProgram]:
     """One for each worker that does something, by job and name."""
-    found: list[Program] = []
-    events: dict[Key, list[Timed]] = {}
+    found: list[WorkerProgram] = []
+    events: dict[WorkerKey, list[Timed]] = {}
     keys = sorted({(call.job, call.caller) for call in made.calls.values()})
     for key in keys:
-        program = Program(*key)
+        program = WorkerProgram(*key)
         events[key] = _events(made, program)
         found.append(program)
     put_behind(made, [item for its in events.values() for item in its])
@@ -252,7 +248,7 @@ def programs(made: Reproduction) -> list[Program]:
     return found
 
 
-def _events(made: Reproduction, program: Program) -> list[Timed]:
+def _events(made: Reproduction, program: WorkerProgram) -> list[Timed]:
     """In no order."""
     job, worker = program.job, program.worker
     own = [call for call in made.calls.values() if (call.job, call.caller) == (job, worker)]
@@ -287,7 +283,9 @@ def _begins(made: Reproduction, own: Sequence[Exchange]) -> dict[int, int]:
     return begins
 
 
-def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Exchange]) -> list[Pass]:
+def _passes(
+    made: Reproduction, program: WorkerProgram, context: int, own: Sequence[Exchange]
+) -> list[ProgramPass]:
     """The passes of one context of a worker, with what they are made of."""
     here = program.job, program.worker, context
     sent = [g for g in made.sent.values() if (g.call.job, g.call.caller, g.call.context) == here]
@@ -296,18 +294,18 @@ def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Ex
     forward = [c for c in own if c.context == context and c.kind not in PASSES]
     begins: list[tuple[int, int, Gradient | Exchange]] = [(g.call.begin_ns, g.call.index, g) for g in sent]
     begins += [(c.begin_ns, c.index, c) for c in (*triggers, *forward)]
-    passes: list[Pass] = []
+    passes: list[ProgramPass] = []
     edges: set[tuple[int, bool]] = set()
     fresh = True
     for _, _, item in sorted(begins, key=lambda b: b[:2]):
         if isinstance(item, Exchange):
             fresh = True
             if item.kind == MessageType.RREF_BACKWARD_REQ:
-                passes.append(Pass(item, len(passes)))
+                passes.append(ProgramPass(item, len(passes)))
                 edges, fresh = set(), False
             continue
         if fresh or (item.request, True) in edges:
-            passes.append(Pass(None, len(passes)))
+            passes.append(ProgramPass(None, len(passes)))
             edges, fresh = set(), False
         edges.add((item.request, True))
         passes[-1].roots.append(item)
@@ -317,7 +315,7 @@ def _passes(made: Reproduction, program: Program, context: int, own: Sequence[Ex
     return passes
 
 
-def _put_back(passes: Sequence[Pass], back: Sequence[Gradient]) -> None:
+def _put_back(passes: Sequence[ProgramPass], back: Sequence[Gradient]) -> None:
     """Gradients come back in the pass that began last before them."""
     begins = [one.first.begin_ns for one in passes]
     for gradient in sorted(back, key=lambda g: (g.call.begin_ns, g.call.index)):
@@ -326,7 +324,7 @@ def _put_back(passes: Sequence[Pass], back: Sequence[Gradient]) -> None:
             passes[place].back.append(gradient)
 
 
-def _link(made: Reproduction, program: Program, one: Pass) -> None:
+def _link(made: Reproduction, program: WorkerProgram, one: ProgramPass) -> None:
     """Gradients that were sent after others had come back are linked to the calls which those were for."""
     roots: list[Gradient] = []
     for gradient in one.roots:
@@ -342,7 +340,7 @@ def _link(made: Reproduction, program: Program, one: Pass) -> None:
             roots.append(gradient)
             continue
         latest = max(candidates, key=lambda back: back.call.arrived_ns)
-        link = program.links.setdefault(latest.request, Link(made.calls[latest.request]))
+        link = program.links.setdefault(latest.request, GradientLink(made.calls[latest.request]))
         link.outputs.setdefault(gradient.request, {})[one.number] = gradient
         one.linked.append(gradient)
     one.roots = roots if one.trigger is None else []

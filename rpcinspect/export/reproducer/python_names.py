@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.pickles.places import Place
+from rpcinspect.pickles.places import ValuePath
 from rpcinspect.pickles.safe_names import words_of
 from rpcinspect.pickles.tree import Global
 from rpcinspect.rpc.callee import REMOTE_FORWARD
@@ -33,7 +33,7 @@ class Brackets(Struct, frozen=True):
     """`open item, item close`."""
 
     open: str
-    items: Sequence[Source]
+    items: Sequence[SourceItem]
     close: str
     single_comma: bool = False
     """A comma behind an item that is the only one: a tuple's."""
@@ -43,13 +43,13 @@ class Item(Struct, frozen=True):
     """An item with what stands before it: `x=`, `"key": `."""
 
     prefix: str
-    source: Source
+    source: SourceItem
 
 
-Source: TypeAlias = str | Brackets | Item
+SourceItem: TypeAlias = str | Brackets | Item
 
 
-def flat(source: Source) -> str:
+def flat(source: SourceItem) -> str:
     """On one line."""
     if isinstance(source, str):
         return source
@@ -60,12 +60,12 @@ def flat(source: Source) -> str:
     return f"{source.open}{inner}{comma}{source.close}"
 
 
-def lay_out(source: Source, *, lead: str = "", tail: str = "", depth: int = 0) -> str:
+def lay_out(source: SourceItem, *, lead: str = "", tail: str = "", depth: int = 0) -> str:
     """`lead` + source + `tail` with `depth` levels of indentation; the first line is indented too."""
     return INDENT * depth + _lay(source, lead, tail, depth)
 
 
-def _lay(source: Source, lead: str, tail: str, depth: int) -> str:
+def _lay(source: SourceItem, lead: str, tail: str, depth: int) -> str:
     if isinstance(source, Item):
         return _lay(source.source, lead + source.prefix, tail, depth)
     line = lead + flat(source) + tail
@@ -129,7 +129,7 @@ class Imports:
         """How the script says a global."""
         module, words = self._module(name.module), name.name.split(".")
         if not all(is_name(word) for word in words):
-            raise NoSourceError(f"{name.name[:80]!a} is no name")
+            raise NoSourceError(f"{name.name[:80]!a} is not a name")
         if module == "builtins":
             if words[0] not in vars(builtins):
                 raise NoSourceError(f"{name.name[:80]!a} is not built in")
@@ -144,7 +144,7 @@ class Imports:
                 raise NoSourceError("it names the job's script: --main FILE tells which it is")
             return self._main
         if not all(is_name(word) for word in module.split(".")):
-            raise NoSourceError(f"{module[:80]!a} is no name of a module")
+            raise NoSourceError(f"{module[:80]!a} is not the name of a module")
         return module
 
     def _import(self, module: str, name: str) -> str:
@@ -193,7 +193,7 @@ def _as_sorted(module: str, name: str) -> tuple[str, int, str]:
 MAINS = frozenset({"__main__", "__mp_main__"})
 
 
-def accessor(place: Place) -> str:
+def accessor(place: ValuePath) -> str:
     """`[0]["x"].y`"""
     text = ""
     for step in place:

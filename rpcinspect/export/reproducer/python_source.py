@@ -19,14 +19,14 @@ from rpcinspect.export.reproducer.python_names import (
     Imports,
     Item,
     NoSourceError,
-    Source,
+    SourceItem,
     flat,
     is_name,
     quoted,
     quoted_bytes,
 )
 from rpcinspect.pickles import numpy_nodes, semantic
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Set, Value
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Set, Value
 
 MAX_DEPTH = 40
 MAX_NODES = 100_000
@@ -57,7 +57,7 @@ class SourceWriter:
         self.helpers: set[str] = set()
         """Functions of the script that what was written calls: `make_object`."""
 
-    def write(self, value: Value, names: Names) -> Source:
+    def write(self, value: Value, names: Names) -> SourceItem:
         """The source of a value. Raises `NoSourceError`."""
         self._names, self._left = names, MAX_NODES
         self._path.clear()
@@ -67,7 +67,7 @@ class SourceWriter:
         """How the script says a global."""
         return self._imports.expression(name)
 
-    def _value(self, value: Value) -> Source:
+    def _value(self, value: Value) -> SourceItem:
         kind = type(value)
         atom = ATOMS.get(kind)
         if atom is not None:
@@ -79,7 +79,7 @@ class SourceWriter:
         if id(value) in self._path:
             raise NoSourceError("it contains itself")
         if len(self._path) >= MAX_DEPTH or self._left < 0:
-            raise NoSourceError("it is too large to be read by anybody")
+            raise NoSourceError("it is too large for a readable script")
         self._path.add(id(value))
         source = write(self, value)
         self._path.discard(id(value))
@@ -87,51 +87,51 @@ class SourceWriter:
 
     def _atom(self, atom: Callable[[Value], str], value: Value) -> str:
         if type(value) in (str, bytes, bytearray) and len(value) > MAX_TEXT:
-            raise NoSourceError(f"a literal of {len(value):,} characters is too long to be read by anybody")
+            raise NoSourceError(f"a literal of {len(value):,} characters is too long for a readable script")
         if type(value) is int and value in self._names.integers:
             return self._names.integers[value]
         return atom(value)
 
     # --- containers -----------------------------------------------------------------------------------------
 
-    def _all(self, values: Iterable[Value]) -> list[Source]:
+    def _all(self, values: Iterable[Value]) -> list[SourceItem]:
         return [self._value(value) for value in values]
 
-    def _tuple(self, value: tuple[Value, ...]) -> Source:
+    def _tuple(self, value: tuple[Value, ...]) -> SourceItem:
         return Brackets("(", self._all(value), ")", single_comma=True)
 
-    def _list(self, value: list[Value]) -> Source:
+    def _list(self, value: list[Value]) -> SourceItem:
         return Brackets("[", self._all(value), "]")
 
-    def _dict(self, value: Dict) -> Source:
+    def _dict(self, value: Dict) -> SourceItem:
         items = []
         for key, child in value.pairs:
             if type(key) not in (str, int, bytes, bool, float, type(None)):
-                raise NoSourceError("a dict with keys that are no plain values")
+                raise NoSourceError("a dict with keys that are not plain values")
             items.append(Item(f"{self._value(key)}: ", self._value(child)))
         return Brackets("{", tuple(items), "}")
 
-    def _set(self, value: Set) -> Source:
+    def _set(self, value: Set) -> SourceItem:
         items = self._all(value.items)
         if not items:
             return "frozenset()" if value.frozen else "set()"
         return Brackets("frozenset({" if value.frozen else "{", items, "})" if value.frozen else "}")
 
-    def _global(self, value: Global) -> Source:
+    def _global(self, value: Global) -> SourceItem:
         return self.name(value)
 
     # --- objects --------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Source:
+    def _call(self, node: PickleCall) -> SourceItem:
         special = self._special(node)
         if special is not None:
             return special
-        if type(node.function) is Call or type(node.function) is not Global:
-            raise NoSourceError("only loading makes known what it calls")
+        if type(node.function) is PickleCall or type(node.function) is not Global:
+            raise NoSourceError("only loading shows what it calls")
         if node.how not in ("reduce", "newobj", "newobj_ex", "inst", "obj"):
             raise NoSourceError("loading would change something while it is made")
         if type(node.args) is not tuple:
-            raise NoSourceError("it is called with what is no tuple")
+            raise NoSourceError("it is called with something other than a tuple")
         if node.function in numpy_nodes.RECONSTRUCT or node.function in numpy_nodes.FROMBUFFER:
             return self._array(node)
         if node.function in numpy_nodes.SCALAR:
@@ -145,7 +145,7 @@ class SourceWriter:
         function = self.name(node.function)
         return Brackets(f"{function}(", self._arguments(node.args, None), ")")
 
-    def _special(self, node: Call) -> Source | None:
+    def _special(self, node: PickleCall) -> SourceItem | None:
         """What rpc and torch themselves put into pickles."""
         index = semantic.tensor_index(node)
         if index is not None:
@@ -174,31 +174,31 @@ class SourceWriter:
             return quoted_bytes(raw)
         return self._attribute(node)
 
-    def _attribute(self, node: Call) -> Source | None:
+    def _attribute(self, node: PickleCall) -> SourceItem | None:
         if node.function != GETATTR:
             return None
         args = node.args
         if type(args) is not tuple or len(args) != 2 or type(args[1]) is not str or not is_name(args[1]):
-            raise NoSourceError("an attribute that only loading makes known")
+            raise NoSourceError("an attribute that only loading shows")
         owner = self._value(args[0])
         if isinstance(owner, Brackets):
             return Brackets(owner.open, owner.items, f"{owner.close}.{args[1]}", owner.single_comma)
         return f"{flat(owner)}.{args[1]}"
 
-    def _arguments(self, args: tuple[Value, ...], kwargs: Value) -> list[Source]:
+    def _arguments(self, args: tuple[Value, ...], kwargs: Value) -> list[SourceItem]:
         items = [self._value(value) for value in args]
         for key, value in kwargs.pairs if type(kwargs) is Dict else ():
             if type(key) is not str or not is_name(key):
-                raise NoSourceError("a keyword that is no name")
+                raise NoSourceError("a keyword that is not a name")
             items.append(Item(f"{key}=", self._value(value)))
         return items
 
-    def _collection(self, node: Call) -> Source:
+    def _collection(self, node: PickleCall) -> SourceItem:
         """Collections of Python's own, made empty and filled."""
         if node.has_state or (node.function not in COLLECTIONS):
             raise NoSourceError(f"there is no source for how a {node.function.name[:80]!a} is filled")
         function = self.name(node.function)
-        content: Source
+        content: SourceItem
         if node.pairs:
             content = Brackets("[", [self._tuple(pair) for pair in node.pairs], "]")
             if any(type(key) is str for key, _ in node.pairs):
@@ -207,7 +207,7 @@ class SourceWriter:
             content = self._list(node.items)
         return Brackets(f"{function}(", (*self._arguments(node.args, None), content), ")")
 
-    def _partial(self, node: Call) -> Source:
+    def _partial(self, node: PickleCall) -> SourceItem:
         """`functools.partial`, whose state is (function, args, kwargs, attributes)."""
         state = node.state
         if type(state) is not tuple or len(state) != 4 or type(state[1]) is not tuple:
@@ -217,7 +217,7 @@ class SourceWriter:
         arguments = self._arguments((state[0], *state[1]), state[2])
         return Brackets(f"{self.name(PARTIAL)}(", arguments, ")")
 
-    def _object(self, node: Call) -> Source:
+    def _object(self, node: PickleCall) -> SourceItem:
         """An object of the user's class, by its attributes."""
         function, args = node.function, node.args
         if node.function == RECONSTRUCTOR:
@@ -225,7 +225,7 @@ class SourceWriter:
         if node.how == "newobj_ex" or type(function) is not Global:
             raise NoSourceError("there is no source for how it is made")
         name = self.name(function)
-        items: list[Source] = [name]
+        items: list[SourceItem] = [name]
         if args:
             items.append(Item("args=", self._tuple(args)))
         if node.has_state:
@@ -233,27 +233,27 @@ class SourceWriter:
         self.helpers.add("make_object")
         return Brackets("make_object(", items, ")")
 
-    def _array(self, node: Call) -> Source:
+    def _array(self, node: PickleCall) -> SourceItem:
         parts = numpy_nodes.array(node)
         code = numpy_nodes.dtype(parts.dtype) if parts is not None else None
         if parts is None or code is None or not isinstance(parts.data, (bytes, bytearray)) or "O" in code:
             raise NoSourceError("a numpy array that is not written as numpy writes them")
         if len(parts.data) > MAX_TEXT // 4:
-            raise NoSourceError("a numpy array that is too long to be read by anybody")
+            raise NoSourceError("a numpy array that is too long for a readable script")
         self._imports.modules.add("numpy")
         data = quoted_bytes(bytes(parts.data))
         shape = self._value(parts.shape)
         made = f"numpy.frombuffer({data}, dtype={quoted(code)})"
         return Brackets(f"{made}.reshape(", (shape,), ").copy()")
 
-    def _scalar(self, node: Call) -> Source:
+    def _scalar(self, node: PickleCall) -> SourceItem:
         parts = numpy_nodes.scalar(node)
         if parts is None or not is_name(parts[0]) or type(parts[1]) not in (int, float, bool):
             raise NoSourceError("a numpy scalar that has no literal")
         self._imports.modules.add("numpy")
         return f"numpy.{parts[0]}({self._value(parts[1])})"
 
-    def _persistent(self, value: PersistentRef) -> Source:
+    def _persistent(self, value: PersistentRef) -> SourceItem:
         raise NoSourceError("it lies outside of its pickle")
 
 
@@ -261,7 +261,7 @@ def _nobody(_: object) -> str:
     raise NoSourceError("there is nothing that it could stand for")
 
 
-def _reconstructed(node: Call) -> tuple[Value, tuple[Value, ...]]:
+def _reconstructed(node: PickleCall) -> tuple[Value, tuple[Value, ...]]:
     """`copyreg._reconstructor(cls, object, None)`: as protocols 0 and 1 write objects."""
     args = node.args
     if len(args) != 3 or args[1] != OBJECT or args[2] is not None:
@@ -303,12 +303,12 @@ ATOMS: dict[type, Callable[[Value], str]] = {
     bytearray: lambda raw: f"bytearray({quoted_bytes(bytes(raw))})",
 }
 
-NODES: dict[type, Callable[[SourceWriter, Value], Source]] = {
+NODES: dict[type, Callable[[SourceWriter, Value], SourceItem]] = {
     tuple: SourceWriter._tuple,
     list: SourceWriter._list,
     Dict: SourceWriter._dict,
     Set: SourceWriter._set,
     Global: SourceWriter._global,
-    Call: SourceWriter._call,
+    PickleCall: SourceWriter._call,
     PersistentRef: SourceWriter._persistent,
 }

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Gradient,
-    Handle,
     Reproduction,
+    RRefHandle,
     Skipped,
     needing_gradient,
 )
@@ -43,7 +43,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session, Worker
 from rpcinspect.session.provenance import Id
 
@@ -57,7 +57,7 @@ class ReproductionOptions(Struct, frozen=True, kw_only=True):
     message: int | None = None
     """Only this message and what it depends on."""
     context: int | None = None
-    """Only this autograd context and what it depends on."""
+    """Replay only this autograd context and what it depends on."""
     roles: tuple[str, ...] = ()
     """Only what these workers did of their own."""
     live: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def reproduction(
     unwritable: Unwritable,
 ) -> Reproduction:
     """Raises `PlanError` where a message, a context or a worker is not in the capture."""
-    run = Run(session, messages)
+    run = RunModel(session, messages)
     exchanges, causes = run.exchanges, run.causes.decided(options.roles)
     facts = read_facts(run)
     chosen = _chosen(exchanges.calls, causes, facts, options)
@@ -198,7 +198,7 @@ class _Judge(Struct, eq=False):
         self.made.calls[call.index] = call
         made = created(call.request)
         if made is not None:
-            self.made.handles.setdefault((call.job, call.caller, made[0]), Handle("made", call.index))
+            self.made.handles.setdefault((call.job, call.caller, made[0]), RRefHandle("made", call.index))
         if call.response is None:
             return
         if not self._whole(call.response):
@@ -210,7 +210,9 @@ class _Judge(Struct, eq=False):
             self.made.uncompared[call.index] = unwritable
         value = result_of(call.response)
         for rref, place in rref_places(value).items():
-            self.made.handles.setdefault((call.job, call.caller, rref), Handle("answer", call.index, place))
+            self.made.handles.setdefault(
+                (call.job, call.caller, rref), RRefHandle("answer", call.index, place)
+            )
 
     def _own_once(self, call: Exchange) -> None:
         """A hostile capture may have RRefs that make each other."""
@@ -225,11 +227,11 @@ class _Judge(Struct, eq=False):
             return "driver-not-live", f"{call.caller} does nothing of its own here"
         for name in (call.caller, call.callee):
             if name not in self.workers[call.job]:
-                return "unsupported", f"nothing tells the name of the worker at {name}"
+                return "unsupported", f"nothing gives the name of the worker at {name}"
         if missing_bytes(request) or uncertain(request):
             return "missing-bytes", "bytes of the request were not captured"
         if isinstance(request.rpc.command, UnknownCommand) or not is_request(call.kind):
-            return "unsupported", "nothing is known of this type, or it could not be read"
+            return "unsupported", "this type is unknown, or it could not be read"
         if call.context is not None and not self._created_here(call):
             return "unsupported", "its sender did not create its autograd context"
         for rref in rrefs_in(request):
@@ -257,7 +259,7 @@ class _Judge(Struct, eq=False):
         if facts.owners.get(rref) == call.caller:
             fetch = self.fetched.get(key)
             if fetch is not None and self._writable(fetch):
-                self.made.handles[key] = Handle("owned", fetch.index)
+                self.made.handles[key] = RRefHandle("owned", fetch.index)
                 self.made.fetched[fetch.index] = fetch
                 return None
             return "outside-rpc", f"the value of {title}, which its sender owns, is in no message"
@@ -299,7 +301,7 @@ class _Judge(Struct, eq=False):
         if missing_bytes(call.request) or uncertain(call.request):
             self._skip(call, "missing-bytes", "bytes of the gradient were not captured")
         elif not isinstance(command, PropagateGradientsReq) or len(command.grads) != len(tensors):
-            self._skip(call, "unsupported", "it does not fit the message that it is for")
+            self._skip(call, "unsupported", "it does not match the message that it is for")
         elif not carrier.is_answer:
             self.made.back[call.index] = gradient
         elif set(tensors) - set(tensor_places(result_of(message))):

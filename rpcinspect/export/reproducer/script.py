@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from rpcinspect import __version__
 from rpcinspect.export.reproducer.calls import answer_source, call_items, failure_of
+from rpcinspect.export.reproducer.model import Reproduction, awaited
 from rpcinspect.export.reproducer.program import ProgramWriter
 from rpcinspect.export.reproducer.programs import programs
 from rpcinspect.export.reproducer.python_names import (
@@ -26,7 +27,7 @@ from rpcinspect.export.reproducer.python_names import (
     Imports,
     Item,
     NoSourceError,
-    Source,
+    SourceItem,
     comment,
     comment_text,
     is_name,
@@ -34,7 +35,6 @@ from rpcinspect.export.reproducer.python_names import (
     quoted,
 )
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
-from rpcinspect.export.reproducer.reproduced import Reproduction, awaited
 from rpcinspect.export.reproducer.reproduction import Unwritable
 from rpcinspect.export.reproducer.tensors import TensorCollection, unwritable_tensors
 from rpcinspect.replayer.workers.seeds import Seeds
@@ -187,8 +187,8 @@ class _Script:
             self._imports.reserve(chosen)
         return found
 
-    def _groups(self) -> Source:
-        groups: list[Source] = []
+    def _groups(self) -> SourceItem:
+        groups: list[SourceItem] = []
         for job, workers in self._made.workers.items():
             items = []
             for worker in workers:
@@ -205,7 +205,7 @@ class _Script:
         more |= {"random"} if seeds.own or seeds.everybody is not None else set()
         return STANDARD | more
 
-    def _seeds(self) -> Source:
+    def _seeds(self) -> SourceItem:
         own = sorted(self._wanted.seeds.own.items())
         return Brackets("{", tuple(Item(f"{quoted(name)}: ", str(seed)) for name, seed in own), "}")
 
@@ -223,7 +223,7 @@ class _Script:
         for workers in self._made.workers.values():
             if [worker.id for worker in workers] != list(range(len(workers))):
                 ids = ", ".join(f"{worker.name}: {worker.id}" for worker in workers)
-                yield f"Ids of the workers were others in the capture ({ids}); here they count from 0."
+                yield f"Ids of the workers were different in the capture ({ids}); here they count from 0."
         if any(meta.device != "cpu" for _, record in self._messages() for meta in record.rpc.tensors):
             yield "Tensors that were on other devices are on the CPU here."
         if skipped:
@@ -248,15 +248,15 @@ class _Script:
 
 def _title(worker: str) -> str:
     """Of the function that does what a worker did."""
-    return f"What {comment_text(worker)} sent of its own.".replace("\\", "/").replace('"', "'")
+    return f"What the program of {comment_text(worker)} sent.".replace("\\", "/").replace('"', "'")
 
 
-def _numbers(numbers: Iterable[int]) -> Source:
+def _numbers(numbers: Iterable[int]) -> SourceItem:
     """A tuple, in order."""
     return Brackets("(", [str(number) for number in sorted(numbers)], ")", single_comma=True)
 
 
-def _value(name: str, source: Source) -> str:
+def _value(name: str, source: SourceItem) -> str:
     """What stands behind `name = `, in lines that have room for that."""
     lead = f"{name} = "
     return lay_out(source, lead=lead).removeprefix(lead)

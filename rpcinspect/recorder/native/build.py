@@ -111,8 +111,7 @@ def refuse_a_strangers(path: str) -> None:
     reason = why_not(path)
     if reason:
         raise BuildError(
-            f"nothing is loaded from where others could have put it: {reason}; XDG_CACHE_HOME may name "
-            "another folder"
+            f"the folder is not safe to load from: {reason}; set XDG_CACHE_HOME to another folder"
         )
 
 
@@ -163,7 +162,7 @@ def _reason(state: os.stat_result) -> str:
         return ""
     others = state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not is_ours(state.st_gid))
     if others and not (stat.S_ISDIR(state.st_mode) and state.st_mode & stat.S_ISVTX):
-        return "others may write to it"
+        return "other users may write to it"
     return ""
 
 
@@ -298,7 +297,7 @@ def first_error(log: str) -> str:
         for line in lines:
             if word in line:
                 return line.strip()[:300]
-    return lines[-1].strip()[:300] if lines else "the compiler says nothing"
+    return lines[-1].strip()[:300] if lines else "the compiler printed nothing"
 
 
 def load(path: str) -> None:
@@ -311,7 +310,7 @@ def load(path: str) -> None:
     try:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
     except ImportError as error:
-        raise BuildError(f"it was built and can't be loaded: {first_line(str(error))}") from error
+        raise BuildError(f"it was built, but can't be loaded: {first_line(str(error))}") from error
 
 
 def first_line(text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from rpcinspect.replayer.agent.messages import autograd_envelope, made
 from rpcinspect.replayer.agent.passes import RolePasses, read_passes
 from rpcinspect.replayer.agent.peer import AgentPeer, RoleInputs
-from rpcinspect.replayer.agent.values import Place
+from rpcinspect.replayer.agent.values import MapDevice
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
@@ -59,7 +59,7 @@ def start_agents(
     loop: Loop,
     inputs: SessionInputs,
     passes: Mapping[str, RolePasses],
-    place: Place,
+    place: MapDevice,
     bring: ContextImporter,
 ) -> dict[str, AgentPeer]:
     """A process for each played worker, each a member of the group, and each has begun: until then torch
@@ -78,7 +78,7 @@ def start_agents(
     return peers
 
 
-def _part(role: str, inputs: SessionInputs, passes: RolePasses, place: Place) -> RoleInputs:
+def _part(role: str, inputs: SessionInputs, passes: RolePasses, place: MapDevice) -> RoleInputs:
     steps = [step for step in inputs.planned.steps if step.role == role and step.message in inputs.calls]
     steps.sort(key=lambda step: step.action == "skip")  # of questions alike, the expected one first
     calls = [inputs.calls[step.message] for step in steps]

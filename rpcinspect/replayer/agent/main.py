@@ -27,7 +27,7 @@ import torch.distributed.autograd as dist_autograd
 from torch._C import _distributed_autograd as autograd_c
 
 from rpcinspect.replayer.agent.nodes import (
-    Contexts,
+    ContextThreads,
     GradientInjector,
     GradientTap,
     JobThread,
@@ -37,7 +37,7 @@ from rpcinspect.replayer.agent.nodes import (
 )
 from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replayer.workers.bounds import LATER_THREADS
-from rpcinspect.replayer.workers.worker_protocol import parts_of, with_parts
+from rpcinspect.replayer.workers.worker_protocol import Object, parts_of, with_parts
 
 FOREVER_S = 1e6
 WORKER_THREADS = 128
@@ -48,8 +48,6 @@ HOST = b"rpcinspect: send from here"
 """In the place of a pickle: a request of our own, in whose thread torch has set another worker's context."""
 HIGHEST = 1 << 40
 """Sequence number of the first leaf of a pass."""
-
-Command = dict[str, Any]
 
 
 class Opaque:
@@ -70,7 +68,7 @@ class PlayedAgent:
     def __init__(self, control: Any, worker_id: int) -> None:
         self.control = control
         self.begun = False
-        self.contexts = Contexts(worker_id)
+        self.contexts = ContextThreads(worker_id)
         self.plain = JobThread()
         self.outs: dict[tuple[int, int], list[torch.Tensor]] = {}
         """(context, autograd message id) of what was received → its tensors that require grad."""
@@ -86,7 +84,7 @@ class PlayedAgent:
 
     # --- the control socket ---------------------------------------------------------------------------------
 
-    def say(self, what: Command, pickle: bytes = b"", tensors: Sequence[torch.Tensor] = ()) -> None:
+    def say(self, what: Object, pickle: bytes = b"", tensors: Sequence[torch.Tensor] = ()) -> None:
         """Queues a report for our process, with a pickle and tensors behind it; any thread may call it."""
         rows, storages = tell(tensors)
         blob = with_parts(what, pickle, rows, storages)
@@ -110,12 +108,12 @@ class PlayedAgent:
 
     # --- calls ----------------------------------------------------------------------------------------------
 
-    def begin(self, command: Command, blob: bytes) -> None:
+    def begin(self, command: Object, blob: bytes) -> None:
         self.contexts.wanted = frozenset(command["contexts"])
         self.begun = True
         self.say({"said": "begun"})
 
-    def call(self, command: Command, blob: bytes) -> None:
+    def call(self, command: Object, blob: bytes) -> None:
         """Sends a request; its answer is told when it comes."""
         pickle, tensors = unpack(command, blob)
         context = command["context"]
@@ -128,9 +126,9 @@ class PlayedAgent:
             sent = sent._get_future()
         sent.add_done_callback(lambda done: self.answered(command, done.value))
 
-    def answered(self, command: Command, get: Callable[[], Any]) -> None:
+    def answered(self, command: Object, get: Callable[[], Any]) -> None:
         """Reports an answer, in a thread of the agent: `get` returns it, or raises what came in its place."""
-        what: Command = {"said": "answer", "n": command["n"]}
+        what: Object = {"said": "answer", "n": command["n"]}
         try:
             found = get()
         except Exception as error:
@@ -151,15 +149,15 @@ class PlayedAgent:
             traceback.print_exc()
             self.say({"said": "failed", "do": "call", "n": command["n"], "error": text(error)})
 
-    def fork(self, command: Command, blob: bytes) -> None:
+    def fork(self, command: Object, blob: bytes) -> None:
         """A handle is about to be handed on."""
         self.say({"said": "made", **self.rrefs.fork(command["rref"])})
 
-    def adopt(self, command: Command, blob: bytes) -> None:
+    def adopt(self, command: Object, blob: bytes) -> None:
         """An answer has brought a handle."""
         self.rrefs.adopt(command["fork"])
 
-    def fetch(self, command: Command, blob: bytes) -> None:
+    def fetch(self, command: Object, blob: bytes) -> None:
         """Asks for the value of a remote reference; nobody waits for that here."""
         context, (on, local) = command["context"], command["rref"]
         thread = JobThread() if context is None else self.contexts.thread(context)
@@ -180,7 +178,7 @@ class PlayedAgent:
         return edge
 
     def outgoing(
-        self, context: int | None, command: Command, tensors: list[torch.Tensor]
+        self, context: int | None, command: Object, tensors: list[torch.Tensor]
     ) -> list[torch.Tensor]:
         """The tensors of a message behind a node that tells of their gradients."""
         flags = [row["requires_grad"] for row in command["tensors"] if row["part_of"] is None]
@@ -227,7 +225,7 @@ class PlayedAgent:
         future.set_result(given)
         return future
 
-    def answer(self, command: Command, blob: bytes) -> None:
+    def answer(self, command: Object, blob: bytes) -> None:
         self.questions.pop(command["n"]).put((command, blob))
 
     # --- gradients ------------------------------------------------------------------------------------------
@@ -246,7 +244,7 @@ class PlayedAgent:
             self.passes.came(context, edge)
         self.say({"said": "gradients", "context": context, "edge": edge, "grads": places}, b"", unique)
 
-    def gradient(self, command: Command, blob: bytes) -> None:
+    def gradient(self, command: Object, blob: bytes) -> None:
         """A gradient is due: it goes through the gate of its leaf. The first one of a pass begins it."""
         _, tensors = unpack(command, blob)
         context, edge, begins = command["context"], command["edge"], command["pass"]
@@ -256,7 +254,7 @@ class PlayedAgent:
         self.gates[context, edge].put(grads)
         self.passes.left(context, last=command["last"])
 
-    def backward(self, context: int, begins: Command) -> None:
+    def backward(self, context: int, begins: Object) -> None:
         leaves = self.leaves(context, begins["edges"])
         root = RecordedFunction.apply(PassRoot(len(leaves), lambda: self.passes.own(context)), *leaves)
 
@@ -283,7 +281,7 @@ class PlayedAgent:
             made.insert(0, token)
         return made
 
-    def release(self, command: Command, blob: bytes) -> None:
+    def release(self, command: Object, blob: bytes) -> None:
         context = command["context"]
         self.contexts.release(context)
         for key in [key for key in self.outs if key[0] == context]:
@@ -292,7 +290,7 @@ class PlayedAgent:
         self.say({"said": "released", "context": context})
 
 
-DO: dict[str, Callable[[PlayedAgent, Command, bytes], None]] = {
+DO: dict[str, Callable[[PlayedAgent, Object, bytes], None]] = {
     "begin": PlayedAgent.begin,
     "call": PlayedAgent.call,
     "fork": PlayedAgent.fork,
@@ -304,7 +302,7 @@ DO: dict[str, Callable[[PlayedAgent, Command, bytes], None]] = {
 }
 
 
-def unpack(command: Command, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
+def unpack(command: Object, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
     """The pickle and the tensors of a command."""
     pickle, storages = parts_of(command, blob)
     return pickle, build(command["tensors"], storages)
@@ -342,7 +340,7 @@ def hand_through(agent: PlayedAgent) -> None:
 NAMES = ("deserialize", "serialize", "_run_function", "_handle_exception")
 
 
-def play(control: Any, command: Command, join_group: Callable[[Any, Command, int], None]) -> None:
+def play(control: Any, command: Object, join_group: Callable[[Any, Object, int], None]) -> None:
     """Joins the group under the name and the id of a captured worker, and plays it."""
     torch.set_num_interop_threads(WORKER_THREADS)  # gradients that arrive wait in them
     agent = PlayedAgent(control, command["id"])

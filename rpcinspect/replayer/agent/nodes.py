@@ -7,7 +7,7 @@ Gradients pass one autograd function, `RecordedFunction`. A node of it stands be
 root of a backward pass (`PassRoot`). A pass that another worker began has no root here: its leaves hang at
 the `GradientTap` whose gradient sets it off.
 
-`Contexts`: torch binds a context to a thread and gives out ids in order. `PassWatch`: when a pass that
+`ContextThreads`: torch binds a context to a thread and gives out ids in order. `PassWatch`: when a pass that
 another worker began has ended. Runs in a played worker's process only (`agent/main.py`). Mirrors
 torch/csrc/distributed/autograd/engine/dist_engine.cpp.
 """
@@ -122,7 +122,7 @@ class JobThread:
                 done.put((None, error))
 
 
-class Contexts:
+class ContextThreads:
     """The autograd contexts in which something is sent, each in a thread of its own."""
 
     def __init__(self, worker_id: int) -> None:
@@ -149,7 +149,7 @@ class Contexts:
             with self._changed:
                 if self._changed.wait_for(lambda: context_id in self.threads, HOSTED_S):
                     return self.threads[context_id]
-            raise RuntimeError(f"nobody has brought the context {context_id} here")
+            raise RuntimeError(f"no message has brought the context {context_id} here")
         for _ in range(MAX_CONTEXTS):
             if context_id in self.threads:
                 return self.threads[context_id]

@@ -45,14 +45,14 @@ from rpcinspect.rpc.questions import rref_of
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
-LOOSE = "nothing that torch's agent received in this pass would set this gradient off"
+LOOSE = "nothing that torch's agent received in this pass leads to this gradient"
 
 
 def cannot(call: Exchange, roles: Collection[str], holders: Mapping[Id, str]) -> str | None:
     """Why a request between a played and a live worker can't be replayed. `holders`: RRef → the
     worker whose call made it, or got it first as an answer."""
     if call.caller == call.callee:
-        return "torch's agent can't speak for a live worker, which calls itself here"
+        return "torch's agent can't send for a live worker that calls itself"
     if not all(isinstance(envelope, RpcWithAutograd) for envelope in call.request.rpc.envelopes):
         return "torch's profiler would have to run in the played worker"
     forks = call.request.facts.forks if call.caller in roles else ()
@@ -61,9 +61,9 @@ def cannot(call: Exchange, roles: Collection[str], holders: Mapping[Id, str]) ->
     theirs = call.request.facts.forks if call.caller not in roles else ()
     given = call.response.facts.forks if call.caller not in roles and call.response is not None else ()
     if theirs or given:
-        return "it brings an RRef, which torch's agent would have to load a pickle for"
+        return "it brings an RRef, for which torch's agent would have to load a pickle"
     if any(holders.get(one) != call.caller for one in used):
-        return "torch's agent has only such RRefs as its own calls have made or brought, of live workers"
+        return "torch's agent has only RRefs that its own calls made or received from live workers"
     return _sent(call) if call.caller in roles else _asked(call)
 
 
@@ -93,7 +93,7 @@ def _asked(call: Exchange) -> str | None:
             return "the backward pass of torch's agent can't be made to fail as it did"
         return None
     if not isinstance(command, PythonCall):
-        return f"torch's agent answers {type_name(call.kind)} by itself, and shows nothing of it"
+        return f"torch's agent answers {type_name(call.kind)} by itself, unseen"
     if call.response is not None and not isinstance(call.response.rpc.command, PythonResp):
         return f"torch's agent can't be made to answer with {type_name(call.response.rpc.message.type)}"
     return None

@@ -38,7 +38,7 @@ from rpcinspect.replayer.agent.messages import (
     retained,
 )
 from rpcinspect.replayer.agent.passes import PassProgress, RolePasses
-from rpcinspect.replayer.agent.values import Place, rows_of, table_of
+from rpcinspect.replayer.agent.values import MapDevice, rows_of, table_of
 from rpcinspect.replayer.peers.loop import READ, Loop, RequestArrived
 from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.workers.live_group import LiveWorker
@@ -84,7 +84,7 @@ class RoleInputs(Struct, frozen=True, kw_only=True):
     asked: Sequence[Exchange]
     """What live workers ask it in the capture, in the order in which it is expected."""
     passes: RolePasses
-    place: Place
+    place: MapDevice
     contexts: Sequence[int]
     """The autograd contexts that something is sent in."""
 
@@ -305,7 +305,7 @@ class AgentPeer:
             if heard is not None:
                 self._hear(*heard)
         except (KeyError, TypeError, ValueError) as error:
-            raise ReplayError(f"the played worker's process says nonsense: {error!r}") from error
+            raise ReplayError(f"the played worker's process sent an unreadable line: {error!r}") from error
         return heard is not None
 
     def _hear(self, what: Object, blob: bytes) -> None:
@@ -392,7 +392,7 @@ class AgentPeer:
         _, storages = parts_of(what, blob)
         sender = self._sent_edges.get((context, edge))
         if sender is None:
-            raise ReplayError(f"{self.name}: a gradient for what was not sent")
+            raise ReplayError(f"{self.name}: a gradient for something that was not sent")
         number = self._came[context, edge]
         self._came[context, edge] += 1
         retain = retained(self._part.calls.values(), AutogradMetadata(context, edge), number)

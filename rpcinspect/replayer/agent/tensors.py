@@ -20,11 +20,13 @@ import torch
 import torch.distributed.rpc as rpc
 from torch._C import _distributed_rpc as rpc_c
 
-Row = dict[str, Any]
+from rpcinspect.replayer.workers.worker_protocol import Object
+
+TensorRow = dict[str, Any]
 """The fields of a `TensorMeta`."""
 
 
-def build(rows: Sequence[Row], storages: Sequence[bytes]) -> list[torch.Tensor]:
+def build(rows: Sequence[TensorRow], storages: Sequence[bytes]) -> list[torch.Tensor]:
     """The tensors of a list, parts of others left out. A row that is named twice is one tensor."""
     made: dict[int, torch.Tensor] = {}
     kept: dict[tuple[int, str], torch.UntypedStorage] = {}
@@ -48,7 +50,7 @@ def build(rows: Sequence[Row], storages: Sequence[bytes]) -> list[torch.Tensor]:
     return [one(index) for index, row in enumerate(rows) if row["part_of"] is None]
 
 
-def _sparse(row: Row, parts: dict[str, torch.Tensor]) -> torch.Tensor:
+def _sparse(row: TensorRow, parts: dict[str, torch.Tensor]) -> torch.Tensor:
     if row["layout"] == "sparse_coo":
         both = parts["indices"], parts["values"]
         return torch.sparse_coo_tensor(*both, row["sizes"], check_invariants=False)
@@ -56,7 +58,7 @@ def _sparse(row: Row, parts: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.sparse_csr_tensor(*three, row["sizes"], check_invariants=False)
 
 
-def _strided(row: Row, parts: dict[str, torch.Tensor], storage: Any) -> torch.Tensor:
+def _strided(row: TensorRow, parts: dict[str, torch.Tensor], storage: Any) -> torch.Tensor:
     dtype, place = getattr(torch, row["dtype"]), (row["storage_offset"], row["sizes"], row["strides"])
     raw = storage(row["storage"], row["device"])
     quantizer = row["quantizer"]
@@ -74,7 +76,7 @@ def _strided(row: Row, parts: dict[str, torch.Tensor], storage: Any) -> torch.Te
     return torch._neg_view(tensor) if row["neg"] else tensor
 
 
-def tell(tensors: Sequence[torch.Tensor]) -> tuple[list[Row], list[bytes]]:
+def tell(tensors: Sequence[torch.Tensor]) -> tuple[list[TensorRow], list[bytes]]:
     """The rows and the storages of tensors, in the order in which torch would write them."""
     teller = _Teller(len(tensors))
     with torch.no_grad():
@@ -87,14 +89,14 @@ class _Teller:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.parts: list[Row] = []
+        self.parts: list[TensorRow] = []
         self.storages: list[bytes] = []
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []
         """Storages whose addresses must not be used again meanwhile."""
 
-    def row(self, index: int, tensor: torch.Tensor, part_of: int | None = None) -> Row:
-        found: Row = {
+    def row(self, index: int, tensor: torch.Tensor, part_of: int | None = None) -> TensorRow:
+        found: TensorRow = {
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "sizes": list(tensor.shape),
             "strides": [],
@@ -120,7 +122,7 @@ class _Teller:
             self._strided(found, index, plain)
         return found
 
-    def _strided(self, row: Row, index: int, tensor: torch.Tensor) -> None:
+    def _strided(self, row: TensorRow, index: int, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
         row["strides"] = list(tensor.stride())
         row["storage_offset"] = tensor.storage_offset()
@@ -138,7 +140,7 @@ class _Teller:
                 self._add(row, index, {"scales": scales, "zero_points": zeros})
             row["quantizer"] = quantizer
 
-    def _add(self, row: Row, index: int, parts: dict[str, torch.Tensor]) -> None:
+    def _add(self, row: TensorRow, index: int, parts: dict[str, torch.Tensor]) -> None:
         """Adds the parts of a sparse or quantized tensor; they are numbered after the list's own tensors."""
         for name, part in parts.items():
             row["parts"].append([name, self.count + len(self.parts)])
@@ -192,7 +194,7 @@ def tell_value(found: Any, tensors: list[torch.Tensor]) -> Any:
         return "float", found.hex()
     if found is None or isinstance(found, (bool, int, str)):
         return "plain", found
-    raise TypeError(f"torch's answer is a {type(found).__name__}, which can't be told")
+    raise TypeError(f"torch's answer is a {type(found).__name__}, which can't be sent on")
 
 
 def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -206,13 +208,12 @@ def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any
     return by_place, by_name
 
 
-Command = dict[str, Any]
 NO_TIMEOUT = 0.0
 """torch's word for it: who waits is the other side."""
 
 
 def invoke(
-    command: Command, pickle: bytes, tensors: Sequence[torch.Tensor], handles: Mapping[tuple[int, int], Any]
+    command: Object, pickle: bytes, tensors: Sequence[torch.Tensor], handles: Mapping[tuple[int, int], Any]
 ) -> Any:
     """Sends a request. The future of its answer, or the handle of the remote reference that it makes."""
     to, kind, remote = rpc.get_worker_info(command["to"]), command["kind"], command["remote"]
@@ -240,7 +241,7 @@ class RemoteRefs:
     def __init__(self) -> None:
         self.handles: dict[tuple[int, int], Any] = {}
 
-    def keep(self, handle: Any) -> Command:
+    def keep(self, handle: Any) -> Object:
         """The ids of the RRef and of the fork that a handle stands for."""
         rref, fork = ids_of(str(handle))
         self.handles[rref] = handle
@@ -250,7 +251,7 @@ class RemoteRefs:
         """An answer has brought an RRef; torch tells its owner or its parent of that."""
         self.handles[fork[1], fork[2]] = rpc_c.PyRRef._deserialize(tuple(fork))
 
-    def fork(self, rref: Sequence[int]) -> Command:
+    def fork(self, rref: Sequence[int]) -> Object:
         """The ids of one more fork, which is about to be handed on in a pickle."""
         _, rref_on, rref_local, fork_on, fork_local, *_ = self.handles[rref[0], rref[1]]._serialize()
         return {"rref": (rref_on, rref_local), "fork": (fork_on, fork_local)}

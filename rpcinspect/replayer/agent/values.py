@@ -18,19 +18,19 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.pickles.semantic import device, rref_fork, tensor_index, untag
-from rpcinspect.pickles.tree import Call, Dict, Global, Value
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value
 from rpcinspect.replayer.workers.worker_protocol import Object
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.tensor import TensorMeta, read_tensor_table, to_tensor_table
 
 RRefPlace = Callable[[tuple[int, int]], tuple[int, int]]
-Place = Callable[[str], str]
+MapDevice = Callable[[str], str]
 """Where a captured device is in this replay."""
 
 MAX_TENSORS = 1 << 16
 
 
-def rows_of(table: bytes, place: Place) -> list[Object]:
+def rows_of(table: bytes, place: MapDevice) -> list[Object]:
     """The rows of a tensor table. Raises `ReplayError` where it can't be read."""
     try:
         metas = read_tensor_table(table)
@@ -49,7 +49,7 @@ def table_of(rows: Sequence[Object]) -> bytes:
         # where they lie here is this replay's doing
         return to_tensor_table([replace(meta, device="cpu") for meta in metas])
     except (KeyError, TypeError, ValueError, IndexError, DecodeError) as error:  # msgspec's are ValueErrors
-        raise ReplayError(f"the played worker's process tells of tensors that can't be: {error!r}") from error
+        raise ReplayError(f"the played worker's process sent impossible tensors: {error!r}") from error
 
 
 def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:
@@ -71,7 +71,7 @@ def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any
         return "float", plain.hex()
     if plain is None or type(plain) in (bool, int, str):
         return "plain", plain
-    raise ReplayError("it has an argument that Python can't give, an object")
+    raise ReplayError("it has an object as an argument, which Python can't pass")
 
 
 def read_value(told: Any) -> Value:
@@ -79,20 +79,20 @@ def read_value(told: Any) -> Value:
     try:
         return _read(told)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ReplayError(f"the played worker's process tells of no value: {error!r}") from error
+        raise ReplayError(f"the played worker's process sent no value: {error!r}") from error
 
 
 def _read(told: Any) -> Value:
     kind, what = told
     if kind == "tensor":
-        return Call(_BUILD_TENSOR, (int(what),))
+        return PickleCall(_BUILD_TENSOR, (int(what),))
     if kind in ("list", "tuple"):
         items = [_read(one) for one in what]
         return items if kind == "list" else tuple(items)
     if kind == "dict":
         return Dict([(_read(k), _read(v)) for k, v in what])
     if kind == "device":
-        return Call(_DEVICE, (str(what),))
+        return PickleCall(_DEVICE, (str(what),))
     return _PLAIN[kind](what)
 
 

@@ -173,7 +173,7 @@ class FrameConnection:
         elif self.arriving:
             seconds, arrived = now - self._frame_start, len(self._buffer) - self._position
             if seconds > timeout + arrived / self._limits.bytes_per_s:
-                self._lose(f"a frame was begun and is not complete after {seconds:.1f} s")
+                self._lose(f"a frame is not complete after {seconds:.1f} s")
 
     # --- inside --------------------------------------------------------------------------------------------
 

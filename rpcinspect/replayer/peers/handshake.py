@@ -39,9 +39,9 @@ from rpcinspect.tensorpipe.control_types import (
     TRANSPORT_DESCRIPTOR_REPLY_ID,
     Brochure,
     BrochureAnswer,
+    ControlLayout,
     DeviceDescriptors,
     LaneAdvertisement,
-    Layout,
     MptClientHello,
     MptServerHello,
     RequestedConnection,
@@ -68,7 +68,7 @@ class Terms(Struct, frozen=True):
     def brochure(self) -> bytes:
         """The frame that says what we offer."""
         devices = tuple([(name, DEVICES[name]) for name in self.channels])
-        return write_brochure(Brochure(((UV, UV_DOMAIN),), devices), Layout.V1_9)
+        return write_brochure(Brochure(((UV, UV_DOMAIN),), devices), ControlLayout.V1_9)
 
     @property
     def names(self) -> str:
@@ -134,7 +134,7 @@ def _open_lanes(pipe: PeerPipe, address: Address, terms: Terms, body: bytes) -> 
     try:
         hello = read_mpt_hello(body)
         if not isinstance(hello, MptServerHello) or len(hello.lane_advertisements) != MPT_LANES:
-            raise ReplayError(f"the other side does not tell the {MPT_LANES} lanes of {MPT}")
+            raise ReplayError(f"the other side does not send the {MPT_LANES} lanes of {MPT}")
         wanted = [_same_host(lane.address, address, terms) for lane in hello.lane_advertisements]
     except (DecodeError, ReplayError) as error:
         pipe.lose(f"handshake: {error}")
@@ -149,7 +149,7 @@ def _same_host(text: str, address: Address, terms: Terms) -> Address:
     """The address for another connection of a pipe, which must be on the host of its first."""
     wanted = parse_address(text, terms.reach)
     if wanted.host != address.host:
-        raise ReplayError(f"the worker at {address} sends us to {wanted}, another host")
+        raise ReplayError(f"the worker at {address} directs us to {wanted}, another host")
     return wanted
 
 
@@ -159,12 +159,12 @@ def _say_no_more(pipe: PeerPipe, control: FrameConnection) -> None:
     control.allow(pipe.loop.limits.handshake_bytes)
 
 
-def _check_answer(answer: BrochureAnswer, layout: Layout, terms: Terms) -> tuple[int, str, int]:
+def _check_answer(answer: BrochureAnswer, layout: ControlLayout, terms: Terms) -> tuple[int, str, int]:
     """(id of the descriptor-reply connection, the channel, id of its connection). Raises `ReplayError`."""
     ids = dict(answer.transport_registration_ids)
     channel_ids = dict(answer.channel_registration_ids)
-    if layout is not Layout.V1_9:
-        raise ReplayError("the answer is laid out as in PyTorch 1.8")
+    if layout is not ControlLayout.V1_9:
+        raise ReplayError("the answer has the layout of PyTorch 1.8")
     if answer.transport != UV or TRANSPORT_DESCRIPTOR_ID in ids:
         raise ReplayError(
             f"the other side chose the transport {answer.transport[:40]!a}, only uv was offered"
@@ -243,7 +243,7 @@ class Listener:
         timeout = self._loop.limits.timeout_s
         for connection, since in list(self._strangers.items()):
             if now - since > timeout:
-                self._refuse(connection, f"it said nothing for {timeout:g} s")
+                self._refuse(connection, f"it sent nothing for {timeout:g} s")
 
     def close(self) -> None:
         """Stops listening and closes connections that belong to no pipe yet."""
@@ -297,7 +297,7 @@ class Listener:
             return
         offers_uv = dict(brochure.transport_domain_descriptors).get(UV) == UV_DOMAIN
         name = self._channel_for(brochure)
-        if layout is not Layout.V1_9 or not offers_uv or name is None:
+        if layout is not ControlLayout.V1_9 or not offers_uv or name is None:
             names = self._terms.names
             pipe.lose(f"handshake: the other side does not offer uv with {names} for the CPU")
             return
@@ -312,7 +312,7 @@ class Listener:
             channel_device_descriptors=((name, DEVICES[name]),),
             channel_for_device_pair=(((CPU, CPU), name),),
         )
-        descriptor.send(write_brochure_answer(answer, Layout.V1_9))
+        descriptor.send(write_brochure_answer(answer, ControlLayout.V1_9))
 
     def _channel_for(self, brochure: Brochure) -> str | None:
         """The first of ours that the other side has for the CPU. Those of lanes must have as many."""

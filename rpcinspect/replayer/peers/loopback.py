@@ -57,7 +57,7 @@ def any_host(host: str) -> str:
     """The host, which must be the numeric address of one machine. Raises `ReplayError`."""
     found = _numeric(host)
     if found is None or found.is_unspecified or found.is_multicast:
-        raise ReplayError(f"{host[:80]!a} is no address of a machine")
+        raise ReplayError(f"{host[:80]!a} is not the address of a machine")
     return host
 
 
@@ -67,7 +67,7 @@ def parse_address(text: str, reach: Reach = loopback_host) -> Address:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     if not colon or not port.isascii() or not port.isdigit() or len(port) > 5:
-        raise ReplayError(f"{text[:80]!a} is no address of a worker")
+        raise ReplayError(f"{text[:80]!a} is not the address of a worker")
     return Address(reach(host), int(port))
 
 

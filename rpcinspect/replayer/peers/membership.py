@@ -45,7 +45,7 @@ IS_STATIC = "rpcIsStaticGroup"
 MEMBERS = "names/_ALL_WORKER_INFOS"
 DONE = b"Done"
 POLL_S = 0.01
-STATIC = "the group is static (init_rpc with world_size): nobody can join it"
+STATIC = "the group is static (init_rpc with world_size): no worker can join it"
 
 
 class NameTakenError(ReplayError):
@@ -69,7 +69,7 @@ class Membership:
         exception does no harm.
         """
         if not peers:
-            raise ValueError("nobody to join")
+            raise ValueError("no worker to join")
         self._store = store
         self._peers = list(peers)
         self._timeout_s = timeout_s

@@ -75,7 +75,7 @@ class Peer(Closing):
         `ReplayError` if the worker's address is not known, or the message can't be sent to anybody.
         """
         if not is_request(message.type):
-            raise ReplayError(f"{type_name(message.type)} is no request")
+            raise ReplayError(f"{type_name(message.type)} is not a request")
         self._check_tensors(message, tensors)
         pipe = self._outbound.get(to) or self._open(to)
         # Before anything is sent: the pipe may be lost while sending, and says which ids it takes along.
@@ -100,7 +100,7 @@ class Peer(Closing):
         Raises `ReplayError` if the request was answered before, or the message can't be sent to anybody.
         """
         if not is_response(message.type):
-            raise ReplayError(f"{type_name(message.type)} is no answer")
+            raise ReplayError(f"{type_name(message.type)} is not an answer")
         self._check_tensors(message, tensors)
         pipe = self._pipes.get(request.pipe)
         if pipe is None or pipe.lost:
@@ -157,7 +157,7 @@ class Peer(Closing):
     def _open(self, to: str) -> PeerPipe:
         address = self.addresses.get(to)
         if address is None:
-            raise ReplayError(f"nobody knows the address of {to!a}")
+            raise ReplayError(f"the address is not known of {to!a}")
         pipe = self._pipe(to, inbound=False)
         self._outbound[to] = pipe
         open_pipe(pipe, self.name, parse_address(address, self._terms.reach), self._terms)

@@ -28,7 +28,13 @@ from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.rpc.message import RpcMessage, from_payloads
 from rpcinspect.tensorpipe.channel import CHANNELS
 from rpcinspect.tensorpipe.control import read_descriptor, write_descriptor
-from rpcinspect.tensorpipe.control_types import Layout, TpDescriptor, TpDevice, TpPayload, TpTensorDescriptor
+from rpcinspect.tensorpipe.control_types import (
+    ControlLayout,
+    TpDescriptor,
+    TpDevice,
+    TpPayload,
+    TpTensorDescriptor,
+)
 
 CPU = TpDevice("cpu", 0)
 _CPUS = (CPU, TpDevice("cpu", -1), None)
@@ -156,7 +162,7 @@ class PeerPipe:
         assert self._descriptor is not None
         assert self._channel is not None
         payloads = message.to_payloads()
-        descriptor = write_descriptor(cpu_descriptor(payloads, tensors), Layout.V1_9)
+        descriptor = write_descriptor(cpu_descriptor(payloads, tensors), ControlLayout.V1_9)
         self._descriptor.send(descriptor, *payloads)
         self._channel.send(tensors)
 
@@ -178,8 +184,8 @@ class PeerPipe:
         """Checks a descriptor; raises `DecodeError`."""
         limits = self.loop.limits
         descriptor, layout = read_descriptor(body, DEFAULT_LIMITS)
-        if layout is not Layout.V1_9:
-            raise DecodeError("tensorpipe", "it is laid out as in PyTorch 1.8")
+        if layout is not ControlLayout.V1_9:
+            raise DecodeError("tensorpipe", "it has the layout of PyTorch 1.8")
         lengths = tuple([payload.length for payload in descriptor.payloads])
         if len(lengths) != 4 or lengths[:2] != (4, 8):
             raise DecodeError("tensorpipe", f"payloads of {lengths[:8]} bytes instead of 4, 8 and two more")
@@ -259,7 +265,7 @@ class PeerPipe:
             if now - self._begun > timeout:
                 self.lose(f"the handshake was not complete within {timeout:g} s")
         elif self._incoming and not self._progressing() and now - self._incoming[0].begun > timeout:
-            self.lose(f"a message was begun and is not complete after {timeout:g} s")
+            self.lose(f"a message is not complete after {timeout:g} s")
 
     def _progressing(self) -> bool:
         """Whether bytes of a frame are there: then the connection watches over its pace."""

@@ -147,7 +147,7 @@ def _prefix(store: StoreClient) -> str:
             return store.prefix
     if static:
         raise ReplayError(STATIC)
-    raise ReplayError("no group of torch.distributed.rpc has its workers in this store")
+    raise ReplayError("no torch.distributed.rpc group has its workers in this store")
 
 
 def addresses_of(store: StoreClient, names: Iterable[str], *, all_of_them: bool = True) -> dict[str, Address]:
@@ -176,7 +176,7 @@ def own_host(members: Mapping[str, Address]) -> str:
     others = [host for host in hosts if not ipaddress.ip_address(host).is_loopback]
     if len(others) > 1:
         ways = ", ".join(f"{host} for {name}" for name, host in sorted(towards.items()))
-        raise ReplayError(f"no address of this machine is the same for all members: {ways}")
+        raise ReplayError(f"members reach this machine by different addresses: {ways}")
     return (others or hosts)[0]
 
 
@@ -186,7 +186,7 @@ def _towards(address: Address) -> str:
         try:
             sock.connect((address.host, address.port))
         except OSError as error:
-            raise ReplayError(f"no way leads to {address}: {error.strerror}") from error
+            raise ReplayError(f"no route leads to {address}: {error.strerror}") from error
         return str(sock.getsockname()[0])
 
 
@@ -218,7 +218,7 @@ def remove_dead(address: StoreAddress, names: Sequence[str]) -> Repair:
         unknown = [name for name in names if name not in members]
         if unknown and not token_of(holder, names):
             there = ", ".join(sorted(members))
-            raise ReplayError(f"{', '.join(unknown)} is no member of the group, whose members are {there}")
+            raise ReplayError(f"{', '.join(unknown)} is not a member of the group, whose members are {there}")
         where = addresses_of(store, [*members, *unknown], all_of_them=False)
         with Peer(loop, REPAIRER, 0, host=own_host(where), terms=MEMBER_TERMS) as stranger:
             stranger.addresses.update({name: found.url for name, found in where.items()})

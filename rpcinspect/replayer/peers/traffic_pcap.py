@@ -24,7 +24,7 @@ from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import OutputError
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import Output
-from rpcinspect.tcp.packetize import LINK_TYPE, Endpoint, Packetizer
+from rpcinspect.tcp.packetize import LINK_TYPE, HostPort, Packetizer
 
 FLUSH_BYTES = 1 << 20
 
@@ -39,9 +39,9 @@ class _Connection(Struct):
     """A connection that was seen at one of its ends, or at both."""
 
     talk: Packetizer
-    teller: Endpoint
+    teller: HostPort
     """The end that is recorded: the first that was opened."""
-    open_ends: set[Endpoint]
+    open_ends: set[HostPort]
     both_ours: bool = False
 
 
@@ -53,7 +53,7 @@ class TrafficRecorder(Closing):
     def __init__(self, path: Path) -> None:
         """Begins the file; raises `OutputError` if it can't be written."""
         self.path = path
-        self._connections: dict[tuple[Endpoint, Endpoint], _Connection] = {}
+        self._connections: dict[tuple[HostPort, HostPort], _Connection] = {}
         """By (client, server)."""
         self._time_ns = 0
         self._waiting = bytearray(pcap_header(LINK_TYPE))
@@ -72,7 +72,7 @@ class TrafficRecorder(Closing):
 
     # --- the tap -------------------------------------------------------------------------------------------
 
-    def opened(self, local: Endpoint, remote: Endpoint, accepted: bool) -> None:
+    def opened(self, local: HostPort, remote: HostPort, accepted: bool) -> None:
         """A connection is there; `accepted`: the remote side opened it."""
         ends = (remote, local) if accepted else (local, remote)
         known = self._connections.get(ends)
@@ -84,13 +84,13 @@ class TrafficRecorder(Closing):
         self._connections[ends] = _Connection(talk, local, {local})
         self._record(talk.open())
 
-    def data(self, local: Endpoint, remote: Endpoint, sent: bool, data: bytes) -> None:
+    def data(self, local: HostPort, remote: HostPort, sent: bool, data: bytes) -> None:
         """Bytes were sent or received."""
         connection, by_client = self._find(local, remote)
         if connection.teller == local:
             self._record(connection.talk.data(by_client == sent, data))
 
-    def closed(self, local: Endpoint, remote: Endpoint) -> None:
+    def closed(self, local: HostPort, remote: HostPort) -> None:
         """The connection has ended."""
         connection, by_client = self._find(local, remote)
         connection.open_ends.discard(local)
@@ -131,7 +131,7 @@ class TrafficRecorder(Closing):
             self._failure = self._failure or str(error)
             self._output.drop()
 
-    def _find(self, local: Endpoint, remote: Endpoint) -> tuple[_Connection, bool]:
+    def _find(self, local: HostPort, remote: HostPort) -> tuple[_Connection, bool]:
         """The connection, and whether the local end is its client."""
         found = self._connections.get((local, remote))
         if found is not None and local in found.open_ends:

@@ -22,10 +22,10 @@ from rpcinspect.pickles.tree import Value, children, walk
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import DeviceMapping
 from rpcinspect.run.exchanges import Exchange
 
-DeviceMap: TypeAlias = Mapping[str, str]
-DeviceMaps: TypeAlias = Mapping[str, Mapping[str, DeviceMap]]
+DeviceMaps: TypeAlias = Mapping[str, Mapping[str, DeviceMapping]]
 """Caller → callee → own device → its device."""
 
 DEVICE = re.compile(r"cpu|cuda:\d{1,2}", re.ASCII)
@@ -35,7 +35,7 @@ class Devices(Struct, frozen=True):
     """What the user asks for."""
 
     kind: Literal["cpu", "cuda"] = "cpu"
-    given: DeviceMap = field(default_factory=dict)
+    given: DeviceMapping = field(default_factory=dict)
     """Captured device → device of the replay."""
 
 
@@ -127,12 +127,12 @@ def _named(record: RpcRecord) -> Iterator[str]:
 _CUDA = re.compile(r"cuda(:\d{1,2})?", re.ASCII)
 
 
-def agreed_maps(calls: Iterable[Exchange]) -> dict[tuple[int, str, str], DeviceMap]:
+def agreed_maps(calls: Iterable[Exchange]) -> dict[tuple[int, str, str], DeviceMapping]:
     """(job, caller, callee) → the map that the caller's autograd envelopes carry for that callee.
 
     A caller has one map per callee for its whole life, so the first one that is seen is the one.
     """
-    found: dict[tuple[int, str, str], DeviceMap] = {}
+    found: dict[tuple[int, str, str], DeviceMapping] = {}
     for call in calls:
         for envelope in call.request.rpc.envelopes:
             if isinstance(envelope, RpcWithAutograd):

@@ -16,7 +16,7 @@ from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.questions import rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.provenance import Event, Id, What
 
 
@@ -47,7 +47,7 @@ class JobFacts(Struct, eq=False):
     """Fork → the message that made it known to its receiver: a remote call, a fork request, a pickle."""
 
 
-def read_facts(run: Run) -> dict[int, JobFacts]:
+def read_facts(run: RunModel) -> dict[int, JobFacts]:
     """The facts of each job; of a job without calls, empty ones."""
     found: dict[int, JobFacts] = defaultdict(JobFacts)
     carriers = _carriers(run.exchanges.calls)
@@ -85,7 +85,7 @@ def read_edges(calls: Collection[Exchange]) -> dict[Id, Carrier]:
     return {} if first is None else _edges(first.run, _carriers(calls)).get(first.job, {})
 
 
-def _edges(run: Run, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id, Carrier]]:
+def _edges(run: RunModel, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id, Carrier]]:
     found: dict[int, dict[Id, Carrier]] = defaultdict(dict)
     for (job, context, message_id), forward in run.edges.items():
         if forward in carriers:

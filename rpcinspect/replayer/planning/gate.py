@@ -24,7 +24,7 @@ from rpcinspect.pickles.judge_jit import judge_jit
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.safe_names import EXCEPTIONS, HELPERS, LAYERS, has_dunder, is_dangerous
 from rpcinspect.pickles.semantic import GETATTR, SCRIPT_PREFIX
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.pickles.verdicts import Named, NameRuling, title
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN, Allowance, hint
 from rpcinspect.replayer.planning.model import GlobalUse
@@ -41,8 +41,8 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.session.provenance import Id
 
-NOBODY = "nobody allowed it"
-MADE = "what a call made would be called"
+NOBODY = "you haven't allowed it"
+MADE = "the result of a call would be called"
 REBUILDS = "it would be called while the pickle is loaded, and no __reduce__ of its file returns it"
 SCRIPTED = frozenset({Global("torch.distributed.optim.optimizer", "_script_local_optimizer_step")})
 """Helpers of torch that are functions of TorchScript."""
@@ -91,11 +91,11 @@ class ExecutionPolicy:
     def _envelope(self, judge: Judge, envelope: Envelope) -> None:
         """torch trusts these: what it never sends ends the process."""
         if isinstance(envelope, RpcWithProfilingReq) and envelope.profiler_config.state not in PROFILED:
-            judge.refuse("a profiler's state", "torch never sends it, and may end the process for it")
+            judge.refuse("a profiler's state", "torch never sends it, and it may end the process")
         if isinstance(envelope, RpcWithAutograd):
             pairs = envelope.device_map.items()
             if any(one.partition(":")[0] != other.partition(":")[0] for one, other in pairs):
-                judge.refuse("a device map", "torch has none between devices of two kinds")
+                judge.refuse("a device map", "torch has no map between devices of two kinds")
 
     # --- the policy ---------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class ExecutionPolicy:
         assert found.kind != "module"  # `find` tells of one as an alias
         if found.kind == "alias":
             is_name = all(part.isidentifier() for part in found.of.split("."))
-            what = "the file has it as another name" if is_name else "not the file's own"
+            what = "the file gives that name to something else" if is_name else "not defined in the file"
             reason = f"{what}: {found.of}"
             return NameRuling(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
         if "." in name.name and has_dunder(name.name):
@@ -140,12 +140,12 @@ class ExecutionPolicy:
         found = None if explicit else self._sources.find(chain.module, chain.name)
         if found is None:
             bad = has_dunder(name) or is_dangerous(owner)
-            return NameRuling(False, reason="a method that nobody allowed", allow=allow, dangerous=bad)
+            return NameRuling(False, reason="a method that you haven't allowed", allow=allow, dangerous=bad)
         if found.kind == "alias":
             reason = f"not defined in the class: {found.of}"
             return NameRuling(False, "value", reason, allow, _is_dangerous(found.of))
         if found.kind != "function":
-            return NameRuling(False, "value", f"a {found.kind} of the class, no method", allow)
+            return NameRuling(False, "value", f"a {found.kind} of the class, not a method", allow)
         return NameRuling(True, "function", allow=allow)
 
     def _hint(self, name: Global) -> str:
@@ -172,12 +172,12 @@ class ExecutionPolicy:
         udf = semantic.python_udf(pickle.root)
         judge.python(pickle, request=udf is not None)
         if udf is None:
-            judge.refuse(title(pickle.root), "a request that is no PythonUDF")
+            judge.refuse(title(pickle.root), "a request that is not a PythonUDF")
             return
-        function, unknown = udf.func, "what only loading makes known would be called"
+        function, unknown = udf.func, "something that only loading shows would be called"
         if type(function) is Global:
             self._function(judge, udf, made)
-        elif type(function) is not Call or semantic.receiver(function) is not None:
+        elif type(function) is not PickleCall or semantic.receiver(function) is not None:
             judge.refuse(title(function), unknown)
         elif function.function == PARTIAL:
             inner = function.args[0] if type(function.args) is tuple and function.args else None
@@ -194,26 +194,26 @@ class ExecutionPolicy:
         elif udf.func not in LAYERS:
             self._callable(judge, udf.func)
         elif not is_data(udf.args, *(value for _, value in udf.kwargs.pairs)):
-            judge.refuse(str(udf.func), "a layer of torch would be given what is no data")
+            judge.refuse(str(udf.func), "a layer of torch would be given something other than data")
 
     def _callable(self, judge: Judge, name: Global) -> bool:
         """Whether a name may be the function of a request; notes the judgement in `judge`."""
         standing = self.standing(name)
-        no_function = "no function of the file" if standing.kind == "value" else ""
+        no_function = "not a function of the file" if standing.kind == "value" else ""
         reason = standing.reason or standing.constructing or no_function
         judge.say(Named(str(name), not reason, reason, standing.allow, standing.dangerous))
         return not reason
 
-    def _object(self, judge: Judge, function: Call) -> None:
+    def _object(self, judge: Judge, function: PickleCall) -> None:
         """An object that is called: its class must be the user's, and say what calling it does."""
         cls = function.function
         standing = self.standing(cls) if type(cls) is Global else NameRuling(False)
         if type(cls) is not Global or not standing.allowed or standing.kind == "function":
-            judge.refuse(title(function), "what only loading makes known would be called")
+            judge.refuse(title(function), "something that only loading shows would be called")
         elif reason := self._calling(cls, standing):
             judge.refuse(f"{cls}.__call__", reason, hint(cls.module, f"{cls.name}.__call__"), dangerous=False)
         elif judge.states.hides(function, "forward"):
-            judge.refuse(title(function), "an attribute in its state hides what calling it runs")
+            judge.refuse(title(function), "an attribute of its state hides what a call runs")
 
     def _calling(self, cls: Global, standing: NameRuling) -> str:
         """Why an object that a class made may not be called. A name that `--allow` has may as well be a
@@ -240,7 +240,7 @@ class ExecutionPolicy:
         elif kind not in EXCEPTIONS:
             standing = self.standing(kind)
             if not standing.allowed or standing.kind not in ("class", "any"):
-                judge.refuse(title(kind), "no class of an exception", standing.allow)
+                judge.refuse(title(kind), "not an exception class", standing.allow)
 
     # --- TorchScript: runs no Python, but operators, and functions that the live process has compiled -----
 
@@ -258,13 +258,13 @@ class ExecutionPolicy:
         module, _, name = qualified.removeprefix(SCRIPT_PREFIX).rpartition(".")
         known = Global(module, name)
         if not qualified.startswith(SCRIPT_PREFIX):
-            return Named(qualified, False, "no name of TorchScript")
+            return Named(qualified, False, "not a TorchScript name")
         if known in SCRIPTED:
             return Named(qualified, True)
         if known in HELPERS:
-            return Named(qualified, False, "no function of TorchScript", dangerous=True)
+            return Named(qualified, False, "not a TorchScript function", dangerous=True)
         standing = self.standing(known)
-        no_function = "" if standing.kind in ("function", "any") else "no function of the file"
+        no_function = "" if standing.kind in ("function", "any") else "not a function of the file"
         reason = standing.reason or no_function
         return Named(qualified, not reason, reason, standing.allow, standing.dangerous)
 

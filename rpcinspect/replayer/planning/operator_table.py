@@ -106,11 +106,11 @@ REFUSED = {
         resize_ resize_as resize_as_ resize_as_sparse_ set_ slice_inverse sparse_resize_
         sparse_resize_and_clear_ unsafe_chunk unsafe_split unsafe_split_with_sizes
     """,
-    "it makes a sparse tensor of indices that nobody has checked": """
+    "it makes a sparse tensor of unchecked indices": """
         sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
         sparse_csr_tensor
     """,
-    "it answers with what was in memory before": """
+    "it returns what was in memory before": """
         empty empty_like empty_permuted empty_quantized new_empty
     """,
     "it reads or writes a file of the caller's choice": """

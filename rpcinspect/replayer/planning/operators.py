@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.planning.operator_table import PASSES, REFUSED
 
@@ -55,9 +55,9 @@ def judge_operator(schema: str, args: tuple[Value, ...]) -> Named:
     """
     read = read_schema(schema)
     if read is None:
-        return Named(schema[:40], False, "what is no schema of an operator", dangerous=True)
+        return Named(schema[:40], False, "not the schema of an operator", dangerous=True)
     if not read.name.startswith(ATEN):
-        return Named(read.name, False, "an operator that is not one of aten", dangerous=True)
+        return Named(read.name, False, "an operator outside of aten", dangerous=True)
     group = _GROUP.get(read.name)
     fault = _fault(read, args, listed=group is not None)
     if fault:
@@ -82,7 +82,7 @@ def why_refused(name: str) -> str:
         return "internal to torch, where the caller has checked what it is given"
     if base.endswith("_") or overload.endswith("out"):
         return "an operator that writes into its arguments"
-    return "not one of the operators that are known to only compute"
+    return "not one of the operators that are known only to compute"
 
 
 @lru_cache(maxsize=256)
@@ -132,7 +132,7 @@ def _fault(schema: Schema, args: tuple[Value, ...], *, listed: bool) -> str:
         return f"{len(args)} arguments for an operator of {len(schema.parameters)}"
     for number, (one, value) in enumerate(zip(schema.parameters, args, strict=True), 1):
         if not fits(one.kind, value) and (listed or is_known(one.kind)):
-            return f"argument {number} is no {one.kind}"
+            return f"argument {number} is not a {one.kind}"
     return ""
 
 
@@ -141,7 +141,7 @@ def _is_vast(schema: Schema, args: tuple[Value, ...]) -> bool:
     numbers: list[Value] = []
     for one, value in zip(schema.parameters or (), args, strict=True):
         if _SUFFIX.sub("", one.kind) in ("int", "SymInt"):
-            numbers += value.args[0] if type(value) is Call else [value]
+            numbers += value.args[0] if type(value) is PickleCall else [value]
     return any(abs(number) > MAX_SIZE for number in numbers if number is not None)
 
 
@@ -167,7 +167,7 @@ def fits(kind: str, value: Value) -> bool:
 
 def _arguments(value: Value, function: Global) -> tuple[Value, ...] | None:
     """Of a call of `function` that does nothing beside."""
-    if type(value) is not Call or value.function != function or type(value.args) is not tuple:
+    if type(value) is not PickleCall or value.function != function or type(value.args) is not tuple:
         return None
     return value.args if value.how == "reduce" and not value.is_changed else None
 

@@ -47,7 +47,7 @@ from rpcinspect.rpc.questions import is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, UnmatchedAnswer
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     live: tuple[str, ...] = ()
     """Workers to keep live, in one session; others are played. Not together with `roles`."""
     context: int | None = None
-    """Only this autograd context and what it depends on."""
+    """Replay only this autograd context and what it depends on."""
     trust: bool = False
     """Refuse nothing, whatever pickles name."""
     stand_ins: bool = False
@@ -70,7 +70,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    run: Run,
+    run: RunModel,
     options: PlanOptions | None = None,
     gate: ExecutionPolicy | None = None,
     *,
@@ -130,7 +130,7 @@ def _spare_answers(made: Plan) -> set[int]:
 class _Planner(Struct, eq=False):
     """Plans sessions one by one; what a message names is read once for all of them."""
 
-    run: Run
+    run: RunModel
     calls: Sequence[Exchange]
     """Those to plan for."""
     orphans: Sequence[UnmatchedAnswer]
@@ -265,7 +265,7 @@ def _orphan_step(orphan: UnmatchedAnswer) -> Step:
     )
 
 
-def _notes(run: Run) -> list[str]:
+def _notes(run: RunModel) -> list[str]:
     """What the plan can't see, in sentences."""
     notes, calls = [], run.exchanges.calls
     first: dict[tuple[int, str], int] = {}
@@ -287,12 +287,12 @@ def _notes(run: Run) -> list[str]:
     if ends - named:
         unnamed = ", ".join(sorted(ends - named))
         notes.append(
-            f"Nothing tells the names of the workers at {unnamed}: they can't be played or started. "
+            f"Nothing gives the names of the workers at {unnamed}: they can't be played or started. "
             "Capture from before the start of the job."
         )
     for device, messages in named_devices(calls).items():
         shown = some_of([f"#{index}" for index in messages], 5)
-        notes.append(f"Arguments name {device} ({shown}): it is passed on as it is, wherever tensors are.")
+        notes.append(f"Arguments name {device} ({shown}): it is passed on unchanged, wherever tensors are.")
     if len(run.session.captures) > 1:
-        notes.append("The order is that of the captures' own clocks, taken as one.")
+        notes.append("The order follows the captures' own clocks, taken as one.")
     return notes

@@ -68,7 +68,7 @@ def _notes(
     if names:
         yield (
             f"Nothing that {some_of(names)} sent is recorded, and what comes from there in a replay can't be "
-            "compared. If anything was sent, it is in the log of another host: name all of them together."
+            "compared. If anything was sent, it is in the log of another host: give both logs together."
         )
     pairs = list(dict.fromkeys(f"{call.callee} to {call.caller}" for call in calls if call.index in one_way))
     if pairs:
@@ -89,7 +89,7 @@ def _why(pipe: Pipe) -> tuple[str, str]:
     if pipe.invisible_channels:
         channels = ", ".join(sorted(pipe.invisible_channels))
         return (
-            f"went through a channel that no network sees ({channels})",
+            f"went through a channel outside of the network ({channels})",
             'Run the job with TensorPipeRpcBackendOptions(_transports=["uv"], _channels=["basic"]).',
         )
     return "were not captured", "Capture whole packets, with a larger buffer (tcpdump -s 0 -B 262144)."

@@ -83,7 +83,7 @@ def named_casts(
         there = f"the capture has {', '.join(known) or 'none'}"
         raise PlanError(f"no worker is called {', '.join(absent or named)}: {there}")
     if not all(cast.live and cast.roles for cast in casts):
-        raise PlanError("nobody is left to be live" if roles else "nobody is left to be played")
+        raise PlanError("no worker is left to run live" if roles else "no worker is left to be played")
     return casts
 
 

@@ -17,14 +17,14 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-How = Literal["def", "class", "assign", "import", "other"]
+BindingKind = Literal["def", "class", "assign", "import", "other"]
 MAX_WORDS = 60
 
 
 class Binding(Struct, frozen=True):
     """One place where a name is bound."""
 
-    how: How
+    how: BindingKind
     node: ast.AST
     """The definition, the value of an assignment, or the statement."""
     text: str = ""
@@ -263,7 +263,13 @@ class _BindingReader:
             self._all(ast.iter_child_nodes(target), place)
 
     def _bind(
-        self, name: str, how: How, node: ast.AST, place: _Place, text: str = "", body: Scope | None = None
+        self,
+        name: str,
+        how: BindingKind,
+        node: ast.AST,
+        place: _Place,
+        text: str = "",
+        body: Scope | None = None,
     ) -> None:
         name = _mangled(name, place)
         if name in place.globals:
@@ -271,7 +277,7 @@ class _BindingReader:
         elif place.scope is not None:
             self._add(place.scope.names, name, how, node, place, text=text, body=body)
 
-    def _attribute(self, target: ast.Attribute, how: How, value: ast.AST, place: _Place) -> None:
+    def _attribute(self, target: ast.Attribute, how: BindingKind, value: ast.AST, place: _Place) -> None:
         """`Class.name = …` anywhere, whatever is in the place of `Class`, and `self.name = …` in a method."""
         table, me = self._module.patches, place.me
         own = (me, f"{me}.__class__", f"type({me})", "__class__")
@@ -284,7 +290,7 @@ class _BindingReader:
         self,
         table: Bindings,
         name: str,
-        how: How,
+        how: BindingKind,
         node: ast.AST,
         place: _Place,
         *,

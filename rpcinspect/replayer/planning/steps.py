@@ -30,7 +30,7 @@ from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
-Refusal = Callable[[RpcRecord, int | None], str | None]
+PolicyCheck = Callable[[RpcRecord, int | None], str | None]
 """(message, type of the request that it answers) → what the policy refuses in it; None if nothing."""
 
 
@@ -40,7 +40,7 @@ class StepClassifier(Struct, eq=False):
     cast: RoleAssignment
     causes: Causes
     facts: JobFacts
-    refusal: Refusal
+    refusal: PolicyCheck
     blocked: Collection[tuple[str, int | None]] = ()
     """(live worker, context) in which a gradient that the worker waits for never comes."""
     beyond: Mapping[int, str] = MappingProxyType({})
@@ -51,7 +51,7 @@ class StepClassifier(Struct, eq=False):
     """RRef that is older than the capture → the value that could be given for it."""
     give: bool = False
     """Whether stand-ins are given."""
-    unasked: Refusal | None = None
+    unasked: PolicyCheck | None = None
     """As `refusal`, for answers that live workers get only if they send what is not expected; nothing has to
     be allowed for these."""
     one_way: Collection[int] = ()
@@ -103,7 +103,7 @@ class StepClassifier(Struct, eq=False):
             return Decision("skip", "control", "the agents' own call")
         for name in (call.caller, call.callee):
             if name not in (*self.cast.roles, *self.cast.live):
-                return Decision("skip", "unsupported", f"nothing tells the name of the worker at {name}")
+                return Decision("skip", "unsupported", f"nothing gives the name of the worker at {name}")
         played, answered = call.caller in self.cast.roles, call.callee in self.cast.roles
         if call.caller == call.callee:
             return self._self_call(call, played)
@@ -150,7 +150,7 @@ class StepClassifier(Struct, eq=False):
     def _expected(self, call: Exchange, answered: bool) -> Decision:
         cause = self._cause(call)
         if cause is None:
-            return Decision("skip", "driver-not-live", f"{call.caller}'s own program does not run here")
+            return Decision("skip", "driver-not-live", f"{call.caller}'s own program is not replayed")
         parent = self.decisions.get(cause)
         if parent is None or not parent.happens:
             why = f"#{cause}, from which it follows, is skipped"
@@ -200,7 +200,7 @@ class StepClassifier(Struct, eq=False):
         if isinstance(request.rpc.command, UnknownCommand) or not is_request(call.kind):
             if missing_bytes(request):
                 return cut
-            return Decision("skip", "unsupported", "nothing is known of this type, or it could not be read")
+            return Decision("skip", "unsupported", "this type is unknown, or it could not be read")
         nested = self._nested(call)
         if nested is not None:
             return nested

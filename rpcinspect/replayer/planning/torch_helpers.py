@@ -24,7 +24,7 @@ from rpcinspect.pickles import semantic
 from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.safe_names import LAYERS, MAKE_OPTIMIZERS, OPTIMIZERS, STEP_OPTIMIZERS, VALUES
 from rpcinspect.pickles.semantic import is_fork
-from rpcinspect.pickles.tree import SCALARS, Call, Dict, Global, Set, Value, children
+from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Set, Value, children
 from rpcinspect.pickles.verdicts import Named, NameRuling
 from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of
 from rpcinspect.rpc.questions import created, python_udf_of
@@ -62,7 +62,7 @@ def judge_helper(
         maker = None if fork is None else made.get(fork.rref_id)
         _method(judge, function, maker, method, methods)
         if maker in LAYERS and not is_data(udf.args, *(value for _, value in udf.kwargs.pairs)):
-            judge.refuse(str(function), "a layer of torch would be given what is no data")
+            judge.refuse(str(function), "a layer of torch would be given something other than data")
 
 
 def _bound(signature: Signature, args: Value, kwargs: Value) -> dict[str, Value] | None:
@@ -101,7 +101,7 @@ def _method(judge: Judge, function: Global, maker: Global | None, method: str, m
     standing = methods(maker or function, method, maker is None)
     reason, allow = standing.reason, "" if standing.dangerous else standing.allow
     if maker is None:
-        reason = f"it would call {method} of an object whose class no message tells"
+        reason = f"it would call {method} of an object whose class no message names"
         allow = standing.allow
     name = f"{maker or function}.{method}"
     if standing.allowed:
@@ -130,7 +130,7 @@ def is_data(*values: Value) -> bool:
         elif kind is Global:
             if node not in _NAMES:
                 return False
-        elif kind is not Call:
+        elif kind is not PickleCall:
             return False
         elif not is_fork(node) and semantic.tensor_index(node) is None:
             if type(node.function) is not Global or node.function not in _DATA:

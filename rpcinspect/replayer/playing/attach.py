@@ -132,8 +132,8 @@ def _in_group(inputs: SessionInputs, names: _Names, peers: Mapping[str, Peer]) -
 def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) -> str:
     names = " ".join(peer.name for peer in peers)
     return (
-        f"the group could not be left as it should: {error}; its members were told, what is left in its "
-        f"store goes with: rpcinspect leave {options.store} {names} --yes"
+        f"the group could not be left properly: {error}; its members were told; to remove what is left "
+        f"in its store: rpcinspect leave {options.store} {names} --yes"
     )
 
 
@@ -186,7 +186,7 @@ def _check_targets(
     if absent:
         there = ", ".join(sorted(members))
         raise ReplayError(
-            f"{', '.join(absent)} is no member of the group, whose members are {there}; "
+            f"{', '.join(absent)} is not a member of the group, whose members are {there}; "
             "--rename CAPTURED=MEMBER says who is who, --role who is played"
         )
 
@@ -199,7 +199,7 @@ def _check_mentions(inputs: SessionInputs, ids: Mapping[str, int]) -> None:
         for kind, value in ids_of(record):
             if kind == WORKER and value not in known:
                 who = captured.get(int(str(value)), f"worker {value}")
-                raise ReplayError(f"#{index} speaks of {who}, who is no member of the group")
+                raise ReplayError(f"#{index} names {who}, who is not a member of the group")
 
 
 def _given(planned: PlannedSession, calls: Mapping[int, Exchange]) -> Iterator[tuple[int, RpcRecord]]:

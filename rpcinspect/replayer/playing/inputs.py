@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from rpcinspect.equality.elements import Read
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import RequestArrived
@@ -28,7 +28,7 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     planned: PlannedSession
     calls: Mapping[int, Exchange]
     """By the index of their request."""
-    read: Read
+    read: ReadExtent
     """Of captured bytes."""
     rules: Rules
     worker_ids: Mapping[str, int]

@@ -20,13 +20,13 @@ from typing import TypeAlias, cast
 from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference, verdict
-from rpcinspect.equality.elements import Read
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
 from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.replayer.planning.model import Spare, some_of
-from rpcinspect.replayer.playing.translate import Id, LiveMessage
+from rpcinspect.replayer.playing.translate import KindAndId, LiveMessage
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -48,12 +48,12 @@ from rpcinspect.session.provenance import marks_of
 MAX_TRIALS = 256
 """Captured requests that one live request is compared with, of those that are expected, and of others."""
 
-NOTHING_LIKE_IT = "nothing like it was captured"
+NOTHING_LIKE_IT = "no request like it was captured"
 
-Key: TypeAlias = tuple[str, str, int, str | None, int | None]
+RequestKey: TypeAlias = tuple[str, str, int, str | None, int | None]
 
 
-Mark: TypeAlias = Id | bytes | tuple[int, ...] | None
+Mark: TypeAlias = KindAndId | bytes | tuple[int, ...] | None
 """What requests are looked up by: the captured id of those that are nothing but an id or the gradient of one,
 the payload, marks of the values (see `session/provenance.py`); None: all of a kind."""
 
@@ -69,23 +69,23 @@ class _Pool:
     """Captured requests, in order, by what can be looked up of them."""
 
     def __init__(self) -> None:
-        self._by: dict[tuple[Key, Mark], dict[int, Exchange]] = defaultdict(dict)
+        self._by: dict[tuple[RequestKey, Mark], dict[int, Exchange]] = defaultdict(dict)
 
-    def add(self, key: Key, call: Exchange) -> None:
+    def add(self, key: RequestKey, call: Exchange) -> None:
         """Adds a request."""
         for mark in (None, own_id(call.request), *_marks(call.request)):
             self._by[key, mark][call.index] = call
 
-    def remove(self, key: Key, call: Exchange) -> None:
+    def remove(self, key: RequestKey, call: Exchange) -> None:
         """Forgets one, if it is here."""
         for mark in (None, own_id(call.request), *_marks(call.request)):
             self._by[key, mark].pop(call.index, None)
 
-    def of(self, key: Key, mark: Mark = None) -> Mapping[int, Exchange]:
+    def of(self, key: RequestKey, mark: Mark = None) -> Mapping[int, Exchange]:
         """Those of a kind that have this mark, by index."""
         return self._by.get((key, mark), {})
 
-    def likeliest(self, key: Key, live: RpcRecord) -> Iterator[Exchange]:
+    def likeliest(self, key: RequestKey, live: RpcRecord) -> Iterator[Exchange]:
         """Yields all of a kind, those with the same bytes first, then those with the same values."""
         payload, values = _marks(live)
         exact, every = self.of(key, payload), self.of(key)
@@ -101,7 +101,7 @@ class Expected:
     def __init__(
         self,
         calls: Iterable[Exchange],
-        read: Read,
+        read: ReadExtent,
         rules: Rules,
         ids: IdMap,
         played: Collection[int] = (),
@@ -115,7 +115,7 @@ class Expected:
         self._planned, self._like, self._equal, self._taken = _Pool(), _Pool(), _Pool(), _Pool()
         """Those that are expected; of those that are not, the ones that may be and all others; and those that
         a request was taken for which is not equal."""
-        self._captured: Counter[Key] = Counter()
+        self._captured: Counter[RequestKey] = Counter()
         """How many of each kind there were at the beginning."""
         like, equal = spare.get("like", ()), spare.get("equal", ())
         for pool, its in ((self._planned, calls), (self._like, like), (self._equal, equal)):
@@ -164,7 +164,7 @@ class Expected:
         shown = some_of([f"#{index}" for index in unlike])
         return f"it equals none of its kind that are left, all of which the plan leaves out ({shown})"
 
-    def _candidates(self, key: Key, live: LiveMessage) -> Iterator[tuple[Iterable[Exchange], bool]]:
+    def _candidates(self, key: RequestKey, live: LiveMessage) -> Iterator[tuple[Iterable[Exchange], bool]]:
         """The likeliest first, and whether the nearest of them will do where none is equal; only those with
         the same id, where it is known which that is."""
         own, record = own_id(live.record), live.record
@@ -179,7 +179,7 @@ class Expected:
             yield self._equal.likeliest(key, record), False
             yield self._taken.likeliest(key, record), False
 
-    def _take(self, key: Key, call: Exchange, found: list[Difference], *, equal: bool) -> RequestMatch:
+    def _take(self, key: RequestKey, call: Exchange, found: list[Difference], *, equal: bool) -> RequestMatch:
         for pool in (self._planned, self._like, self._equal, self._taken):
             pool.remove(key, call)
         if not equal:
@@ -189,7 +189,7 @@ class Expected:
     def _compare(self, call: Exchange, live: LiveMessage) -> list[Difference]:
         return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)
 
-    def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> Key:
+    def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> RequestKey:
         context = context_of(record)
         if context is not None and live:
             context = self._captured_context(context)
@@ -207,7 +207,7 @@ class Expected:
         return live if captured is None else pack_id(cast("int", captured), counter)
 
 
-def own_id(record: RpcRecord) -> Id | None:
+def own_id(record: RpcRecord) -> KindAndId | None:
     """The id that says which request this is; None: its function and its arguments do."""
     command = record.rpc.command
     if isinstance(command, PropagateGradientsReq):

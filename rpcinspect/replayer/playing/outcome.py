@@ -152,11 +152,11 @@ class ReplayOutcome(Struct, frozen=True, kw_only=True):
 
 
 RANDOM = (
-    "same request, zeros in other places: probably dropout with another seed "
+    "same request, zeros in different positions: probably dropout with another seed "
     "(--seed WORKER=N sets it, --search-seed FROM:TO looks for it)"
 )
 STATE = (
-    "same request, another answer: the code has changed, or it uses state outside RPC "
+    "same request, different answer: the code has changed, or it uses state outside RPC "
     "(random numbers: try --seed or --search-seed; time, files, globals)"
 )
 WAITS = (
@@ -170,12 +170,12 @@ ROUNDING = (
 
 EVENTS = (
     "other operators ran in the thread while it was profiled: those of another release of torch, or work for "
-    "other messages, which is chance if all else is identical"
+    "other messages, which is chance if everything else is identical"
 )
 
 
 FAILED_HERE = "it failed here: "
-AFTER_A_GAP = "a worker lacks an earlier request, of which bytes were not captured, and so may do otherwise"
+AFTER_A_GAP = "a worker lacks an earlier request, whose bytes were not all captured, and may act differently"
 
 
 def with_reasons(
@@ -312,7 +312,7 @@ def error_line(text: str) -> str:
     """The line of an error in which Python names the exception; native errors have their frames after it."""
     lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
     named = [line for line in lines if _EXCEPTION.match(line)]
-    return (named or lines or ["an error without words"])[-1][:MAX_LINE]
+    return (named or lines or ["an error without a text"])[-1][:MAX_LINE]
 
 
 MAX_LINE = 200

@@ -231,7 +231,7 @@ class Player:
         if step.action == "send" or self.failure is not None:
             return StepOutcome(step=step, result="failed", text=self.failure or "it was never sent")
         if self._call(step).kind in HOUSEKEEPING:
-            text = "the live worker has not sent it by the end: when RRefs go is not its program's doing"
+            text = "the live worker did not send it: its program does not decide when RRefs are deleted"
             return StepOutcome(step=step, result=None, text=text)
         return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
 
@@ -479,7 +479,7 @@ class Player:
             self._reply(event, refusal())
             return "different", why
         self._reply(event, answer)
-        return None, f"{why}; acknowledged: when RRefs and contexts go is not the program's doing"
+        return None, f"{why}; acknowledged: the program does not decide when RRefs and contexts are deleted"
 
     def _refuse_lacking(self, event: RequestArrived, record: RpcRecord) -> None:
         """A request whose answer the recording lacks; it is refused if that answer told anything."""
@@ -529,8 +529,8 @@ def _as_answered(step: Step) -> Step:
     return replace(step, action="answer", code=None, text=text)
 
 
-NOT_ALL_CAPTURED = "not all bytes of the captured one are there; all that are there are the same"
-NEEDS_WHAT_IS_LACKING = "its function asks for something to which the recording lacks the answer"
+NOT_ALL_CAPTURED = "some bytes of the captured one are missing; all others are the same"
+NEEDS_WHAT_IS_LACKING = "its function makes a request whose answer the recording lacks"
 
 REFUSED = frozenset({"missing-bytes", "not-allowed", "unsupported"})
 """Why a live worker's request is skipped although it comes: its captured answer can't be given."""

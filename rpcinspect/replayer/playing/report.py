@@ -21,7 +21,9 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import GlobalUse, PlannedSession
 from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome, not_played
 
-Verdict: TypeAlias = Literal["identical", "tolerance", "different", "failed", "refused", "nothing-to-replay"]
+ReplayVerdict: TypeAlias = Literal[
+    "identical", "tolerance", "different", "failed", "refused", "nothing-to-replay"
+]
 
 RESULTS: tuple[Result, ...] = ("identical", "tolerance", "different", "unanswered", "failed")
 """From the best to the worst."""
@@ -78,7 +80,7 @@ class SessionResult(Struct, frozen=True):
 class Report(Struct, frozen=True, kw_only=True):
     """The outcome in numbers."""
 
-    verdict: Verdict
+    verdict: ReplayVerdict
     engine: str
     device: str
     roles: tuple[str, ...]
@@ -203,7 +205,7 @@ def never(outcome: ReplayOutcome, planned: PlannedSession) -> tuple[StepOutcome,
     """The steps of a session that was not begun: they failed, unless nothing was to be started at all."""
     if outcome.plan.refused and not outcome.runs:
         return tuple(StepOutcome(step=step, result=None) for step in planned.steps)
-    return not_played(planned, "it was not begun")
+    return not_played(planned, "it was not started")
 
 
 def worst(outcomes: Iterable[StepOutcome]) -> StepOutcome:
@@ -305,7 +307,7 @@ def _inbound(outcome: ReplayOutcome) -> Iterator[InboundOutcome]:
             yield from session.inbound
 
 
-def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Verdict:
+def _verdict(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> ReplayVerdict:
     plan = outcome.plan
     if plan.refused and not outcome.runs:
         return "refused"

@@ -131,7 +131,7 @@ def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) 
             if handle(event):
                 continue
             if isinstance(event, RequestArrived):
-                raise ReplayError(f"{event.sender} asks for something before anything was sent")
+                raise ReplayError(f"{event.sender} makes a request before anything was sent")
             for key in ended_by(event):
                 stand_in, why = waiting.pop(key, None), _refused(event)
                 if stand_in is not None and why is not None:

@@ -34,7 +34,7 @@ AGAIN_S = 0.01
 """The same, after its like has not come before."""
 
 
-Sign: TypeAlias = tuple[str, str, int, int | None, str | None]
+WaitSignature: TypeAlias = tuple[str, str, int, int | None, str | None]
 
 
 class Timeouts:
@@ -61,7 +61,7 @@ class Timeouts:
         """Worker → requests to it that are not over here, by index, in captured order."""
         for call in in_order:
             self._open[call.callee][call.index] = call
-        self._missed: set[Sign] = set()
+        self._missed: set[WaitSignature] = set()
         """Requests that live workers did not send, by what they are like."""
         moments = {call.begin_ns for call in calls.values()}
         moments |= {call.end_ns for call in calls.values() if call.end_ns is not None}
@@ -123,7 +123,7 @@ class Timeouts:
         return left_s <= due_s(self._usual_s)
 
 
-def _sign(call: Exchange) -> Sign:
+def _sign(call: Exchange) -> WaitSignature:
     return call.caller, call.callee, call.kind, call.context, call.function
 
 

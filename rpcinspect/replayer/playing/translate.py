@@ -20,12 +20,12 @@ from typing import Any, TypeAlias, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.equality.elements import Read
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, NO_ID, PROFILING, RREF, WORKER, IdMap
 from rpcinspect.errors import DecodeError, ReplayError
 from rpcinspect.pickles.opcodes import NumberedPickle, number_integers, rewrite
 from rpcinspect.pickles.semantic import RRefForkData, beside_fork, python_udf, rref_fork, worker_info
-from rpcinspect.pickles.tree import Call, Value, children, walk
+from rpcinspect.pickles.tree import PickleCall, Value, children, walk
 from rpcinspect.replayer.peers.pipe_end import cpu_descriptor
 from rpcinspect.replayer.planning.selection import optimizer_context
 from rpcinspect.rpc.command import (
@@ -57,7 +57,7 @@ HIGHEST_LOCAL_ID = (1 << LOCAL_ID_BITS) - 1
 
 T = TypeVar("T", bound=int | GloballyUniqueId)
 
-Id: TypeAlias = tuple[str, int | GloballyUniqueId]
+KindAndId: TypeAlias = tuple[str, int | GloballyUniqueId]
 """Kind and id, as an `IdMap` keeps them."""
 
 
@@ -104,9 +104,9 @@ def learn_own_fork(record: RpcRecord, ids: IdMap, number: int) -> None:
             ids.same(kind, own, GloballyUniqueId(own.created_on if worker is None else worker, last))
 
 
-def ids_of(record: RpcRecord) -> list[Id]:
+def ids_of(record: RpcRecord) -> list[KindAndId]:
     """Every id in a message, of each kind once, in the order of the message; also of the workers in ids."""
-    found: dict[Id, None] = {}
+    found: dict[KindAndId, None] = {}
     for kind, value in _all_ids(record):
         if value == NO_ID:
             continue
@@ -117,12 +117,12 @@ def ids_of(record: RpcRecord) -> list[Id]:
     return list(found)
 
 
-def _all_ids(record: RpcRecord) -> Iterator[Id]:
+def _all_ids(record: RpcRecord) -> Iterator[KindAndId]:
     yield from _ids_of_envelopes(record.rpc.envelopes)
     yield from _ids_of_command(record)
 
 
-def _ids_of_envelopes(envelopes: Sequence[Envelope]) -> Iterator[Id]:
+def _ids_of_envelopes(envelopes: Sequence[Envelope]) -> Iterator[KindAndId]:
     for envelope in envelopes:
         if isinstance(envelope, RpcWithAutograd):
             yield CONTEXT, envelope.autograd_metadata.autograd_context_id
@@ -132,7 +132,7 @@ def _ids_of_envelopes(envelopes: Sequence[Envelope]) -> Iterator[Id]:
             yield PROFILING, envelope.profiling_id
 
 
-def _ids_of_command(record: RpcRecord) -> Iterator[Id]:
+def _ids_of_command(record: RpcRecord) -> Iterator[KindAndId]:
     command, pickle = record.rpc.command, record.facts.pickle
     if isinstance(command, PropagateGradientsReq):
         yield CONTEXT, command.autograd_metadata.autograd_context_id
@@ -187,7 +187,7 @@ class _Live:
         ):
             raise ReplayError(
                 f"the {kind} {_text(kind, captured)} of the capture was made by a worker that is live here, "
-                "and has not told of it"
+                "and it was never sent"
             )
         other = self._ids.translate_back(kind, unchanged)
         if other is not None:
@@ -261,7 +261,7 @@ def _command(record: RpcRecord, command: Any, live: _Live) -> Command:
 def _change_forks(value: Value, live: _Live) -> None:
     for node in walk([value], lambda node: () if rref_fork(node) is not None else children(node)):
         fork = rref_fork(node)
-        if fork is not None and type(node) is Call:
+        if fork is not None and type(node) is PickleCall:
             node.args = (*live.fork(fork), fork.type_str)
 
 
@@ -356,7 +356,7 @@ class LiveMessage(Struct, frozen=True):
     """A message of a live worker, decoded."""
 
     record: RpcRecord
-    read: Read
+    read: ReadExtent
     """Of the bytes of its tensors."""
 
 

@@ -50,7 +50,7 @@ class LiveWorker(Struct, frozen=True):
         try:
             return _gradients(what["gradients"], blob)
         except (KeyError, TypeError, ValueError) as error:
-            raise ReplayError(f"{self.name} says something else than gradients") from error
+            raise ReplayError(f"{self.name} sent something other than gradients") from error
 
     def has_context(self, context_id: int) -> bool:
         """Whether it takes part in an autograd context that was not cleaned up. Raises `ReplayError` if it

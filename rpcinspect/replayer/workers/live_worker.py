@@ -35,8 +35,8 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="of this worker's calls"
     )
-    parser.add_argument("--transport", action="append", metavar="NAME", help="otherwise as torch chooses")
-    parser.add_argument("--channel", action="append", metavar="NAME", help="otherwise as torch chooses")
+    parser.add_argument("--transport", action="append", metavar="NAME", help="default: as torch chooses")
+    parser.add_argument("--channel", action="append", metavar="NAME", help="default: as torch chooses")
     return parser.parse_args()
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     while not over.wait(1.0):  # so that a signal's handler runs on every platform
         if os.getppid() != parent:  # torchrun was killed; the store may be gone, so that nobody can leave
             with contextlib.suppress(OSError):  # so may be whoever reads this
-                print(f"{given.names[rank]} ends, since whoever started it is gone", flush=True)
+                print(f"{given.names[rank]} ends, since the process that started it is gone", flush=True)
             os._exit(1)
     rpc.shutdown()
     print(f"{given.names[rank]} has left", flush=True)

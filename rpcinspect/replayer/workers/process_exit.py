@@ -77,15 +77,13 @@ class EarlyExit(Struct, frozen=True, kw_only=True):
         """How it ended and what is known of the reason, in one line."""
         parts = [f"{self.who} {self.exit.text}"]
         if self.no_memory and self.memory_bytes is not None:
-            parts.append(
-                f"it got no more memory, of which it may take {amount(self.memory_bytes)} (--memory)"
-            )
+            parts.append(f"it ran out of memory, of which it may take {amount(self.memory_bytes)} (--memory)")
         if self.exit.signal == "SIGKILL":
-            parts.append(f"that is not this replay's doing{self._oom()}")
+            parts.append(f"this replay did not cause that{self._oom()}")
             if self.exit.peak_bytes is not None:
                 parts.append(f"it had at most {amount(self.exit.peak_bytes)} in memory")
         if self.last_message is not None:
-            parts.append(f"the last that it was sent is #{self.last_message}")
+            parts.append(f"the last message sent to it is #{self.last_message}")
         return "; ".join(parts)
 
     def _oom(self) -> str:

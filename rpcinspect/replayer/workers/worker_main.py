@@ -253,7 +253,7 @@ def load_named(module: str) -> None:
         except ModuleNotFoundError as error:
             if module.isidentifier() and error.name == module:
                 print(
-                    f"no module {module} is found: what calls it will fail (--path FOLDER lets live workers "
+                    f"no module {module} is found: calls of it will fail (--path FOLDER lets live workers "
                     "find modules)",
                     file=sys.stderr,
                 )

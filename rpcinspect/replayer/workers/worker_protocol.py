@@ -80,7 +80,7 @@ class ControlSocket:
             if blob:
                 self.sock.sendall(blob)
         except OSError as error:
-            raise ReplayError(f"a live worker's process can't be told anything: {error}") from error
+            raise ReplayError(f"can't send to a live worker's process: {error}") from error
 
     def receive(self, timeout_s: float) -> tuple[Object, bytes] | None:
         """The next object and its bytes; None: the other end is gone. Raises `ReplayError`, also after the
@@ -91,9 +91,9 @@ class ControlSocket:
             if not self._read(left):
                 return None
             if left <= 0 and not self._buffer:
-                raise SilenceError(f"a live worker's process said nothing for {timeout_s:g} s")
+                raise SilenceError(f"a live worker's process sent nothing for {timeout_s:g} s")
             if left <= -GRACE_S:
-                raise ReplayError("a live worker's process does not finish what it says")
+                raise ReplayError("a live worker's process does not finish its line")
         return found
 
     @property
@@ -113,16 +113,16 @@ class ControlSocket:
             return None
         text_bytes, blob_bytes = HEADER.unpack_from(self._buffer)
         if text_bytes > MAX_JSON_BYTES or blob_bytes > MAX_BLOB_BYTES:
-            raise ReplayError("a live worker's process says more than fits")
+            raise ReplayError("a live worker's process sent too long a line")
         start = HEADER.size + text_bytes
         if len(self._buffer) < start + blob_bytes:
             return None
         try:
             what = json.loads(self._buffer[HEADER.size : start])
         except (ValueError, RecursionError) as error:
-            raise ReplayError("a live worker's process says what is no JSON") from error
+            raise ReplayError("a live worker's process sent something other than JSON") from error
         if not isinstance(what, dict):
-            raise ReplayError("a live worker's process says something else than an object")
+            raise ReplayError("a live worker's process sent something other than an object")
         blob = bytes(self._buffer[start : start + blob_bytes])
         del self._buffer[: start + blob_bytes]
         return what, blob

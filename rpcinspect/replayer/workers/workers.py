@@ -165,7 +165,7 @@ class Workers(Closing):
     def fork(self, command: Object, who: str) -> tuple[WorkerProcess, Object]:
         """A new process in the role that `command` says, once it is ready, and what it said then."""
         if self._closed:
-            raise ReplayError(f"{who} can't be started any more: all have ended")
+            raise ReplayError(f"{who} can't be started again: all have ended")
         output = self._outputs.new(str(command.get("name", command["role"])))
         ours, theirs = ControlSocket.pair()
         try:

@@ -26,7 +26,7 @@ OCTAVES = math.log2(10)
 """In a decade."""
 
 
-class Bar(Struct, frozen=True):
+class HistogramBar(Struct, frozen=True):
     """Some errors."""
 
     x: float
@@ -50,7 +50,7 @@ class Chart(Struct, frozen=True):
 
     label: str
     most: str
-    bars: tuple[Bar, ...]
+    bars: tuple[HistogramBar, ...]
     ticks: tuple[Tick, ...]
     left: float
     right: float
@@ -62,9 +62,9 @@ class Chart(Struct, frozen=True):
 def chart_of(histogram: Histogram) -> Chart:
     """Bars of equal width over the sizes that occur; more than fit are put together."""
     asides = [
-        ("0", "other bits, the same value", histogram.zero),
+        ("0", "different bits, same value", histogram.zero),
         ("∞", "an infinite error", histogram.infinite),
-        ("NaN", "one of the two or both are NaN", histogram.undefined),
+        ("NaN", "one or both are NaN", histogram.undefined),
     ]
     asides = [aside for aside in asides if aside[2]]
     left = LEFT + ASIDE * (bool(histogram.zero) if histogram.bins else 0)
@@ -103,10 +103,10 @@ def _grouped(histogram: Histogram) -> tuple[list[tuple[int, int, int]], int, int
     return [(start, start + step, count) for start, count in counts.items()], low, high
 
 
-def _bar(x: float, width: float, count: int, most: int, label: str, *, aside: bool = False) -> Bar:
+def _bar(x: float, width: float, count: int, most: int, label: str, *, aside: bool = False) -> HistogramBar:
     room = HEIGHT - TOP - BOTTOM
     height = max(MIN_BAR, room * count / most)
-    return Bar(x + 0.5, HEIGHT - BOTTOM - height, max(1.0, width - 1), height, label, aside)
+    return HistogramBar(x + 0.5, HEIGHT - BOTTOM - height, max(1.0, width - 1), height, label, aside)
 
 
 def _decades(low: int, high: int) -> Iterator[int]:
@@ -120,7 +120,7 @@ def _words(histogram: Histogram) -> str:
     total = counted(histogram.total, "element")
     differ = "differs" if histogram.total == 1 else "differ"
     if not histogram.bins:
-        return f"{total} that {differ}; none by an error that has a size"
+        return f"{total} that {differ}; none has a finite error"
     low, high = histogram.bins[0][0], histogram.bins[-1][0] + 1
     return f"{total} that {differ}, by the size of the absolute error: {_power(low)} to {_power(high)}"
 

@@ -26,10 +26,10 @@ from rpcinspect.fields.phrases import (
     printable,
     shorten,
 )
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import CaptureInfo
 from rpcinspect.views.columns import Column, Table, table
-from rpcinspect.views.diff.rows import MAX_CHARTS, Differing, Kind, Rows, kind_of, rows_of
+from rpcinspect.views.diff.rows import MAX_CHARTS, Differing, DiffRows, RowKind, kind_of, rows_of
 from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
 from rpcinspect.views.html.kit import Link, html
 from rpcinspect.views.message_facts import facts_of
@@ -85,11 +85,11 @@ class First(Struct, frozen=True):
     facts: tuple[FactRow, ...]
 
 
-class Mark(Struct, frozen=True):
+class StripMark(Struct, frozen=True):
     """Some neighbouring messages on the strip."""
 
     x: int
-    kind: Kind
+    kind: RowKind
     label: str
     anchor: str | None
 
@@ -108,13 +108,13 @@ class DiffPage(Struct, frozen=True):
     first: First | None
     counts: Table
     """How many differences there are of each code."""
-    marks: tuple[Mark, ...]
+    marks: tuple[StripMark, ...]
     bins: int
-    rows: Rows
+    rows: DiffRows
     notes: tuple[str, ...]
 
 
-def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> DiffPage:
+def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage:
     """What there is to show."""
     rows = rows_of(comparison, runs)
     shown = rows.by_place()
@@ -150,7 +150,7 @@ def _capital(words: str) -> str:
 def _lead(comparison: Comparison) -> str:
     first = comparison.first
     if comparison.unrelated:
-        return "So there is no first difference. Perhaps one of the two is a capture of another job."
+        return "So there is no first difference. Perhaps one of them is a capture of another job."
     if first is None:
         ended = "Nothing in them makes the two runs different."
         return ended if comparison.messages else ""
@@ -159,7 +159,7 @@ def _lead(comparison: Comparison) -> str:
     return f"Likely {first.likely}: {printable(first.text)}. {told}."
 
 
-def _panel(label: str, side: Side, run: Run) -> Panel:
+def _panel(label: str, side: Side, run: RunModel) -> Panel:
     return Panel(
         label=label,
         files=tuple(_file(info) for info in run.session.captures),
@@ -191,7 +191,7 @@ def _rules(rules: Rules) -> list[str]:
 
 
 def _first(
-    comparison: Comparison, first: Explanation, rows: dict[int, Differing], runs: tuple[Run, Run]
+    comparison: Comparison, first: Explanation, rows: dict[int, Differing], runs: tuple[RunModel, RunModel]
 ) -> First:
     place = comparison.found[first.found].message
     message = comparison.messages[place]
@@ -220,7 +220,7 @@ def _what(message: Aligned) -> str:
     return f"{numbers(message)}, where {source} answers {what} to {destination}"
 
 
-def _facts(comparison: Comparison, place: int, runs: tuple[Run, Run]) -> list[FactRow]:
+def _facts(comparison: Comparison, place: int, runs: tuple[RunModel, RunModel]) -> list[FactRow]:
     message = comparison.messages[place]
     told: list[dict[str, str]] = []
     for run, index in zip(runs, (message.a, message.b), strict=True):
@@ -269,7 +269,7 @@ RANKS = ("parts", "order", "follows", "unknown", "tolerated", "information")
 """Of several kinds in one place of the strip the first is shown."""
 
 
-def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[Mark, ...], int]:
+def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[StripMark, ...], int]:
     """The strip: for each of some equal parts of the runs the weightiest of the messages in which something
     differs, also of those without a row."""
     total = len(comparison.messages)
@@ -277,14 +277,14 @@ def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[Ma
     found: dict[int, list[Found]] = {}
     for one in comparison.found:
         found.setdefault(one.message, []).append(one)
-    tops: dict[int, tuple[int, bool, int, Kind]] = {}
+    tops: dict[int, tuple[int, bool, int, RowKind]] = {}
     for place, its in found.items():
         kind = kind_of(its)
         weight = RANKS.index(kind), place not in rows, place, kind
         x = place * bins // total
         tops[x] = min(tops.get(x, weight), weight)
     return tuple(
-        Mark(
+        StripMark(
             x,
             kind,
             f"{numbers(comparison.messages[place])} {comparison.messages[place].type}",
@@ -294,14 +294,14 @@ def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[Ma
     ), bins
 
 
-def _notes(comparison: Comparison, rows: Rows) -> list[str]:
+def _notes(comparison: Comparison, rows: DiffRows) -> list[str]:
     notes = [_capital(printable(note)) for note in comparison.notes]
     if comparison.unknown:
         told = counted(comparison.unknown, "message")
         notes.append(f"{told} can't be compared in full, since both runs lack the same bytes")
     if rows.hidden:
         told = f"{counted(rows.hidden, 'message')} in which something differs have no row here"
-        notes.append(f"{told}: {rows.hidden_codes}. --format jsonl tells all of them")
+        notes.append(f"{told}: {rows.hidden_codes}. --format jsonl lists all of them")
     if rows.charts_left_out:
         told = counted(rows.charts_left_out, "more tensor")
         notes.append(f"Histograms are drawn of the first {MAX_CHARTS} tensors; {told} differ")
@@ -311,6 +311,6 @@ def _notes(comparison: Comparison, rows: Rows) -> list[str]:
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def diff_html(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[bytes]:
+def diff_html(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> Iterator[bytes]:
     """The page, piece by piece."""
     return html(TEMPLATES, "diff", page=page_of(comparison, runs))

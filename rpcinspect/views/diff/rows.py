@@ -19,7 +19,7 @@ from rpcinspect.diff.model import Aligned, Comparison, Found
 from rpcinspect.equality.difference import Elements
 from rpcinspect.fields.phrases import Phrases, counted, end_label, packed, printable, shorten
 from rpcinspect.rpc.questions import context_of
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.error_chart import Chart, chart_of
 from rpcinspect.views.diff.words import numbers
 from rpcinspect.views.difference import told
@@ -36,10 +36,10 @@ MAX_PHRASE = 400
 MAX_VALUE = 200
 MAX_FUNCTION = 160
 
-Kind: TypeAlias = Literal["parts", "follows", "unknown", "order", "tolerated", "information"]
+RowKind: TypeAlias = Literal["parts", "follows", "unknown", "order", "tolerated", "information"]
 
 
-class Line(Struct, frozen=True):
+class DifferenceLine(Struct, frozen=True):
     """One difference."""
 
     code: str
@@ -78,13 +78,13 @@ class Differing(Struct, frozen=True):
     place: int
     anchor: str
     brief: Brief
-    kind: Kind
+    kind: RowKind
     control: bool
     answers: Link | None
     cause: Link | None
     a: SideText | None
     b: SideText | None
-    lines: tuple[Line, ...]
+    lines: tuple[DifferenceLine, ...]
     more: str | None
     """Differences that are not shown, by code."""
 
@@ -102,7 +102,7 @@ class Fold(Struct, frozen=True):
     """Differences in messages that have no row, by code."""
 
 
-class Rows(Struct, frozen=True):
+class DiffRows(Struct, frozen=True):
     """All of them, and what there is no room for."""
 
     items: tuple[Differing | Fold, ...]
@@ -118,7 +118,7 @@ class Rows(Struct, frozen=True):
         return {item.place: item for item in self.items if isinstance(item, Differing)}
 
 
-def rows_of(comparison: Comparison, runs: tuple[Run, Run], max_rows: int = MAX_ROWS) -> Rows:
+def rows_of(comparison: Comparison, runs: tuple[RunModel, RunModel], max_rows: int = MAX_ROWS) -> DiffRows:
     """At most about `max_rows` rows: what counts before what does not, the first difference in any case."""
     return _Maker(comparison, runs, max_rows).rows()
 
@@ -141,7 +141,7 @@ def brief_of(message: Aligned) -> Brief:
 
 
 class _Maker:
-    def __init__(self, comparison: Comparison, runs: tuple[Run, Run], max_rows: int) -> None:
+    def __init__(self, comparison: Comparison, runs: tuple[RunModel, RunModel], max_rows: int) -> None:
         self.comparison = comparison
         self.runs = runs
         self.starts = [min(run.session.messages.time_ns, default=0) for run in runs]
@@ -160,9 +160,9 @@ class _Maker:
             chosen.add(self.comparison.found[self.comparison.first.found].message)
         return frozenset(chosen)
 
-    def rows(self) -> Rows:
+    def rows(self) -> DiffRows:
         hidden = [place for place in self.found if place not in self.chosen]
-        return Rows(
+        return DiffRows(
             items=tuple(self._items()),
             shown=len(self.chosen),
             hidden=len(hidden),
@@ -234,11 +234,11 @@ class _Maker:
             text=shorten(self.phrases.phrase(record), MAX_PHRASE),
         )
 
-    def _line(self, found: Found) -> Line:
+    def _line(self, found: Found) -> DifferenceLine:
         difference = found.difference
         its = told(difference, MAX_VALUE)
         notes = [its.kind, its.text, "within the tolerance" if difference.tolerated else None]
-        return Line(
+        return DifferenceLine(
             code=difference.code,
             path="" if its.path == difference.code else its.path,
             values=its.values,
@@ -258,7 +258,7 @@ class _Maker:
         return chart_of(elements.histogram)
 
 
-def kind_of(its: Sequence[Found]) -> Kind:
+def kind_of(its: Sequence[Found]) -> RowKind:
     """What the differences of a message make of it."""
     codes = {one.difference.code for one in its if one.counts}
     if not codes:

@@ -22,7 +22,7 @@ from rpcinspect.fields.phrases import (
     shorten,
     some,
 )
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.words import following, lacking, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.text.columns import show_lines
@@ -38,7 +38,7 @@ MAX_PHRASE = 160
 
 
 def show_diff(
-    comparison: Comparison, runs: tuple[Run, Run], console: Console, *, show_all: bool = False
+    comparison: Comparison, runs: tuple[RunModel, RunModel], console: Console, *, show_all: bool = False
 ) -> None:
     """Prints the summary; with `show_all` every difference too, before it."""
     if show_all:
@@ -49,7 +49,9 @@ def show_diff(
     show_lines(_summary(comparison, runs, show_all=show_all), console)
 
 
-def _summary(comparison: Comparison, runs: tuple[Run, Run], *, show_all: bool) -> Iterator[tuple[str, str]]:
+def _summary(
+    comparison: Comparison, runs: tuple[RunModel, RunModel], *, show_all: bool
+) -> Iterator[tuple[str, str]]:
     """(line, style)."""
     for label, side in (("a", comparison.a), ("b", comparison.b)):
         yield _side_line(label, side), ""
@@ -72,7 +74,7 @@ def _side_line(label: str, side: Side) -> str:
     return f"{label}  {paths}{context}: {told}"
 
 
-def _first(comparison: Comparison, runs: tuple[Run, Run]) -> Iterator[tuple[str, str]]:
+def _first(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> Iterator[tuple[str, str]]:
     first = comparison.first
     assert first is not None
     place = comparison.found[first.found].message

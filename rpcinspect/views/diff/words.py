@@ -12,9 +12,9 @@ from rpcinspect.views.difference import KIND_WORDS
 
 MEANINGS = {
     **{code: KIND_WORDS[code] for code in ("missing", "extra", "repeated")},
-    "reordered": "the same calls, one after the other, in another order",
-    "latency": "another median time of a kind of call",
-    "function": "another function is called",
+    "reordered": "the same calls, one after the other, in a different order",
+    "latency": "a different median time for a kind of call",
+    "function": "a different function is called",
     "argument": "an argument of a call",
     "envelope": "the envelopes around the message, or what they say",
     "field": "a field of the message",
@@ -30,8 +30,8 @@ MEANINGS = {
     "zero-sign": "−0 against 0",
     "nan-payload": "NaN against a NaN of other bits",
     "ulp": "elements only a few representable steps apart",
-    "error": "an error in place of an answer, or another error",
-    "unknown": "bytes that were captured of one run only",
+    "error": "an error instead of an answer, or a different error",
+    "unknown": "bytes that were captured in one run only",
 }
 """Of every code, what it is that differs."""
 
@@ -84,7 +84,7 @@ def following(comparison: Comparison) -> str:
 def tolerance(rules: Rules) -> str | None:
     """By how much floats may differ."""
     if rules.rtol is None and rules.atol is None:
-        return "floats may differ as torch.testing lets them" if rules.by_dtype else None
+        return "floats may differ as much as torch.testing allows" if rules.by_dtype else None
     atol, rtol = (
         ("torch's atol" if rules.atol is None else f"{rules.atol:g}"),
         ("torch's rtol" if rules.rtol is None else f"{rules.rtol:g}"),

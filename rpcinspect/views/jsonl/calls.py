@@ -17,7 +17,7 @@ from rpcinspect.fields.call import answer_json, request_json
 from rpcinspect.fields.phrases import error_phrase, packed, printable, shorten
 from rpcinspect.fields.plain import Json
 from rpcinspect.fields.session import AtTheEnd, failure_json
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.command_codec import message_type_of
@@ -130,7 +130,7 @@ class CallRow(Struct, frozen=True, kw_only=True):
         return self.answered.get("error") is not None
 
 
-class Calls:
+class CallRows:
     """`feed` every record in the order in which messages become complete; then ask for rows."""
 
     def __init__(self, spool: BinaryIO) -> None:

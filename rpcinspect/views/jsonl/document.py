@@ -7,16 +7,14 @@ more than for the lines. Lists that nothing is in are there too; what there is o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
 
 import orjson
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.fields.plain import Json
+from rpcinspect.filter.matches import Shown
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.calls import OfSession, call_json, filter_line
 from rpcinspect.views.jsonl.lines import JsonLines, head_lines, tail_lines
-
-Json: TypeAlias = dict[str, Any]
 
 KEYS = {
     "capture": "captures",

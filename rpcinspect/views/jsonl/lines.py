@@ -20,7 +20,7 @@ from rpcinspect.errors import Problem
 from rpcinspect.fields.plain import Json, Picked, text
 from rpcinspect.fields.session import AtTheEnd, Known
 from rpcinspect.fields.table import MESSAGE
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session, Totals
 from rpcinspect.tcp.ranges import CaptureBytes

@@ -15,7 +15,6 @@ import orjson
 from msgspec import Struct
 
 from rpcinspect.fields.body import Bodies, body_of, envelope_json
-from rpcinspect.fields.message import Tensor, tensors_of
 from rpcinspect.fields.plain import Json, Picked
 from rpcinspect.fields.table import TENSOR
 from rpcinspect.fields.templates import template
@@ -24,6 +23,7 @@ from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import repeated_range
+from rpcinspect.run.message import Tensor, tensors_of
 from rpcinspect.run.tensors import LastRead, TensorPlace, hash_of, storage_of
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 from rpcinspect.tcp.segment import Flow

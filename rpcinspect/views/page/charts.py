@@ -12,14 +12,14 @@ from typing import TypeVar
 from rpcinspect.fields.phrases import amount, counted, duration, end_label, join_ends
 from rpcinspect.rpc.questions import size_of
 from rpcinspect.run.latency import Latency, LatencyGroup
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
+from rpcinspect.run.waits import Span
 from rpcinspect.session.model import Session
 from rpcinspect.views.graph_words import what_words
 from rpcinspect.views.html.kit import Bar, bars
 
 MAX_BARS = 10
 Key = TypeVar("Key", bound=Hashable)
-Span = tuple[int, int]
 
 
 def slowest(latency: Latency) -> tuple[Bar, ...]:
@@ -59,7 +59,7 @@ def busiest(latency: Latency, session: Session) -> tuple[Bar, ...]:
     )
 
 
-def moved(run: Run, indexes: Sequence[int]) -> tuple[Bar, ...]:
+def moved(run: RunModel, indexes: Sequence[int]) -> tuple[Bar, ...]:
     """Who sends to whom, by the bytes of all messages."""
     session = run.session
     sizes: dict[tuple[str, str], int] = defaultdict(int)

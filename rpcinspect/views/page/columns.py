@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import orjson
 
 from rpcinspect.fields.phrases import Phrases, end_label, packed, shorten
-from rpcinspect.fields.plain import text
+from rpcinspect.fields.plain import Json, text
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
@@ -23,12 +22,10 @@ from rpcinspect.rpc.questions import failed, function_of, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Doubt
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT
 from rpcinspect.views.jsonl.calls import CallTexts, call_text, outcome
-
-Json = dict[str, Any]
 
 KINDS = ("call", "forward", "backward", "housekeeping")
 """What a message is for, its answer likewise: a call, one within an autograd context, a backward pass,
@@ -75,7 +72,7 @@ class Strings:
         return list(self._numbers)
 
 
-class Lanes:
+class WorkerLanes:
     """The workers of a session in a fixed order; two jobs may have workers of the same name."""
 
     def __init__(self, session: Session) -> None:
@@ -102,7 +99,9 @@ class Lanes:
         return self._number.get((job, label))
 
 
-def columns_of(run: Run, lanes: Lanes, indexes: Sequence[int], contexts: dict[tuple[int, int], int]) -> Json:
+def columns_of(
+    run: RunModel, lanes: WorkerLanes, indexes: Sequence[int], contexts: dict[tuple[int, int], int]
+) -> Json:
     """`contexts`: (job, context id) → its place in the page's list of contexts."""
     return _Columns(run, lanes, contexts).json(indexes)
 
@@ -114,7 +113,7 @@ def _doubt(doubt: Doubt) -> list[int]:
 
 
 class _Columns:
-    def __init__(self, run: Run, lanes: Lanes, contexts: dict[tuple[int, int], int]) -> None:
+    def __init__(self, run: RunModel, lanes: WorkerLanes, contexts: dict[tuple[int, int], int]) -> None:
         self._run = run
         self._lanes = lanes
         self._contexts = contexts

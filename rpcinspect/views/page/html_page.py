@@ -25,21 +25,23 @@ from rpcinspect.capture.source import STDIN_NAME
 from rpcinspect.equality.floats import FLOATS
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.field import Seen
-from rpcinspect.fields.message import Message, Reader
+from rpcinspect.fields.message import MessageValues, Reader
 from rpcinspect.fields.phrases import packed
+from rpcinspect.fields.plain import Json
 from rpcinspect.fields.session import failure_json
 from rpcinspect.fields.table import BY_NAME
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.message import Tensor, tensors_of
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
+from rpcinspect.run.tensors import LastRead
 from rpcinspect.views.graph_words import gradients_words
 from rpcinspect.views.html.kit import file_text, html
 from rpcinspect.views.jsonl.message import MessageRenderer
 from rpcinspect.views.message_facts import first_values
-from rpcinspect.views.page.columns import Lanes, columns_of
-from rpcinspect.views.page.overview import Part, page_of, part_of
+from rpcinspect.views.page.columns import WorkerLanes, columns_of
+from rpcinspect.views.page.overview import PageSelection, page_of, part_of
 from rpcinspect.views.questions.contexts import graph_json
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -61,7 +63,6 @@ SCRIPTS = (
     "trace.js",
 )
 """In the order in which they are joined."""
-Json = dict[str, Any]
 
 ASKED = ("id", "pipe", "capture", "fn", "tensor.nbytes")
 """Fields of filters that no line of `--format jsonl` has from `envelopes` on; the script reads the others
@@ -69,15 +70,15 @@ there, or has them in columns."""
 FLOATING = {*FLOATS, "complex32", "complex64", "complex128"}
 
 
-def trace_html(run: Run, shown: Shown | None = None) -> Iterator[bytes]:
+def trace_html(run: RunModel, shown: Shown | None = None) -> Iterator[bytes]:
     """The page, piece by piece; the run's captures must be open, for the bytes of tensors."""
     part = part_of(run, shown)
     return html(TEMPLATES, "trace", script=_script(), data=_data(run, part), page=page_of(run, part))
 
 
-def _data(run: Run, part: Part) -> Iterator[bytes]:
+def _data(run: RunModel, part: PageSelection) -> Iterator[bytes]:
     """All that the script unpacks: the columns at once, the rest when it is looked at."""
-    lanes = Lanes(run.session)
+    lanes = WorkerLanes(run.session)
     contexts = {(graph.job, graph.context_id): n for n, graph in enumerate(part.graphs)}
     data = columns_of(run, lanes, part.indexes, contexts)
     data["contexts"] = [_context_row(graph, lanes) for graph in part.graphs]
@@ -98,17 +99,17 @@ def _data(run: Run, part: Part) -> Iterator[bytes]:
         yield _element("contexts", count, text)
 
 
-def _messages(run: Run, part: Part) -> Iterator[bytes]:
+def _messages(run: RunModel, part: PageSelection) -> Iterator[bytes]:
     """Each message as `--format jsonl` has it, from `envelopes` on, with what filters ask for beside that,
     the first values and the norms of its tensors."""
     renderer, reader = MessageRenderer(run.bytes), Reader(run.bytes, hashes=False)
     for index in part.indexes:
         record = run.messages[index]
-        message = Message(record, reader)
+        message = MessageValues(record, reader)
         more: Json = {"asked": {name: BY_NAME[name].values(message) for name in ASKED}}
         if record.rpc.tensors:
             more["values"] = record.told(lambda one: first_values(one, run.read))
-            more["norms"] = record.told(lambda one: [*map(_norm, tensors_of(one, run.bytes))])
+            more["norms"] = record.told(lambda one: [*map(_norm, tensors_of(one, LastRead(run.bytes)))])
         failure = run.session.failures.get(record.row)
         if failure is not None:
             more["failure"] = failure_json(failure)
@@ -138,7 +139,7 @@ def _element(name: str, count: int, text: bytes) -> bytes:
     )
 
 
-def _context_row(graph: ContextGraph, lanes: Lanes) -> Json:
+def _context_row(graph: ContextGraph, lanes: WorkerLanes) -> Json:
     """What the list of contexts shows."""
     return {
         "name": packed(graph.context_id),
@@ -156,7 +157,7 @@ def _context_row(graph: ContextGraph, lanes: Lanes) -> Json:
     }
 
 
-def _graph_json(run: Run, graph: ContextGraph) -> bytes:
+def _graph_json(run: RunModel, graph: ContextGraph) -> bytes:
     """A context in full: the objects of `graph --format jsonl`."""
     return orjson.dumps(list(graph_json(graph, run.critical_path(graph))))
 

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable
 from rpcinspect.fields.table import FIELDS
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import for_people
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding, Session
 from rpcinspect.views.columns import Column, Style, Table, table
 from rpcinspect.views.html.kit import Bar, bars
@@ -66,7 +66,7 @@ FIELD = (
 )
 
 
-class Fact(Struct, frozen=True):
+class KeyFigure(Struct, frozen=True):
     """A number that matters, large."""
 
     value: str
@@ -90,7 +90,7 @@ class RunPage(Struct, frozen=True):
     title: str
     lead: str
     filter: str | None
-    facts: tuple[Fact, ...]
+    facts: tuple[KeyFigure, ...]
     captures: Table
     workers: Table
     pipes: Table
@@ -116,7 +116,7 @@ class RunPage(Struct, frozen=True):
     """What filters may name."""
 
 
-def page_of(run: Run, part: Part) -> RunPage:
+def page_of(run: RunModel, part: PageSelection) -> RunPage:
     """Everything."""
     session, answers = run.session, part.answers
     latency = for_people(answers.latency)
@@ -158,13 +158,13 @@ def _lead(session: Session) -> str:
     return f"{counted(session.totals.messages, 'message')} in {took}, from {moment(min(times), 3)}"
 
 
-def _facts(run: Run, part: Part) -> Iterable[Fact]:
+def _facts(run: RunModel, part: PageSelection) -> Iterable[KeyFigure]:
     totals = run.session.totals
     shown = len(part.indexes)
     if part.filter is None:
         yield _number(shown, "message", "messages", "messages")
     else:
-        yield Fact(f"{shown:,} of {totals.messages:,}", "messages", "messages")
+        yield KeyFigure(f"{shown:,} of {totals.messages:,}", "messages", "messages")
     yield _number(len(run.session.workers), "worker", "workers", "workers")
     yield _number(len(part.graphs), "autograd context", "autograd contexts", "contexts")
     lacking = sum(len(graph.missing) for graph in part.graphs)
@@ -176,16 +176,16 @@ def _facts(run: Run, part: Part) -> Iterable[Fact]:
     bad = totals.problems > 0
     yield _number(totals.problems, "problem in the bytes", "problems in the bytes", "problems", bad=bad)
     size = totals.rpc_bytes + totals.tensor_bytes
-    yield Fact(amount(size), f"decoded, {amount(totals.tensor_bytes)} of tensors", "types")
+    yield KeyFigure(amount(size), f"decoded, {amount(totals.tensor_bytes)} of tensors", "types")
     if totals.missing_bytes:
-        yield Fact(amount(totals.missing_bytes), "not captured", "problems", bad=True)
+        yield KeyFigure(amount(totals.missing_bytes), "not captured", "problems", bad=True)
 
 
-def _number(count: int, one: str, many: str, tab: str, *, bad: bool = False) -> Fact:
-    return Fact(f"{count:,}", one if count == 1 else many, tab, bad)
+def _number(count: int, one: str, many: str, tab: str, *, bad: bool = False) -> KeyFigure:
+    return KeyFigure(f"{count:,}", one if count == 1 else many, tab, bad)
 
 
-def _workers(run: Run, part: Part) -> Table:
+def _workers(run: RunModel, part: PageSelection) -> Table:
     session = run.session
     sent: Counter[tuple[int, str]] = Counter()
     for index in part.indexes:
@@ -205,7 +205,7 @@ def _pipe_style(ends: PipeEnds) -> Style:
     return "" if ends.pipe.visible.value == "full" else "odd"
 
 
-def _types(run: Run, part: Part) -> tuple[Bar, ...]:
+def _types(run: RunModel, part: PageSelection) -> tuple[Bar, ...]:
     counts = Counter(type_name(run.messages[index].rpc.message.type) for index in part.indexes)
     return bars([(name, count, f"{count:,}", "") for name, count in counts.most_common()])
 
@@ -217,28 +217,28 @@ def _naming(finding: Finding) -> str:
     return f"index in {{{', '.join(map(str, finding.messages))}}}"
 
 
-class Part(Struct, frozen=True):
+class PageSelection(Struct, frozen=True):
     """See above."""
 
     filter: str | None
     """None where everything is shown."""
     indexes: tuple[int, ...]
     """Of messages, ascending."""
-    answers: Run
+    answers: RunModel
     graphs: tuple[ContextGraph, ...]
     """Each with the messages to be shown."""
     findings: tuple[Finding, ...]
     hidden_findings: int
 
 
-def part_of(run: Run, shown: Shown | None) -> Part:
+def part_of(run: RunModel, shown: Shown | None) -> PageSelection:
     """What there is to show."""
     session = run.session
     if shown is None:
-        return Part(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)
+        return PageSelection(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)
     narrowed = run.narrowed(shown.rows, shown.touched)
     findings = shown.findings(session)
-    return Part(
+    return PageSelection(
         filter=shown.text,
         indexes=tuple(sorted(narrowed.picked)),
         answers=narrowed,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.questions import contexts, devices, disconnects, latency, profile, rrefs
 from rpcinspect.views.questions.question import Question
 from rpcinspect.views.questions.session import finding_json
@@ -16,7 +16,7 @@ from rpcinspect.views.text.columns import Part
 from rpcinspect.views.text.summary import finding_text
 
 
-def _findings(run: Run, _: bool) -> Iterator[Part]:
+def _findings(run: RunModel, _: bool) -> Iterator[Part]:
     """As they stand below the table of messages."""
     for number, finding in enumerate(run.findings):
         if number:

@@ -12,7 +12,7 @@ from rpcinspect.fields.phrases import amount, end_label, shorten
 from rpcinspect.fields.plain import Json, Picked, each
 from rpcinspect.run.critical_path import Segment
 from rpcinspect.run.graph import ContextGraph, GraphEdge
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, Links, Style, json_of, table
 from rpcinspect.views.questions.question import Question
 from rpcinspect.views.questions.session import CONTEXT, SPAN, edge_json
@@ -23,12 +23,12 @@ MAX_WORKERS = 60
 TENSOR = "dtype shape layout requires_grad nbytes"
 
 
-def _came(graph: ContextGraph, _: Run) -> str:
+def _came(graph: ContextGraph, _: RunModel) -> str:
     """How many edges got a gradient."""
     return "no pass" if graph.backward_ns is None else f"{graph.came:,} of {graph.expected:,}"
 
 
-def _workers(graph: ContextGraph, _: Run) -> str:
+def _workers(graph: ContextGraph, _: RunModel) -> str:
     return shorten(", ".join(map(end_label, graph.workers)), MAX_WORKERS)
 
 
@@ -86,7 +86,7 @@ def _style(graph: ContextGraph) -> Style:
     return "bad" if graph.came < graph.expected or graph.failed else ""
 
 
-def _show(run: Run, _: bool) -> Iterator[Part]:
+def _show(run: RunModel, _: bool) -> Iterator[Part]:
     if run.graphs:
         yield table(COLUMNS, run.graphs, run, style=_style)
     else:
@@ -102,20 +102,20 @@ QUESTION = Question(
 )
 
 
-def graph_question(graphs_of: Callable[[Run], Sequence[ContextGraph]]) -> Question:
+def graph_question(graphs_of: Callable[[RunModel], Sequence[ContextGraph]]) -> Question:
     """Returns the question for the graphs that `graphs_of` picks of a run, each with its critical path."""
 
-    def count(run: Run, _: bool) -> int:
+    def count(run: RunModel, _: bool) -> int:
         return sum(graph.shows(message) for graph in graphs_of(run) for message in graph.messages)
 
-    def show(run: Run, _: bool) -> Iterator[Part]:
+    def show(run: RunModel, _: bool) -> Iterator[Part]:
         graphs = graphs_of(run)
         for number, graph in enumerate(graphs):
             if number:
                 yield "", ""
             yield from graph_parts(graph, run.critical_path(graph), several_jobs=len(graphs) > 1)
 
-    def json(run: Run) -> list[Json]:
+    def json(run: RunModel) -> list[Json]:
         return [line for one in graphs_of(run) for line in graph_json(one, run.critical_path(one))]
 
     return Question("message", ("context", "passing", "segment"), count, show, json, shows=lambda run: True)

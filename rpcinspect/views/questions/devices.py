@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpcinspect.fields.phrases import end_label, join_ends, printable
-from rpcinspect.run.device_maps import DeviceMap, Pairs
-from rpcinspect.run.run import Run
+from rpcinspect.run.device_maps import DeviceMap, DevicePairs
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, Links, Table, json_of, table
 from rpcinspect.views.questions.question import Question
 from rpcinspect.views.text.columns import Part
 
 
-def _ends(one: DeviceMap, _: Run) -> str:
+def _ends(one: DeviceMap, _: RunModel) -> str:
     return join_ends(end_label(one.caller), end_label(one.callee))
 
 
-def _pairs(pairs: Pairs) -> str:
+def _pairs(pairs: DevicePairs) -> str:
     return printable(", ".join(f"{a}→{b}" for a, b in pairs)) or "empty"
 
 
-def _missing(one: DeviceMap, _: Run) -> Links:
+def _missing(one: DeviceMap, _: RunModel) -> Links:
     missing = [*one.uncovered, *(f"{device} in answers" for device in one.uncovered_answers)]
     return Links(one.messages, printable(", ".join(missing)))
 
@@ -43,24 +43,24 @@ COLUMNS = (
 device_map_json = json_of(COLUMNS, "device_map")
 
 
-def maps_table(run: Run, most: int | None = None) -> Table:
+def maps_table(run: RunModel, most: int | None = None) -> Table:
     """A line for each caller and callee."""
     return table(COLUMNS, run.device_maps, run, style=lambda one: "bad" if one.messages else "", most=most)
 
 
-def needed_lines(run: Run) -> Iterator[tuple[str, str]]:
+def needed_lines(run: RunModel) -> Iterator[tuple[str, str]]:
     """What sets the maps that are needed, to be pasted; and why there is nothing to set."""
     maps = run.device_maps
     needed = [one for one in maps if one.line is not None]
     if any(one.messages and one.line is None for one in maps):
-        yield "no device map may name the device meta: tensors on it can't be sent", "red"
+        yield "a device map can't name the device meta: tensors on it can't be sent", "red"
     elif maps and not needed:
         yield "all tensors were on the CPU at both ends: no device map is needed", ""
     for one in needed:
         yield f"on {end_label(one.caller)}: {printable(one.line or '')}", "red" if one.messages else ""
 
 
-def _show(run: Run, _: bool) -> Iterator[Part]:
+def _show(run: RunModel, _: bool) -> Iterator[Part]:
     if not run.device_maps:
         yield "no tensor was sent", ""
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rpcinspect.fields.phrases import counted, end_label
 from rpcinspect.fields.plain import Json, Picked, each, plain
 from rpcinspect.run.closings import Closings, Departure
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, Links, Style, json_of, table
 from rpcinspect.views.questions.question import Question
 from rpcinspect.views.questions.session import ENDED, ENDED_AT, ended_json, ended_style, worker_label
@@ -47,7 +47,7 @@ PROCESS = (
 departure_json = json_of(DEPARTURE, "departure")
 
 
-def _show(run: Run, _: bool) -> Iterator[Part]:
+def _show(run: RunModel, _: bool) -> Iterator[Part]:
     closings = run.closings
     first = closings.first and (closings.first.job, closings.first.worker)
 
@@ -91,9 +91,9 @@ def verdict(closings: Closings) -> Iterator[tuple[str, str]]:
         told += f"{counted(len(first.unanswered), 'request')} to it unanswered"
     else:
         told += f"{counted(len(first.waiting), 'request')} of its own not answered yet"
-    yield f"{told}: see its log; what others report after that follows from it", "bold red"
+    yield f"{told}: see its log; later errors of the others follow from it", "bold red"
     if by_logs is not None and by_logs != first.worker:
-        yield f"the logs say otherwise: the first that they tell of is {end_label(by_logs)}", "yellow"
+        yield f"the logs disagree: the first worker they name is {end_label(by_logs)}", "yellow"
 
 
 def closings_json(closings: Closings) -> Iterator[Json]:

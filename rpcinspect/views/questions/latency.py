@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rpcinspect.fields.phrases import amount, counted, duration, end_label, join_ends
-from rpcinspect.fields.plain import Json, Line, Picked, optional, text
+from rpcinspect.fields.plain import Json, JsonLine, Picked, optional, text
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler, for_people
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, Links, Style, Table, json_of, table
 from rpcinspect.views.graph_words import what_words
 from rpcinspect.views.questions.question import Question
@@ -23,7 +23,7 @@ MAX_ROWS = 30
 MAX_STRAGGLERS = 20
 LEGEND = (
     "rows: what took most time in all comes first",
-    "times: from a request's first byte to its answer's last; own: at the callee, but for nested",
+    "times: from a request's first byte to its answer's last; own: at the callee, without nested",
     "nested: waiting for its own calls, and for gradients to come back",
     "nested, on the wire, requests, answers: sums over the group",
 )
@@ -90,7 +90,7 @@ STRAGGLER = (
     Column("nested", title="why", words=lambda it: "waits for its own calls" if it else "", unless="empty"),
 )
 
-_timing = Line(
+_timing = JsonLine(
     "exchange",
     "request=call.index answer=call.answer job=call.job caller=call.caller callee=call.callee what=call.what "
     "function=call.function type=call.kind context_id=call.context control=call.control "
@@ -127,7 +127,7 @@ def stragglers_table(stragglers: Sequence[Straggler], most: int | None = None) -
     return table(STRAGGLER, stragglers, style=lambda _: "odd", most=most)
 
 
-def _show(run: Run, every: bool) -> Iterator[Part]:
+def _show(run: RunModel, every: bool) -> Iterator[Part]:
     latency = run.latency
     shown = for_people(latency, housekeeping=every)
     hidden = len(latency.timings) - len(shown.timings)
@@ -154,7 +154,7 @@ def _cut(part: Table) -> Iterator[Part]:
         yield f"… and {part.left_out:,} more (--all shows them)", ""
 
 
-def _count_of(run: Run, every: bool) -> int:
+def _count_of(run: RunModel, every: bool) -> int:
     return sum(every or not timing.call.housekeeping for timing in run.latency.timings)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.fields.phrases import counted, end_label, join_ends, printable
-from rpcinspect.fields.plain import Json, Line, Picked, text
+from rpcinspect.fields.plain import Json, JsonLine, Picked, text
 from rpcinspect.run.profile import CallProfile, ProfileRow, rows_of
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, json_of, table
 from rpcinspect.views.questions.question import Question
 from rpcinspect.views.text.columns import Part
@@ -20,8 +20,8 @@ NOTHING = (
     "no call was profiled: only torch.autograd.profiler_legacy.profile at the caller makes callees send "
     "the events of their operators"
 )
-ASSUMED = "rpc_sync and rpc_async are the same on the wire: where nothing tells them apart it says rpc_sync"
-SHARES = "shares are of what ran at callees; the callers' own operators do not travel"
+ASSUMED = "rpc_sync and rpc_async look the same on the wire; where unsure, this says rpc_sync"
+SHARES = "shares are of what ran at callees; the callers' own operators are not sent"
 
 
 def torch_time(nanoseconds: float) -> str:
@@ -69,7 +69,7 @@ ROW = (
     Column(title="Node ID", of="node_id", words=str, right=True),
 )
 
-_profile = Line("profile", "request answer job caller callee profiling_id key mode_known broken")
+_profile = JsonLine("profile", "request answer job caller callee profiling_id key mode_known broken")
 _run = Picked(
     "operator=name node_id thread_id=thread begin_ns total_ns self_ns async=is_async "
     "memory self_memory shapes"
@@ -85,7 +85,7 @@ def profile_json(profiles: Sequence[CallProfile]) -> Iterator[Json]:
     yield from map(_row, rows_of(profiles))
 
 
-def _show(run: Run, every: bool) -> Iterator[Part]:
+def _show(run: RunModel, every: bool) -> Iterator[Part]:
     profiles = run.profiles
     if not profiles:
         yield NOTHING, ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from rpcinspect.fields.plain import Json
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.text.columns import Part
 
 
@@ -21,10 +21,10 @@ class Question(Struct, frozen=True):
     """What the answer tells of."""
     kinds: tuple[str, ...]
     """Of the objects of JSON, that are lists in a document."""
-    count: Callable[[Run, bool], int]
+    count: Callable[[RunModel, bool], int]
     """How many there are to tell of; all of them, or without housekeeping."""
-    show: Callable[[Run, bool], Iterable[Part]]
+    show: Callable[[RunModel, bool], Iterable[Part]]
     """The answer for people; all of it, or without what matters least."""
-    json: Callable[[Run], Iterable[Json]]
-    shows: Callable[[Run], bool] = lambda run: False
+    json: Callable[[RunModel], Iterable[Json]]
+    shows: Callable[[RunModel], bool] = lambda run: False
     """Whether people are told something although there are none to count."""

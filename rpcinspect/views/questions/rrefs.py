@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rpcinspect.fields.phrases import counted, end_label
 from rpcinspect.fields.plain import Picked, each
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Fork, RRef
 from rpcinspect.views.columns import Column, Links, Style, Table, json_of, table
 from rpcinspect.views.graph_words import what_words
@@ -19,19 +19,19 @@ from rpcinspect.views.questions.session import RREF, numbered
 from rpcinspect.views.text.columns import Part
 
 
-def value_words(rref: RRef, run: Run) -> str:
+def value_words(rref: RRef, run: RunModel) -> str:
     """What an RRef refers to: an object of a class, or the result of what was called."""
     call = None if rref.created is None or rref.what is None else run.calls.get(rref.created)
     made_by = rref.what if call is None else call.what
     what = what_words(made_by) if made_by is not None else "a local value"
     if rref.what is None and rref.created is not None:
-        what = "? (its remote call names no plain function)"
+        what = "? (its remote call does not name a plain function)"
     elif rref.what is None and rref.creator != rref.owner:
         what = "? (its remote call was not captured)"
     return f"{what} ✗ raised" if rref.failed else what
 
 
-def _made(rref: RRef, _: Run) -> Links:
+def _made(rref: RRef, _: RunModel) -> Links:
     return Links(() if rref.created is None else (rref.created,), end_label(rref.creator or "?"))
 
 
@@ -53,13 +53,13 @@ def _number(index: int) -> Links:
     return Links((index,))
 
 
-def _came(held: tuple[RRef, Fork], _: Run) -> str:
+def _came(held: tuple[RRef, Fork], _: RunModel) -> str:
     fork = held[1]
     number = "" if fork.begin is None else f"#{fork.begin}"
     return number if fork.giver is None else f"{number} from {end_label(fork.giver)}"
 
 
-def _end(held: tuple[RRef, Fork], _: Run) -> Links:
+def _end(held: tuple[RRef, Fork], _: RunModel) -> Links:
     deleted = held[1].deleted
     return Links((), held[1].state) if deleted is None else Links((deleted,), "deleted")
 
@@ -79,7 +79,7 @@ def _style(rref: RRef) -> Style:
     return "bad" if rref.failed else "odd" if rref.alive else ""
 
 
-def rrefs_table(run: Run, most: int | None = None) -> Table:
+def rrefs_table(run: RunModel, most: int | None = None) -> Table:
     """A line for each reference."""
     return table(COLUMNS, run.rrefs, run, style=_style, most=most)
 
@@ -90,7 +90,7 @@ def forks_table(rrefs: Sequence[RRef], most: int | None = None, *, every: bool =
     return table(FORKS, held, style=lambda one: "odd" if one[1].state == "alive" else "", most=most)
 
 
-def _show(run: Run, every: bool) -> Iterator[Part]:
+def _show(run: RunModel, every: bool) -> Iterator[Part]:
     if not run.rrefs:
         yield "no remote reference was seen", ""
         return

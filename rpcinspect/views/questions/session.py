@@ -30,7 +30,7 @@ from rpcinspect.views.columns import Column, Style, json_of
 from rpcinspect.views.words import moment
 
 if TYPE_CHECKING:
-    from rpcinspect.run.run import Run
+    from rpcinspect.run.run import RunModel
 
 JOB = Column("job", "int32", title="job", right=True, unless="same", json=False)
 """People and Parquet have it earlier than JSON."""
@@ -96,7 +96,7 @@ ENDED = Column(
 """How a worker's process ended, where a recorder tells of that."""
 
 
-def _ended_at(worker: Worker, run: Run) -> str:
+def _ended_at(worker: Worker, run: RunModel) -> str:
     return "" if worker.ended is None else run.seconds(worker.ended.time_ns)
 
 

@@ -43,7 +43,9 @@ def _show_session(session: PlannedSession, console: Console, of: int, *, control
     write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
     if session.overlaps:
         shown = indexes([one.message for one in session.overlaps])
-        write_line(console, f"{shown}: overlapped calls of other played workers; they go by their answers")
+        write_line(
+            console, f"{shown}: overlapped other played workers' calls; they wait for the answers before them"
+        )
     write_line(console, "")
 
 
@@ -87,9 +89,9 @@ def _closing(plan: Plan) -> Iterator[tuple[str, str]]:
         sums = f"{plan.count('send')} to send, {counted(plan.count('answer'), 'answer')} to give{sessions}"
         yield sums, "bold"
     else:
-        yield "Nothing to replay: no worker started anything of its own.", "yellow"
+        yield "Nothing to replay: no worker's own program made a call.", "yellow"
     if plan.left_out:
-        yield f"{counted(plan.left_out, 'request')} left out: not of this context, and not needed for it", ""
+        yield f"{counted(plan.left_out, 'request')} left out: not in this context, and not needed for it", ""
     for code, count in plan.skips().items():
         yield f"{count:>6}  {code}: {REASONS[code]}", ""
     for note in plan.notes:
@@ -110,10 +112,10 @@ def _names(plan: Plan) -> Iterator[tuple[str, str]]:
         yield name_line(use, allowed=use.allowed or plan.trusted)
     if plan.refused:
         count = counted(len(plan.refused), "name")
-        yield f"A replay would be refused: {count} that nobody allowed.", "bold red"
+        yield f"A replay would be refused: {count} that you haven't allowed.", "bold red"
         yield allow_line(plan.missing), "bold"
     elif plan.trusted and any(not use.allowed for use in plan.globals):
-        yield "Nothing is refused: --trust-capture lets this capture run whatever it names.", "bold yellow"
+        yield "Nothing is refused: --trust-capture lets this capture run all that it names.", "bold yellow"
 
 
 def allow_line(missing: Sequence[str]) -> str:
@@ -127,8 +129,8 @@ def allow_line(missing: Sequence[str]) -> str:
         return line
     rest = "What is refused here" if not options else f"{line}\nThe rest of what is refused here"
     return (
-        f"{rest} would run code, or can't be judged, and no line is offered for it. Find out who wrote the "
-        "capture; --trust-capture runs whatever it names."
+        f"{rest} would run code, or can't be judged, so no option is offered. Find out who wrote the "
+        "capture; --trust-capture runs everything that it names."
     )
 
 

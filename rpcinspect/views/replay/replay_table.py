@@ -41,9 +41,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
-
-Line = tuple[str, str]
-"""Text and style."""
+from rpcinspect.views.text.columns import Line
 
 UNTIMELY = frozenset(type_name(kind) for kind in CLEAN_UP)
 """Types of what agents send when Python drops something."""
@@ -113,7 +111,7 @@ def _lines(
     if outcome.plan.ambiguities:
         count = len(outcome.plan.ambiguities)
         doubts = counted(count, "request")
-        yield f"note: what sent {doubts} is not certain; --plan names {'it' if count == 1 else 'them'}", ""
+        yield f"note: the cause of {doubts} is not certain; --plan names {'it' if count == 1 else 'them'}", ""
     if error is not None:
         yield from _quoted(error)
     yield verdict_line(made)
@@ -271,7 +269,7 @@ def _skips(made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
             continue
         yield f"skipped: {count:,} {code}: {REASONS.get(code, code)}", "" if code == "control" else "yellow"
     if made.self_calls:
-        yield f"to oneself: {counted(made.self_calls, 'gradient')}, not among those above", ""
+        yield f"self-calls: {counted(made.self_calls, 'gradient')}, not counted above", ""
     if made.not_observed:
         yield f"not observed: {counted(made.not_observed, 'gradient')} between live workers", ""
 
@@ -300,7 +298,7 @@ def _output(session: SessionOutcome) -> Iterator[Line]:
         written = [line for line in one.output.splitlines() if line.strip()]
         if one.text not in (session.failure or ""):
             yield printable(one.text), "yellow"
-        wrote = f"the last that {one.who} wrote:" if written else f"{one.who} had written nothing"
+        wrote = f"the last output of {one.who} wrote:" if written else f"{one.who} had written nothing"
         yield printable(wrote), "yellow"
         yield from _rest(written[-MAX_OUTPUT_LINES:])
 
@@ -356,9 +354,9 @@ def _searches(outcome: ReplayOutcome) -> Iterator[Line]:
             none = f"none from {one.tries[0]} to {one.tries[-1]} explains #{message} of {end_label(worker)}"
             yield f"seed: {none}; {tried}{over}", "yellow"
         if one.failure is not None:
-            yield f"seed: not looked for, since the session ends early{where}", "yellow"
+            yield f"seed: not searched, since the session ends early{where}", "yellow"
         elif not one.found and not one.missing:
-            yield f"seed: nothing to look for, all is as captured without one{where}", ""
+            yield f"seed: nothing to search for: everything matches without one{where}", ""
 
 
 def _seconds(value: float) -> str:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.fields.phrases import MAX_NAME, counted, duration, end_label, join_ends, shorten, some
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.run.causes import MAX_SHOWN, Causes
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.calls import BATCH, CallRow, OfSession
@@ -32,7 +32,7 @@ MAX_DEPTH = 8
 MAX_TEXT = 2000
 
 
-class Layout(Struct, frozen=True, kw_only=True):
+class CallLayout(Struct, frozen=True, kw_only=True):
     """Widths of the columns, and how cells become lines; `width` None does not cut lines."""
 
     width: int | None
@@ -104,10 +104,10 @@ def _style(call: CallRow) -> str:
     return "yellow" if call.answer is None else "dim" if call.housekeeping else ""
 
 
-def _layout(session: Session, console: Console) -> Layout:
+def _layout(session: Session, console: Console) -> CallLayout:
     ends = map(join_ends, map(end_label, session.clients), map(end_label, session.servers))
     last = max(session.messages.time_ns) - session.messages.time_ns[int(session.order[0])]
-    return Layout(
+    return CallLayout(
         width=line_width(console),
         ends_width=min(max(cell_len("caller → callee"), *map(cell_len, ends)), 2 * MAX_NAME + 3),
         index_width=max(6, len(str(len(session.order)))),

@@ -29,7 +29,7 @@ from rpcinspect.unexpected import unexpected
 from rpcinspect.views.words import moment
 
 FAILURES = {
-    "timeout": "its caller's time-out ended it",
+    "timeout": "its caller timed out",
     "connection": "its connection broke",
     "error": "its caller's agent failed it",
 }
@@ -42,7 +42,7 @@ MAX_PARENTS = 8
 
 VISIBLE = {
     Visibility.FULL: "fully visible",
-    Visibility.NO_TENSORS: "its tensors go another way",
+    Visibility.NO_TENSORS: "its tensors travel elsewhere",
     Visibility.HANDSHAKE_ONLY: "only its handshake is visible",
     Visibility.NO_HANDSHAKE: "its handshake was not captured",
 }

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rpcinspect.errors import Problem
 from rpcinspect.fields.phrases import amount, counted, duration, indexes, path_label, pieces, printable
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.views.columns import Column, Table, table

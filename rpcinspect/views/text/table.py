@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.fields.phrases import Phrases, duration, end_label, join_ends
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
@@ -35,7 +35,7 @@ BATCH = 1000
 """Lines that are laid out at a time."""
 
 
-class Row(Struct, frozen=True):
+class MessageRow(Struct, frozen=True):
     """What one line shows."""
 
     index: int | None
@@ -68,7 +68,7 @@ class Layout(Struct, frozen=True, kw_only=True):
         """The line or lines above the rows."""
         return self._lay_out("#", "seconds", "from → to", "message", "", "what happened")
 
-    def line(self, row: Row) -> str:
+    def line(self, row: MessageRow) -> str:
         """One row; two lines on a terminal that is too narrow for one."""
         answers = ""
         if row.answers is not None:
@@ -151,8 +151,8 @@ class MessageTable:
         return rows if shown is None else shown.of(rows)
 
     def _lines(self, session: Session, order: list[int], layout: Layout) -> Iterator[str]:
-        """The lines of `_rows` where nothing is cut, some at a time: 2 µs each, where a `Row` and its layout
-        take 6.
+        """The lines of `_rows` where nothing is cut, some at a time: 2 µs each, where a `MessageRow` and its
+        layout take 6.
         """
         start = session.messages.time_ns[int(session.order[0])]
         time, end_ns = session.messages.time_ns, session.messages.end_time_ns
@@ -190,7 +190,7 @@ class MessageTable:
                 lines.append((line % (number, (time_ns - start) / 1e9, told, text[1:].decode())).rstrip())
             yield "\n".join([*lines, ""])
 
-    def _rows(self, session: Session, order: list[int]) -> Iterator[Row]:
+    def _rows(self, session: Session, order: list[int]) -> Iterator[MessageRow]:
         messages, keeping = session.messages, session.messages.housekeeping()
         start = messages.time_ns[int(session.order[0])]
         clients = [end_label(label) for label in session.clients]
@@ -203,7 +203,7 @@ class MessageTable:
                 pipe = messages.pipe[row]
                 client, server = clients[pipe], servers[pipe]
                 source, destination = (client, server) if messages.from_client[row] else (server, client)
-                yield Row(
+                yield MessageRow(
                     int(session.index[row]),
                     (messages.time_ns[row] - start) / 1e9,
                     source,
@@ -217,7 +217,7 @@ class MessageTable:
                 )
 
 
-def _with_logs(rows: Iterator[Row], events: Sequence[LogEvent], start_ns: int) -> Iterator[Row]:
+def _with_logs(rows: Iterator[MessageRow], events: Sequence[LogEvent], start_ns: int) -> Iterator[MessageRow]:
     """The rows of messages with lines of workers' own logs between them; those without a time follow the line
     before them in the order of events."""
     waiting = deque(_log_row(event, start_ns) for event in events)
@@ -231,10 +231,10 @@ def _with_logs(rows: Iterator[Row], events: Sequence[LogEvent], start_ns: int) -
     yield from waiting
 
 
-def _log_row(event: LogEvent, start_ns: int) -> Row:
+def _log_row(event: LogEvent, start_ns: int) -> MessageRow:
     from rpcinspect.views.worker_logs import is_bad, said
 
-    return Row(
+    return MessageRow(
         index=None,
         time_s=None if event.time_ns is None else (event.time_ns - start_ns) / 1e9,
         source=end_label(event.worker or "?"),

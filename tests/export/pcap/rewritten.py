@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rpcinspect.export.pcap.writer import write_session
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.decoded import Decoded, decode
 
 Json = dict[str, Any]
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 def rewrite(paths: Sequence[Path], out: Path, keep: Collection[int] | None = None) -> int:
     """Writes the messages of captures, read as one session."""
-    with Run.open([str(path) for path in paths]) as opened, out.open("wb") as file:
+    with RunModel.open([str(path) for path in paths]) as opened, out.open("wb") as file:
         return write_session(file, opened.session, opened.messages, opened.read, keep)
 
 
@@ -34,7 +34,7 @@ class Raw:
 
 def raw_messages(*paths: Path) -> list[Raw]:
     """Descriptors but for their channels, payloads and storages, straight from the wire stage."""
-    with Run.open([str(path) for path in paths]) as opened:
+    with RunModel.open([str(path) for path in paths]) as opened:
         return [
             Raw(
                 record.tp.payloads,

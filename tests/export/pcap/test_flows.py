@@ -6,7 +6,7 @@ from rpcinspect.export.pcap.flows import (
     CLIENT,
     HIGHEST_PORT,
     SERVER,
-    Part,
+    ExtentPart,
     Ports,
     Talk,
     captured_ranges,
@@ -23,7 +23,7 @@ def test_places_count_what_was_said_and_what_is_missing() -> None:
     talk.greet(CLIENT, b"hello")
     talk.say(7, 0, CLIENT, b"abc")
     talk.skip(CLIENT, 10)
-    talk.say(9, 1, CLIENT, Part(Extent(6, ((0, 0, 6),)), 2, 6))
+    talk.say(9, 1, CLIENT, ExtentPart(Extent(6, ((0, 0, 6),)), 2, 6))
     talk.say(8, 1, SERVER, b"x")
     talk.say(8, 1, SERVER, b"")
     assert [(p.time_ns, p.side, p.at) for p in talk.pieces] == [(5, 0, 0), (7, 0, 5), (9, 0, 18), (8, 1, 0)]
@@ -44,10 +44,10 @@ def test_what_was_not_captured_is_left_out() -> None:
         read.append(wanted)
         return b"abc\0\0\0de\0\0"
 
-    assert list(read_part(Part(extent, 0, 10), reader)) == [(0, b"abc"), (6, b"de")]
-    assert list(read_part(Part(extent, 2, 7), reader)) == [(0, b"c"), (4, b"d")]
+    assert list(read_part(ExtentPart(extent, 0, 10), reader)) == [(0, b"abc"), (6, b"de")]
+    assert list(read_part(ExtentPart(extent, 2, 7), reader)) == [(0, b"c"), (4, b"d")]
     assert read == [extent, extent]  # once for each part
-    assert list(read_part(Part(extent, 3, 6), reader)) == []
+    assert list(read_part(ExtentPart(extent, 3, 6), reader)) == []
     assert len(read) == 2
 
 

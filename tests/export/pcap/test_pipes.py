@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from rpcinspect.export.pcap.flows import CLIENT, SERVER, Ports, Talk
 from rpcinspect.export.pcap.pipes import Numbered, pipe_talks
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.tcp.segment import Endpoint
 from rpcinspect.tensorpipe.control import read_brochure_answer, read_first_frame
-from rpcinspect.tensorpipe.control_types import Layout, RequestedConnection, SpontaneousConnection
+from rpcinspect.tensorpipe.control_types import ControlLayout, RequestedConnection, SpontaneousConnection
 from tests.places import recorded
 from tests.truth import CAPTURES, capture_of
 
 
 def talks_of(name: str, registration_id: int = 4) -> tuple[list[Talk], list[Numbered]]:
-    with Run.open([str(capture_of(name))]) as opened:
+    with RunModel.open([str(capture_of(name))]) as opened:
         pipe = opened.session.pipes[0]
         messages = [
             Numbered(index, record) for index, record in enumerate(opened.messages) if record.tp.pipe is pipe
@@ -42,19 +42,19 @@ def test_the_handshake_says_where_everything_is() -> None:
     assert read_first_frame(frames(reply, CLIENT, 1)[0]) == RequestedConnection(4)
     assert read_first_frame(frames(channel, CLIENT, 1)[0]) == RequestedConnection(5)
     answer, layout = read_brochure_answer(frames(descriptors, SERVER, 1)[0])
-    assert layout is Layout.V1_9
+    assert layout is ControlLayout.V1_9
     assert (answer.transport, answer.address) == ("uv", str(pipe.listener))
     assert answer.transport_registration_ids == ((1, 4),)
     assert answer.channel_registration_ids == (("basic", (5,)),)
 
 
 def test_1_8_has_no_connection_for_replies() -> None:
-    with Run.open([str(recorded("versions/torch-1.8.1.pcap"))]) as opened:
+    with RunModel.open([str(recorded("versions/torch-1.8.1.pcap"))]) as opened:
         pipe = opened.session.pipes[0]
         messages = [Numbered(n, r) for n, r in enumerate(opened.messages) if r.tp.pipe is pipe]
         talks = pipe_talks(pipe, "", messages, 0, Ports(set()))
     assert len(talks) == 2
-    assert read_brochure_answer(frames(talks[0], SERVER, 1)[0])[1] is Layout.V1_8
+    assert read_brochure_answer(frames(talks[0], SERVER, 1)[0])[1] is ControlLayout.V1_8
 
 
 def test_first_and_last_byte_have_their_times() -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_said_before_what_stands_before_it() -> None:
 
 
 def test_ends_that_are_taken_are_not_given_to_extra_connections() -> None:
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         pipe = opened.session.pipes[0]
         taken = {Endpoint(pipe.client.host, port) for port in range(60900, 61000)}
         message = next(Numbered(n, r) for n, r in enumerate(opened.messages) if r.tp.pipe is pipe)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rpcinspect.export.pcap.places import endpoint, placed
 from rpcinspect.export.pcap.writer import write_session
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.tcp.segment import Endpoint
 from tests.decoded import decode
 from tests.logs import convert, log_of, message, without_packets
@@ -20,7 +20,7 @@ CAPTURES = Path(__file__).resolve().parents[3] / "captures"
 
 def as_packets(log: Path) -> Path:
     path = log.with_suffix(".pcap")
-    with Run.open([str(log)]) as opened, path.open("wb") as output:
+    with RunModel.open([str(log)]) as opened, path.open("wb") as output:
         write_session(output, opened.session, opened.messages, opened.read)
     return path
 
@@ -46,14 +46,14 @@ def test_workers_without_addresses(tmp_path: Path) -> None:
 
 
 def test_sessions_of_packets_stay_as_they_are() -> None:
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         assert placed(opened.session) is opened.session
 
 
 def test_a_worker_may_have_published_anything() -> None:
     """A store's value may be a megabyte of digits, which Python reads as no number."""
     output = io.BytesIO()
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         said = (f"10.0.0.1:{'9' * 5000}", "host:\u00b2")
         workers = tuple([replace(worker, addresses=said) for worker in opened.session.workers])
         write_session(output, replace(opened.session, workers=workers), opened.messages, opened.read)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.replayer.planning.facts import read_facts
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.decoded import alone, decode
 from tests.export.pcap.rewritten import assert_same, raw_messages, rest, rewrite, told
 from tests.places import others, recorded
@@ -57,7 +57,7 @@ def test_several_captures_are_written_as_one_with_their_jobs(tmp_path: Path) -> 
     paths, out = [CAPTURES / "basic_chain.pcap", CAPTURES / "rref_relay.pcap.gz"], tmp_path / "out.pcap"
     rewrite(paths, out)
     assert_same(paths, out)
-    with Run.open([str(out)]) as opened:
+    with RunModel.open([str(out)]) as opened:
         assert {worker.job for worker in opened.session.workers} == {0, 1}
         assert sorted(read_facts(opened)) == [0, 1]
 

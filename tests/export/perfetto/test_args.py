@@ -20,7 +20,7 @@ from rpcinspect.export.perfetto.args import (
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding
 from tests.decoded import decode
 from tests.views.opened import CAPTURES
@@ -33,7 +33,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def read(name: str) -> Run:
+def read(name: str) -> RunModel:
     with Decoding((str(CAPTURES / name),)) as decoding:
         run, _ = read_run(decoding)
         run.causes  # noqa: B018 - read while the capture is open

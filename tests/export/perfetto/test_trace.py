@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from rpcinspect.cli.inputs import read_run
 from rpcinspect.export.perfetto.trace import RUN_PID, Processes, Threads, perfetto_pieces
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.questions import failed
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests import perfetto_ui
 from tests.browser import browser
 from tests.export.perfetto import trace_processor
@@ -37,7 +37,7 @@ CHAIN = CAPTURES / "basic_chain.pcap"
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
 
 
-def made(stack: ExitStack, path: Path, expression: str | None = None) -> tuple[Run, Shown | None, Json]:
+def made(stack: ExitStack, path: Path, expression: str | None = None) -> tuple[RunModel, Shown | None, Json]:
     decoding = stack.enter_context(Decoding((str(path),)))
     run, shown = read_run(decoding, None if expression is None else read_filter(expression))
     return run, shown, json.loads(b"".join(perfetto_pieces(run, shown)))

@@ -15,7 +15,7 @@ from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.jit_write import write_jit
 from rpcinspect.pickles.python import read_python_pickle
-from rpcinspect.pickles.tree import Call, Dict, Global, Set, children
+from rpcinspect.pickles.tree import Dict, Global, PickleCall, Set, children
 
 WORDS = Pseudonyms(b"key")
 SECRET = st.text("SECRT", min_size=6).map(lambda text: f"{text}!")
@@ -128,13 +128,13 @@ def test_what_can_not_be_read_is_not_half_done(data: bytes) -> None:
 
 
 def test_jit_pickles() -> None:
-    tensor = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (7,))
-    rref = Call(Global("torch.distributed.rpc", "rref"), (1, 0, 300, 0, 301, 0, "__torch__.pkg.Secret"))
-    tagged = Call(
+    tensor = PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (7,))
+    rref = PickleCall(Global("torch.distributed.rpc", "rref"), (1, 0, 300, 0, 301, 0, "__torch__.pkg.Secret"))
+    tagged = PickleCall(
         Global("torch.jit._pickle", "restore_type_tag"),
         (Dict([("secret key", 4711)]), "Dict[str, int]"),
     )
-    own = Call(
+    own = PickleCall(
         Global("__torch__.pkg", "Secret"), (), how="newobj", has_state=True, state=Dict([("secret", 0.1)])
     )
     value = (tensor, rref, tagged, own, 42, 2.5, "cuda:0", "secret", True, None)

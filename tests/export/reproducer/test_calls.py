@@ -21,15 +21,15 @@ from rpcinspect.export.reproducer.calls import (
     python_name,
     same_tensors,
 )
+from rpcinspect.export.reproducer.model import Block, Send, Together
 from rpcinspect.export.reproducer.programs import programs
 from rpcinspect.export.reproducer.python_names import VARIABLE, Brackets, Imports, NoSourceError, flat
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
-from rpcinspect.export.reproducer.reproduced import Block, Send, Together
 from rpcinspect.export.reproducer.tensors import TensorCollection
 from rpcinspect.replayer.planning.operators import Parameter, read_schema
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.export.reproducer.test_reproduction import made
 from tests.replayer.talks import answer_of, record_of, request_of, udf
 from tests.truth import CAPTURES, workload
@@ -142,7 +142,7 @@ NAMES = Names(lambda index: f"t{index}", lambda fork: f"rref{fork.rref_id[1]}", 
 
 
 def record(name: str, index: int) -> RpcRecord:
-    with Run.open([str(CAPTURES / name)]) as opened:
+    with RunModel.open([str(CAPTURES / name)]) as opened:
         return opened.messages[index]
 
 
@@ -198,7 +198,7 @@ def test_what_is_no_call() -> None:
 
 
 def test_arguments_that_are_one_tensor() -> None:
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         operator, function = opened.messages[8], opened.messages[6]
     assert same_tensors(operator) == {}
     one = operator.rpc.tensors[0]
@@ -226,7 +226,7 @@ def test_references_made_in_one_thread_and_used_elsewhere() -> None:
     user = next(e for e in sends if isinstance(e, Send) and e.call.index == 12)
     part = Together([Block(None, [maker]), Block(None, [user])])
     program.parts = [part]
-    with Run.open([str(CAPTURES / "rref_relay.pcap.gz")]) as opened:
+    with RunModel.open([str(CAPTURES / "rref_relay.pcap.gz")]) as opened:
         its = Variables(reproduction, program, TensorCollection(opened.bytes))
         assert its.shared(part) == [[8], []]
         assert its.variable(8) == "rref8"

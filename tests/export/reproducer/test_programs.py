@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.export.reproducer.programs import is_optimizers, programs
-from rpcinspect.export.reproducer.reproduced import (
+from rpcinspect.export.reproducer.model import (
     Await,
     Block,
-    Event,
-    Pass,
-    Program,
+    ProgramEvent,
+    ProgramPass,
     Send,
     Together,
+    WorkerProgram,
     awaited,
     blocks_of,
 )
+from rpcinspect.export.reproducer.programs import is_optimizers, programs
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.export.reproducer.test_reproduction import NAMES, made
 from tests.places import recordings
 from tests.truth import capture_of, workload
@@ -71,9 +71,9 @@ def test_no_order_within_one_worker() -> None:
     assert not awaited(programs(made("basic_chain.pcap")))
 
 
-def lanes_of(program: Program) -> list[list[Event]]:
+def lanes_of(program: WorkerProgram) -> list[list[ProgramEvent]]:
     """What runs at once: the worker's own thread, and each lane."""
-    found: list[list[Event]] = [[]]
+    found: list[list[ProgramEvent]] = [[]]
     for part in program.parts:
         if isinstance(part, Block):
             found[0] += part.events
@@ -82,7 +82,7 @@ def lanes_of(program: Program) -> list[list[Event]]:
     return found
 
 
-def stuck(found: list[Program]) -> list[list[Event]]:
+def stuck(found: list[WorkerProgram]) -> list[list[ProgramEvent]]:
     """Carries out all programs, each step as soon as what it waits for is there; what is left then."""
     over: set[int] = set()
     begun: set[int] = set()
@@ -94,7 +94,7 @@ def stuck(found: list[Program]) -> list[list[Event]]:
             while lane and _may_go(lane[0], over, begun):
                 event = lane.pop(0)
                 moved = True
-                if isinstance(event, Pass):
+                if isinstance(event, ProgramPass):
                     over.add(event.first.index)
                     continue
                 begun.add(event.call.index)
@@ -103,7 +103,7 @@ def stuck(found: list[Program]) -> list[list[Event]]:
     return [lane for lane in left if lane]
 
 
-def _may_go(event: Event, over: set[int], begun: set[int]) -> bool:
+def _may_go(event: ProgramEvent, over: set[int], begun: set[int]) -> bool:
     if isinstance(event, Await):
         return True
     behind = event.behind if isinstance(event, Send) else ()
@@ -119,7 +119,7 @@ def test_nobody_waits_for_ever_where_everybody_calls_everybody() -> None:
     """Many calls of all workers overlap at all others."""
     waits = 0
     for path in recordings("torch-suite"):
-        with Run.open([str(path)]) as opened:
+        with RunModel.open([str(path)]) as opened:
             options = ReproductionOptions(trust=True)
             found = programs(
                 reproduction(opened.session, opened.messages, options, ExecutionPolicy(), lambda record: None)
@@ -169,7 +169,7 @@ def test_optimizers() -> None:
     assert sum(is_optimizers(call) for call in calls) == 4  # made once, and three steps
 
 
-def only(name: str) -> Program:
+def only(name: str) -> WorkerProgram:
     (program,) = programs(made(name))
     return program
 
@@ -198,7 +198,7 @@ def test_a_gradient_that_followed_another_is_linked() -> None:
     """The gradient for the answer to 6 was sent when that for the arguments of 8 had come."""
     program = only("basic_chain.pcap")
     one = blocks_of(program)[0].events[-1]
-    assert isinstance(one, Pass)
+    assert isinstance(one, ProgramPass)
     assert [gradient.request for gradient in one.roots] == [8]
     assert [gradient.request for gradient in one.linked] == [6]
     assert {request: list(link.outputs) for request, link in program.links.items()} == {8: [6]}
@@ -215,7 +215,7 @@ def test_everything_has_its_place_once(name: str) -> None:
             for event in block.events:
                 if isinstance(event, Send):
                     calls.append(event.call.index)
-                elif isinstance(event, Pass):
+                elif isinstance(event, ProgramPass):
                     gradients += [g.call.index for g in (*event.sent, *event.back)]
                     calls += [] if event.trigger is None else [event.trigger.index]
     assert sorted(calls) == sorted(reproduction.calls)

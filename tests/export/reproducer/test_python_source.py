@@ -18,7 +18,7 @@ from rpcinspect.export.reproducer.python_names import VARIABLE, Imports, NoSourc
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
 from rpcinspect.export.reproducer.script import TEMPLATES
 from rpcinspect.pickles.python import read_python_pickle
-from rpcinspect.pickles.tree import Call, Dict, Global, PersistentRef, Set
+from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Set
 
 NAMES = Names(lambda index: f"t[{index}]", lambda fork: "rref", {})
 
@@ -151,16 +151,16 @@ def deep(levels: int) -> list[Any]:
         [0] * 1 + [(n,) for n in range(200_000)],
         "x" * 200_000,
         PersistentRef("x"),
-        Call(Call(Global("m", "f"), ()), ()),
-        Call("m.f", ()),
-        Call(Global("m", "f"), [1]),
-        Call(Global("m", "f"), (), how="change"),
-        Call(Global("m", "f"), ("m", "f"), how="stack_global"),
-        Call(Global("m", "f"), (), items=[1]),
-        Call(Global("m", "f"), (), pairs=[(1, 2)]),
-        Call(Global("builtins", "getattr"), (Global("m", "f"), "a b")),
-        Call(Global("builtins", "getattr"), (Global("m", "f"), Global("m", "g"))),
-        Dict([(Call(Global("m", "f"), ()), 1)]),
+        PickleCall(PickleCall(Global("m", "f"), ()), ()),
+        PickleCall("m.f", ()),
+        PickleCall(Global("m", "f"), [1]),
+        PickleCall(Global("m", "f"), (), how="change"),
+        PickleCall(Global("m", "f"), ("m", "f"), how="stack_global"),
+        PickleCall(Global("m", "f"), (), items=[1]),
+        PickleCall(Global("m", "f"), (), pairs=[(1, 2)]),
+        PickleCall(Global("builtins", "getattr"), (Global("m", "f"), "a b")),
+        PickleCall(Global("builtins", "getattr"), (Global("m", "f"), Global("m", "g"))),
+        Dict([(PickleCall(Global("m", "f"), ()), 1)]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -172,7 +172,7 @@ def test_what_has_no_source(value: Any) -> None:
 def test_sets_and_attributes() -> None:
     writer = SourceWriter(Imports((), VARIABLE))
     assert flat(writer.write(Set([1], frozen=True), NAMES)) == "frozenset({1})"
-    method = Call(Global("builtins", "getattr"), (Global("m", "Model"), "forward"))
+    method = PickleCall(Global("builtins", "getattr"), (Global("m", "Model"), "forward"))
     assert flat(writer.write(method, NAMES)) == "Model.forward"
 
 

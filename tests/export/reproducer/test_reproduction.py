@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from rpcinspect.export.reproducer.model import Reproduction, RRefHandle, Send, blocks_of
 from rpcinspect.export.reproducer.programs import programs
-from rpcinspect.export.reproducer.reproduced import Handle, Reproduction, Send, blocks_of
 from rpcinspect.export.reproducer.reproduction import ReproductionOptions, reproduction
 from rpcinspect.replayer.planning.facts import rrefs_in
 from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy
 from rpcinspect.replayer.planning.sessions import PlanError
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.places import recorded
 from tests.truth import CAPTURES, capture_of, workload
 
@@ -28,7 +28,7 @@ def anything(record: RpcRecord) -> str | None:
 @cache
 def made(name: str, **options: Any) -> Reproduction:
     """Of a bundled capture, with everything allowed."""
-    with Run.open([str(CAPTURES / name)]) as opened:
+    with RunModel.open([str(CAPTURES / name)]) as opened:
         chosen = ReproductionOptions(trust=True, **options)
         return reproduction(opened.session, opened.messages, chosen, ExecutionPolicy(), anything)
 
@@ -67,7 +67,7 @@ CALLS = {
 @pytest.mark.parametrize("name", ["basic_chain.pcap", "ctx_crowd.pcap.gz", "param_detach.pcap"])
 def test_each_gradient_between_two_workers_is_sent_or_comes_back(name: str) -> None:
     found = made(name)
-    with Run.open([str(CAPTURES / name)]) as opened:
+    with RunModel.open([str(CAPTURES / name)]) as opened:
         gradients = {
             i
             for i, record in enumerate(opened.messages)
@@ -85,7 +85,7 @@ def test_who_has_an_rref() -> None:
     assert {worker for _, worker, _ in handles} == {"worker0"}
     assert Counter(handle.how for handle in handles.values()) == {"made": 3, "owned": 1}
     trained = made("pairs/base.pcap.gz").handles
-    assert Handle("answer", 9, ()) in trained.values()
+    assert RRefHandle("answer", 9, ()) in trained.values()
 
 
 def test_one_message_and_what_it_depends_on() -> None:
@@ -118,7 +118,7 @@ def test_what_is_not_in_the_capture(options: dict[str, Any]) -> None:
 
 
 def refused(gate: ExecutionPolicy, **options: Any) -> Reproduction:
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         return reproduction(opened.session, opened.messages, ReproductionOptions(**options), gate, anything)
 
 
@@ -135,7 +135,7 @@ def test_a_call_that_cannot_be_written_takes_its_gradients_along() -> None:
     def no_python(record: RpcRecord) -> str | None:
         return "no source" if record.facts.function == "basic_chain.scale" else None
 
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
         found = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), no_python)
     assert [call.request.rpc.message.type for call in found.calls.values()] == [
@@ -162,7 +162,7 @@ def test_nothing_at_all() -> None:
 def test_rrefs_that_are_made_late_on_the_wire() -> None:
     """Workers call each other for the first time: the pipe to the maker's callee takes longest."""
     name = "TensorPipeAgentDistAutogradTest.test_backward_rref_nested_sparse.pcap.gz"
-    with Run.open([str(recorded("torch-suite") / name)]) as opened:
+    with RunModel.open([str(recorded("torch-suite") / name)]) as opened:
         options = ReproductionOptions(trust=True)
         found = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), anything)
     assert not found.skipped

@@ -18,7 +18,7 @@ from rpcinspect.export.reproducer.reproduction import ReproductionOptions, repro
 from rpcinspect.export.reproducer.script import Reproducer, Wanted, reproducer, unwritable
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.workers.seeds import Seeds
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.truth import CAPTURES
 
 NAMES = (
@@ -32,7 +32,7 @@ NAMES = (
 def written(name: str, **options: Any) -> Reproducer:
     """Of a bundled capture, with everything allowed."""
     wanted = Wanted(captures=(name,), folders=("", "../src"))
-    with Run.open([str(CAPTURES / name)]) as opened:
+    with RunModel.open([str(CAPTURES / name)]) as opened:
         chosen = ReproductionOptions(trust=True, **options)
         made = reproduction(opened.session, opened.messages, chosen, ExecutionPolicy(), unwritable(wanted))
         return reproducer(made, wanted, opened.bytes)
@@ -94,7 +94,7 @@ def test_the_same_capture_gives_the_same_bytes(name: str) -> None:
 
 def test_seeds(tmp_path: Path) -> None:
     wanted = Wanted(captures=("x",), folders=("",), seeds=Seeds(everybody=7, own={"worker1": 8}))
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
         made = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), unwritable(wanted))
         lines = reproducer(made, wanted, opened.bytes).script.splitlines()
@@ -118,7 +118,7 @@ def test_what_is_left_out_is_said_at_the_top() -> None:
 def test_hostile_names_of_workers() -> None:
     evil = 'w"""\n\\\r\u2028\u202e\'; import os # {{ x }} \udc80'
     wanted = Wanted(captures=("x",), folders=("",))
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         options = ReproductionOptions(trust=True)
         made = reproduction(opened.session, opened.messages, options, ExecutionPolicy(), unwritable(wanted))
         for call in (*made.calls.values(), *(g.call for g in (*made.sent.values(), *made.back.values()))):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rpcinspect.export.reproducer.script import TEMPLATES
 from rpcinspect.export.reproducer.tensors import TensorCollection, name_of, unwritable_tensors
 from rpcinspect.export.safetensors import write_safetensors
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.truth import CAPTURES, workload
 
 
@@ -28,7 +28,7 @@ def reader() -> Any:
 
 def collected(name: str, path: Path) -> list[int]:
     """The file of all messages that can be written down."""
-    with Run.open([str(CAPTURES / name)]) as opened:
+    with RunModel.open([str(CAPTURES / name)]) as opened:
         collection = TensorCollection(opened.bytes)
         messages = []
         for index, record in enumerate(opened.messages):
@@ -88,14 +88,14 @@ def test_plain_tensors_keep_their_name_dtype_and_shape(tmp_path: Path) -> None:
 
 
 def test_what_no_file_can_hold() -> None:
-    with Run.open([str(CAPTURES / "dtype_zoo.pcap.gz")]) as opened:
+    with RunModel.open([str(CAPTURES / "dtype_zoo.pcap.gz")]) as opened:
         reasons = {unwritable_tensors(record) for record in opened.messages}
     assert {"a tensor of bits8", "a tensor of bits16"} <= reasons
 
 
 def test_a_tensor_that_no_storage_is_behind() -> None:
     """A damaged table may name a storage that its message does not have."""
-    with Run.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
+    with RunModel.open([str(CAPTURES / "basic_chain.pcap")]) as opened:
         record = next(one for one in opened.messages if one.rpc.tensors)
         assert unwritable_tensors(record) is None
         robbed = replace(record, tp=replace(record.tp, tensors=()))

@@ -100,7 +100,7 @@ def test_a_library_of_another_torch_is_refused(tmp_path: Path) -> None:
     )
     compiler = script(tmp_path / "c++", f'for last; do :; done; {real} -shared -fPIC -o "$last" {code}')
     why = build(tmp_path, CXX=str(compiler))[-1]["why"]
-    assert why.startswith("it was built and can't be loaded: "), why
+    assert why.startswith("it was built, but can't be loaded: "), why
     assert "undefined symbol: nowhere" in why
 
 
@@ -149,8 +149,8 @@ def test_a_library_that_others_could_have_put_there_is_not_loaded(which: str, tm
     changed = {"cache": cache, "rpcinspect": agent.parent, "agent": agent, "library": library}[which]
     changed.chmod(0o777)
     told = build(cache, PYTHONPATH=path)[-1]
-    assert told["why"].startswith("nothing is loaded from where others could have put it: ")
-    assert f"{changed}: others may write to it" in told["why"]
+    assert told["why"].startswith("the folder is not safe to load from: ")
+    assert f"{changed}: other users may write to it" in told["why"]
 
 
 @pytest.mark.rooted
@@ -211,14 +211,14 @@ def test_what_is_ours_alone_is_trusted(library: Path) -> None:
 def test_what_others_may_write_to_is_not(which: int, mode: int, library: Path) -> None:
     changed = [library, *library.parents][which]
     changed.chmod(mode)
-    assert why_not(str(library)) == f"{changed}: others may write to it"
+    assert why_not(str(library)) == f"{changed}: other users may write to it"
 
 
 def test_a_folder_with_the_sticky_bit_keeps_ours_safe_and_a_file_does_not(library: Path) -> None:
     library.parent.chmod(0o1777)
     assert why_not(str(library)) is None
     library.chmod(0o1777)
-    assert why_not(str(library)) == f"{library}: others may write to it"
+    assert why_not(str(library)) == f"{library}: other users may write to it"
 
 
 @pytest.mark.rooted
@@ -245,7 +245,7 @@ def test_a_group_is_others_unless_it_is_ours_alone(library: Path, monkeypatch: p
     library.parent.chmod(0o770)
     assert why_not(str(library)) is None  # root's own
     os.chown(library.parent, -1, 1)
-    assert why_not(str(library)) == f"{library.parent}: others may write to it"
+    assert why_not(str(library)) == f"{library.parent}: other users may write to it"
     monkeypatch.setattr(module, "is_ours", lambda group: group == 1)
     assert why_not(str(library)) is None
 

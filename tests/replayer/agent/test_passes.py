@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.replayer.agent.passes import RolePasses, cannot, read_passes
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.rpc.command import (
@@ -20,7 +20,7 @@ from rpcinspect.rpc.envelope import AutogradMetadata
 from tests.replayer.talks import Workers
 
 GRADIENT = PropagateGradientsReq(AutogradMetadata(0, 1001), (), False)
-OBJECT = ScriptCall(args=(Call(Global("app", "Thing"), ()),), schema=None, qualified_name="__torch__.f")
+OBJECT = ScriptCall(args=(PickleCall(Global("app", "Thing"), ()),), schema=None, qualified_name="__torch__.f")
 
 
 def reason(

@@ -177,9 +177,9 @@ def test_what_the_process_could_not_send(ends: Ends) -> None:
 
 
 def test_an_argument_that_can_not_be_given(ends: Ends) -> None:
-    from rpcinspect.pickles.tree import Call, Global
+    from rpcinspect.pickles.tree import Global, PickleCall
 
-    bad = ScriptCall(args=(Call(Global("a", "B"), ()),), schema=None, qualified_name="__torch__.f")
+    bad = ScriptCall(args=(PickleCall(Global("a", "B"), ()),), schema=None, qualified_name="__torch__.f")
     with pytest.raises(ReplayError, match="an object"):
         ends.peer.send("w1", message_of(bad), timeout_s=5)
 

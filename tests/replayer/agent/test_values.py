@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.pickles.tree import Call, Dict, Global
+from rpcinspect.pickles.tree import Dict, Global, PickleCall
 from rpcinspect.replayer.agent.values import read_value, rows_of, table_of, told_value
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, read_tensor_table, to_tensor_table
 
-TENSOR = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (2,))
-DEVICE = Call(Global("torch", "device"), ("cuda:1",))
-INTS = Call(Global("torch.jit._pickle", "build_intlist"), ([1, 2],))
+TENSOR = PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (2,))
+DEVICE = PickleCall(Global("torch", "device"), ("cuda:1",))
+INTS = PickleCall(Global("torch.jit._pickle", "build_intlist"), ([1, 2],))
 
 METAS = (
     TensorMeta(dtype="float32", sizes=(2, 3), strides=(1, 2), storage=0, storage_numel=6, requires_grad=True),
@@ -64,7 +64,7 @@ def test_an_argument(value: Any, told: Any) -> None:
 
 def test_an_argument_that_python_can_not_give() -> None:
     with pytest.raises(ReplayError, match="an object"):
-        told_value([Call(Global("app", "Thing"), ())])
+        told_value([PickleCall(Global("app", "Thing"), ())])
 
 
 def test_a_result() -> None:

@@ -12,7 +12,7 @@ import pytest
 from rpcinspect.replayer.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.tensorpipe.control import frame, read_brochure_answer, write_brochure
-from rpcinspect.tensorpipe.control_types import Brochure, BrochureAnswer, Layout, TpDevice
+from rpcinspect.tensorpipe.control_types import Brochure, BrochureAnswer, ControlLayout, TpDevice
 from rpcinspect.tensorpipe.nop import write_int
 from tests.replayer.hostile import BROCHURE, HELLO, connect, message, receive_frame, requested
 from tests.replayer.hostile_ends import CPU, good_answer, hostile_client, turn
@@ -38,7 +38,7 @@ def test_what_our_listener_answers(peer: Peer) -> None:
         sock.sendall(HELLO + BROCHURE)
         turn(peer.loop)
         answer, layout = read_brochure_answer(receive_frame(sock))
-        assert layout is Layout.V1_9
+        assert layout is ControlLayout.V1_9
         assert answer == BrochureAnswer(
             transport="uv",
             address=peer.address.removeprefix("uv://"),
@@ -70,8 +70,8 @@ def test_a_pipe_opened_by_hand_carries_messages() -> None:
         (frame(bytes.fromhex("b802b90100")), "its first frame can't be read"),
         (requested(3), "nothing waits for a connection with id 3"),
         (requested(1 << 63), "nothing waits for a connection with id 9223372036854775808"),
-        (b"\x0d\0\0", "it said nothing for 0.4 s"),
-        (b"", "it said nothing for 0.4 s"),
+        (b"\x0d\0\0", "it sent nothing for 0.4 s"),
+        (b"", "it sent nothing for 0.4 s"),
     ],
     ids=["http", "no nop", "empty", "third kind", "unknown id", "absurd id", "half a length", "silence"],
 )
@@ -90,12 +90,12 @@ def test_strangers_are_turned_away(peer: Peer, sent: bytes, reason: str) -> None
     ("brochure", "reason"),
     [
         (frame(b"\xb9"), "handshake: the bytes end where"),
-        (frame(write_brochure(Brochure((), ()), Layout.V1_9)), "does not offer uv with basic"),
+        (frame(write_brochure(Brochure((), ()), ControlLayout.V1_9)), "does not offer uv with basic"),
         (
             frame(
                 write_brochure(
                     Brochure((("shm", "shm:x"),), (("basic", ((CPU, "any"),)),)),
-                    Layout.V1_9,
+                    ControlLayout.V1_9,
                 )
             ),
             "does not offer uv with basic",
@@ -104,7 +104,7 @@ def test_strangers_are_turned_away(peer: Peer, sent: bytes, reason: str) -> None
             frame(
                 write_brochure(
                     Brochure((("uv", "uv:*"),), (("basic", ((TpDevice("cuda", 0), "any"),)),)),
-                    Layout.V1_9,
+                    ControlLayout.V1_9,
                 )
             ),
             "does not offer uv with basic for the CPU",
@@ -144,7 +144,7 @@ def test_too_many_connections(peer: Peer) -> None:
         events += peer.loop.wait(0.1)
     reasons = [event.reason for event in events if isinstance(event, PipeLost)]
     assert reasons.count("more than 8 connections") == 4
-    assert reasons.count("it said nothing for 0.4 s") == 8
+    assert reasons.count("it sent nothing for 0.4 s") == 8
     for sock in socks:
         sock.close()
 

@@ -163,8 +163,8 @@ def test_the_last_group_with_members(
 @pytest.mark.parametrize(
     ("groups", "reason"),
     [
-        ([], "no group of torch.distributed.rpc has its workers in this store"),
-        ([(0, b"false", b"")], "no group of torch.distributed.rpc has its workers in this store"),
+        ([], "no torch.distributed.rpc group has its workers in this store"),
+        ([(0, b"false", b"")], "no torch.distributed.rpc group has its workers in this store"),
         ([(0, b"true", b"a-0,")], "the group is static"),
     ],
 )
@@ -258,7 +258,7 @@ def test_those_who_live_stay(group: LiveGroup, store: StoreClient, address: Stor
     group.start("worker2", 2)
     with pytest.raises(ReplayError, match="worker2 still answers, at 127"):
         remove_dead(address, ["worker2"])
-    with pytest.raises(ReplayError, match="worker7 is no member of the group, whose members are worker1"):
+    with pytest.raises(ReplayError, match="worker7 is not a member of the group, whose members are worker1"):
         remove_dead(address, ["worker7"])
     with Loop() as loop:  # it listens, and says nothing: nobody looks after this loop
         silent = Peer(loop, "silent", 5)

@@ -37,13 +37,13 @@ from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions
 from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
-from rpcinspect.run.run import Run, open_run
-from rpcinspect.tcp.packetize import MAX_PAYLOAD, Endpoint
+from rpcinspect.run.run import RunModel, open_run
+from rpcinspect.tcp.packetize import MAX_PAYLOAD, HostPort
 from tests.replayer.captured import autograd_message_id, captured, remapped
 from tests.replayer.live_calls import SECONDS, members
 from tests.tensorpipe.reading import Reading, read_streams
 
-ENDS: tuple[tuple[Endpoint, Endpoint], ...] = (
+ENDS: tuple[tuple[HostPort, HostPort], ...] = (
     (("127.0.0.1", 40000), ("127.0.0.1", 5000)),
     (("127.0.0.1", 40001), ("127.0.0.1", 5000)),
     (("::1", 40000), ("::1", 5000)),
@@ -52,7 +52,7 @@ ENDS: tuple[tuple[Endpoint, Endpoint], ...] = (
 """(client, server) of connections that follow each other."""
 
 
-def text(source: Endpoint, destination: Endpoint) -> str:
+def text(source: HostPort, destination: HostPort) -> str:
     """A flow as the segment stage writes it."""
     return ">".join(
         [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in (source, destination)]
@@ -62,8 +62,8 @@ def text(source: Endpoint, destination: Endpoint) -> str:
 class Told(Struct):
     """A connection as the tap was told of it."""
 
-    client: Endpoint
-    server: Endpoint
+    client: HostPort
+    server: HostPort
     bytes: dict[bool, bytearray] = field(default_factory=lambda: {True: bytearray(), False: bytearray()})
     """By whether the client sent them."""
 
@@ -432,7 +432,7 @@ def test_a_recording_holds_every_session_of_a_replay(repo: Path, tmp_path: Path,
         assert {(w.job, w.name, w.id) for w in session.workers} == {
             (job, f"worker{number}", number) for job in range(2) for number in range(2)
         }
-        calls = Run(session, opened.messages).exchanges.calls
+        calls = RunModel(session, opened.messages).exchanges.calls
     requests = Counter((call.job, call.caller) for call in calls if not call.control)
     assert requests == {
         (job, worker): count

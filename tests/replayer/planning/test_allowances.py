@@ -8,7 +8,7 @@ from rpcinspect.replayer.planning.allowances import BY_MAIN, Allowance, hint, is
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.replayer.planning.sources import Sources
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.places import recorded
 
 
@@ -57,7 +57,7 @@ def test_hints_can_be_pasted() -> None:
 def refused(name: str, sources: Sources, *allow: str) -> tuple[list[str], tuple[str, ...]]:
     """The names that a plan refuses, and all that it says is missing."""
     found = [one for one in map(Allowance.parse, allow) if one is not None]
-    with Run.open([str(recorded(name))]) as opened:
+    with RunModel.open([str(recorded(name))]) as opened:
         made = plan(opened, None, ExecutionPolicy(found, sources))
     return [use.name for use in made.refused], made.missing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.replayer.planning.devices import DevicePlacement, Devices, named_devices, plain
 from rpcinspect.rpc.command import PythonCall, ScriptCall
 from rpcinspect.rpc.envelope import RpcWithAutograd
@@ -72,7 +72,7 @@ def test_maps_of_gpus_are_moved_and_every_pair_has_one() -> None:
 
 def test_devices_in_arguments_are_named() -> None:
     script = ScriptCall(
-        args=(Call(Global("torch", "device"), ("cuda",)), "cuda:1", "barracuda"),
+        args=(PickleCall(Global("torch", "device"), ("cuda",)), "cuda:1", "barracuda"),
         schema=None,
         qualified_name="__torch__.f",
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.planning.allowances import Allowance
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
@@ -153,7 +153,7 @@ def test_a_pickle_that_can_not_be_read_to_its_end() -> None:
 
 def test_what_is_refused_says_how_to_allow_it() -> None:
     (named,) = [named for named in gate().inspect(request_of(udf("app.f"))) if not named.allowed]
-    assert named == Named("app.f", False, "nobody allowed it", allow="app:f")
+    assert named == Named("app.f", False, "you haven't allowed it", allow="app:f")
     assert refused(request_of(udf("app.f")), "app:f") == set()
 
 
@@ -200,13 +200,13 @@ def test_scripted_code() -> None:
     def script(schema: str | None, name: str, *args: object) -> RpcRecord:
         return record_of(ScriptCall(args=args, schema=schema, qualified_name=name))
 
-    tensor = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (0,))
+    tensor = PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (0,))
     add = script("aten::relu(Tensor self) -> Tensor", "torch.ops.aten.relu", tensor)
     assert refused(add) == set()
     save = script("aten::save(t item, str filename) -> ()", "torch.ops.aten.save", tensor, "x")
     assert refused(save) == {"aten::save"}
     resize = "aten::resize_(Tensor(a!) self, int[] size, *, int? memory_format=None) -> Tensor(a!)"
-    size = Call(Global("torch.jit._pickle", "build_intlist"), ([1],))
+    size = PickleCall(Global("torch.jit._pickle", "build_intlist"), ([1],))
     changed = script(resize, "torch.ops.aten.resize_", tensor, size, None)
     assert refused(changed) == {"aten::resize_"}
     assert refused(changed, "aten::resize_") == set()
@@ -216,7 +216,7 @@ def test_scripted_code() -> None:
     assert refused(script(None, "__torch__.app.f"), "app") == set()
     step = "__torch__.torch.distributed.optim.optimizer._script_local_optimizer_step"
     assert refused(script(None, step)) == set()
-    made = Call(Global("__torch__.lib", "C"), ())
+    made = PickleCall(Global("__torch__.lib", "C"), ())
     assert refused(script(None, "__torch__.app.f", made), "app") == {"__torch__.lib.C"}
     assert refused(record_of(ScriptResp([made]))) == {"__torch__.lib.C"}
 

@@ -18,7 +18,7 @@ FORBIDDEN = re.compile(
     r"|unpool|_with_indices|embedding_bag|^(lstm|gru|rnn)|seed|data|pin|record|warn|grad$|^[a-z]*print|format|__"
 )
 """What no name of the table has in it."""
-UNNAMED = "not one of the operators that are known to only compute"
+UNNAMED = "not one of the operators that are known only to compute"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.pickles.tree import Call, Global, Value
+from rpcinspect.pickles.tree import Global, PickleCall, Value
 from rpcinspect.pickles.verdicts import Named
 from rpcinspect.pipeline import Decoding
 from rpcinspect.replayer.planning.operators import MAX_SIZE, is_known, judge_operator, read_schema
@@ -33,16 +33,16 @@ POOL = (
 )
 
 
-def made(name: str, *args: Value) -> Call:
-    return Call(Global("torch.jit._pickle", name), args)
+def made(name: str, *args: Value) -> PickleCall:
+    return PickleCall(Global("torch.jit._pickle", name), args)
 
 
-def ints(*numbers: Value) -> Call:
+def ints(*numbers: Value) -> PickleCall:
     return made("build_intlist", [*numbers])
 
 
-def device(text: Value) -> Call:
-    return Call(Global("torch", "device"), (text,))
+def device(text: Value) -> PickleCall:
+    return PickleCall(Global("torch", "device"), (text,))
 
 
 HONEST = [*workloads(), *recordings(*OTHER_JOBS)]
@@ -125,7 +125,7 @@ def test_what_is_no_schema_has_no_name(text: str) -> None:
         (ADD, (X, X, 1)),
         (ADD, (X, X, 0.5)),
         (ADD, (X, X, True)),
-        (ADD, (X, X, Call(Global("builtins", "complex"), (0.0, 1.0)))),
+        (ADD, (X, X, PickleCall(Global("builtins", "complex"), (0.0, 1.0)))),
         (SUM, (X, None, False, None)),
         (SUM, (X, ints(0, -1), True, 6)),
         (ZEROS, (ints(), None, None, None, None)),
@@ -155,10 +155,14 @@ def test_what_models_send_passes(schema: str, args: tuple[Value, ...]) -> None:
         (ADD, (X, X, 1 << 63), "argument 3 is no Scalar"),
         (
             ADD,
-            (X, Call(Global("torch.jit._pickle", "build_tensor_from_id"), (0,), how="newobj"), 1),
+            (X, PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (0,), how="newobj"), 1),
             "argument 2",
         ),
-        (ADD, (X, Call(Global("torch._utils", "_rebuild_tensor_v2"), (X, 0, (9,), (1,))), 1), "argument 2"),
+        (
+            ADD,
+            (X, PickleCall(Global("torch._utils", "_rebuild_tensor_v2"), (X, 0, (9,), (1,))), 1),
+            "argument 2",
+        ),
         (ADD, (X, made("build_tensor_from_id", "0"), 1), "argument 2 is no Tensor"),
         (SUM, (X, [0], False, None), "argument 2 is no int[1]?"),
         (SUM, (X, ints("0"), False, None), "argument 2 is no int[1]?"),

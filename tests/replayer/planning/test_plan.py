@@ -17,7 +17,7 @@ from rpcinspect.replayer.planning.sessions import PlanError
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.run.exchanges import Exchange, Exchanges
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from tests.places import others, recorded, recordings
 from tests.replayer.talks import Workers, udf
 from tests.session.records import Talk, pipe
@@ -361,7 +361,7 @@ def test_workers_without_names_are_told() -> None:
     talk = Talk(pipe(name="w0"))
     talk.say(PythonCall(udf("app.f"), False))
     session = talk.finish()
-    made = plan(Run(session, talk.records), PlanOptions(trust=True))
+    made = plan(RunModel(session, talk.records), PlanOptions(trust=True))
     assert any("names of the workers at 10.0.0.2:5000" in note for note in made.notes)
-    check_plan(made, Run(session, talk.records).exchanges)
+    check_plan(made, RunModel(session, talk.records).exchanges)
     assert made.skips() == {"unsupported": 1}

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.places import recorded
 from tests.replayer.one_way import one_way
 
 
 def lacks(*paths: Path) -> RecordingGaps:
-    with Run.open([str(path) for path in paths]) as run:
+    with RunModel.open([str(path) for path in paths]) as run:
         return read_gaps(run.session, run.exchanges.calls)
 
 

@@ -8,18 +8,18 @@ from rpcinspect.replayer.planning.facts import read_facts, rrefs_in
 from rpcinspect.replayer.planning.selection import needed, optimizer_context, select
 from rpcinspect.replayer.planning.sessions import PlanError
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from tests.replayer.planning.test_sessions import remote
 from tests.replayer.talks import Workers
 from tests.truth import CAPTURES, workload
 
 
-def chosen(context: int, run: Run) -> set[int]:
+def chosen(context: int, run: RunModel) -> set[int]:
     calls = run.exchanges.calls
     return set(select(context, calls, run.causes.decided(), read_facts(run)))
 
 
-def of_capture(name: str) -> Run:
+def of_capture(name: str) -> RunModel:
     with open_run(str(CAPTURES / name)) as opened:
         return opened
 
@@ -84,7 +84,7 @@ def test_an_optimizers_step_brings_the_context_of_its_gradients() -> None:
     assert contexts_in(early) == {early}
 
 
-def least(roots: set[int], run: Run) -> set[int]:
+def least(roots: set[int], run: RunModel) -> set[int]:
     calls = run.exchanges.calls
     return set(needed(roots, calls, run.causes.decided(), read_facts(run)))
 

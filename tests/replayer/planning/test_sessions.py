@@ -21,7 +21,7 @@ from rpcinspect.replayer.planning.sessions import (
 )
 from rpcinspect.rpc.command import Command, PythonRemoteCall, RemoteRet
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from tests.cli.runner import CHAIN, rpcinspect
 from tests.places import recorded
 from tests.replayer.talks import Workers, udf
@@ -115,8 +115,8 @@ def test_named(roles: Sequence[str], live: Sequence[str], expected: object) -> N
     ("roles", "live", "told"),
     [
         (["nobody"], [], "no worker is called nobody: the capture has w0, w1, w2, w3"),
-        (["w0", "w1", "w2", "w3"], [], "nobody is left to be live"),
-        ([], ["w0", "w1", "w2", "w3"], "nobody is left to be played"),
+        (["w0", "w1", "w2", "w3"], [], "no worker is left to run live"),
+        ([], ["w0", "w1", "w2", "w3"], "no worker is left to be played"),
     ],
 )
 def test_mistakes(roles: Sequence[str], live: Sequence[str], told: str) -> None:
@@ -175,7 +175,7 @@ def test_the_store_tells_ids() -> None:
     workers = Workers(2)
     workers.call(0, 1, 0, 10)
     session = workers.finish(entry("names/5", "w0"), entry("names/3", "w1"))
-    calls = Run(session, workers.records).exchanges.calls
+    calls = RunModel(session, workers.records).exchanges.calls
     assert worker_ids(session, RoleAssignment(0, ("w0",), ("w1",), ""), calls) == {"w0": 5, "w1": 3}
 
 
@@ -183,7 +183,7 @@ def test_free_ids_are_none_of_the_captured_ones() -> None:
     workers = Workers(3)
     workers.call(0, 1, 0, 10)
     session = workers.finish(entry("names/0", "w2"))
-    calls = Run(session, workers.records).exchanges.calls
+    calls = RunModel(session, workers.records).exchanges.calls
     ids = worker_ids(session, CAST, calls)
     assert ids["w2"] == 0
     assert sorted(ids.values()) == [0, 1, 2]

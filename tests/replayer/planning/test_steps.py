@@ -264,7 +264,7 @@ def test_a_live_workers_request_that_is_left_out_is_ready_for_one_that_equals_it
     assert spare == ["equal", None, "like", None]
     assert first.index < second.index
     assert stage.decisions[second.index].text == (
-        f"w1's own program does not run here, unless it is part of #{served.index}: answered if it comes"
+        f"w1's own program is not replayed, unless it is part of #{served.index}: answered if it comes"
     )
 
 
@@ -281,7 +281,7 @@ def test_what_may_take_place_may_cause_more() -> None:
     assert spare == [None, "equal", None, None, "like"]
     calls = workers.calls()
     assert stage.decisions[calls[3].index].text == (
-        f"w1's own program does not run here, unless it is part of #{calls[2].index}"
+        f"w1's own program is not replayed, unless it is part of #{calls[2].index}"
     )
     assert f"part of #{calls[3].index}" in (stage.decisions[calls[4].index].text or "")
 

@@ -91,7 +91,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "what looks like a module": (name(MODULES, "_param_rrefs"), DUCK, True),
     "what looks like an optimizer": (name(OPTIM, "_local_optimizer_step"), DUCK, 5),
     "a list that is none": (name(OPTIM, "_new_local_optimizer"), SGD, DUCK),
-    "no class": (name(MODULES, "_create_module"), "Linear", (), {}, "cpu"),
+    "not a class": (name(MODULES, "_create_module"), "Linear", (), {}, "cpu"),
     "a type of plain data": (name(MODULES, "_create_module"), name("builtins", "bytes"), (9,), {}, "cpu"),
     "too few": (name(MODULES, "_create_module"), LINEAR, ()),
     "too many": (name(API, "get_worker_info"), "a", "b"),

@@ -32,7 +32,7 @@ from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import PythonRRefFetchCall
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.replayer.live_calls import python_call
 from tests.replayer.scripted import read_ones
 from tests.replayer.talks import Workers
@@ -57,7 +57,7 @@ def outcome_of(
 ) -> ReplayOutcome:
     options = ReplayOptions(join=JoinOptions(store=StoreAddress("127.0.0.1", group.port)))
     gate = ExecutionPolicy((), Sources(None, [CAPTURES]))
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         made = plan(opened, PlanOptions(joins=True), gate)
         begins()
         return replay(opened, made, options, progress=progress)
@@ -153,7 +153,7 @@ def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient
     store.set(IS_STATIC, b"false")
     store.set(MEMBERS, b"w1-4,other-2,")
     options = JoinOptions(store=StoreAddress("127.0.0.1", group.port))
-    with pytest.raises(ReplayError, match=f"#{call.index} speaks of w2, who is no member of the group"):
+    with pytest.raises(ReplayError, match=f"#{call.index} speaks of w2, who is not a member of the group"):
         check([inputs], options)
     store.set(MEMBERS, b"w1-4,w2-2,")
     check([inputs], options)

@@ -16,7 +16,7 @@ from rpcinspect.replayer.planning.sessions import RoleAssignment
 from rpcinspect.replayer.playing import inputs as module
 from rpcinspect.replayer.playing.inputs import LEAST, TIMES, SessionInputs, allowance, captured_bytes
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.replayer.hostile_captures import Job
 from tests.replayer.scripted import read_ones
 from tests.replayer.talks import udf
@@ -49,7 +49,7 @@ def test_ids_as_captured_or_as_joined() -> None:
 @contextmanager
 def session_of(path: Path) -> Iterator[tuple[PlannedSession, dict[int, Exchange]]]:
     """The first session of a capture, everything allowed."""
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         made = plan(opened, PlanOptions(trust=True))
         yield made.sessions[0], opened.calls
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.equality.elements import Read
+from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import Spare
@@ -86,7 +86,7 @@ def expected(captured: Side, ids: IdMap | None = None, rules: Rules = STRICT) ->
     return Expected(captured.calls(), reader(captured), rules, ids or workers(), [0])
 
 
-def reader(captured: Side) -> Read:
+def reader(captured: Side) -> ReadExtent:
     """One reader for all captured records, as an open session has; extents are told apart as objects."""
     by_extent = {
         id(tensor.extent): one.read

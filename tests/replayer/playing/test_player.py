@@ -738,7 +738,7 @@ def test_a_worker_that_is_gone_ends_the_session() -> None:
 
     played = play(workers, does, ended=lambda seconds: gone)
     text = played.player.failure or ""
-    assert text.startswith("the live worker w1 was ended by SIGSEGV; the last that it was sent is #")
+    assert text.startswith("the live worker w1 was ended by SIGSEGV; the last message sent to it is #")
     assert steps_of(played, "f", "h", "k") == ["failed", "failed", "failed"]
     assert steps_of(played, "g")[0] in ("identical", "failed")
     assert {one.text for one in played.player.outcomes() if one.result == "failed"} == {text}
@@ -760,7 +760,7 @@ def test_a_pipe_that_is_lost_with_its_worker() -> None:
         return gone
 
     played = play(workers, does, ended=ended)
-    text = "the live worker w1 was ended by SIGSEGV; the last that it was sent is #0"
+    text = "the live worker w1 was ended by SIGSEGV; the last message sent to it is #0"
     assert played.player.failure == text
     assert played.results() == ["failed"] * 3
     assert [one.text for one in played.player.outcomes()] == [text, f"not sent: {text}", f"not sent: {text}"]
@@ -810,14 +810,14 @@ def test_what_was_sent_last_may_be_an_answer() -> None:
         asked.append(worker)
 
     played = play(workers, does, ended=lambda seconds: [SEGFAULT] if asked and asked[0].answers else [])
-    assert (played.player.failure or "").endswith("; the last that it was sent is #2")
+    assert (played.player.failure or "").endswith("; the last message sent to it is #2")
 
 
 def test_a_worker_that_can_not_be_reached() -> None:
     workers = simple()
     played = play_unreachable(workers)
     assert played.results() == ["failed"] * 3
-    assert "nobody knows the address of 'w1'" in (played.player.outcomes()[0].text or "")
+    assert "the address is not known of 'w1'" in (played.player.outcomes()[0].text or "")
 
 
 def play_unreachable(workers: Workers) -> Played:

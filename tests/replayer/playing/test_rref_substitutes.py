@@ -31,7 +31,7 @@ from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.questions import FETCHES, rref_of
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.cli.runner import rpcinspect
 from tests.replayer.late_starts import late_start
 from tests.truth import CAPTURES, workload
@@ -58,7 +58,7 @@ def users(name: str) -> list[dict[str, Any]]:
 
 
 def replayed(path: Path, workers: Workers, *, given: bool) -> Report:
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         options, gate = PlanOptions(stand_ins=given), ExecutionPolicy((), Sources(None, [CAPTURES]))
         made = plan(opened, options, gate)
         return report(replay(opened, made, ReplayOptions(), workers=workers))
@@ -86,7 +86,7 @@ def test_a_tensor_of_torchscript(tmp_path: Path, workers: Workers) -> None:
 def test_a_stand_in_with_another_value_is_found_out(tmp_path: Path, workers: Workers) -> None:
     """That of the driver's own RRef, which is full of nines, in the place of the operator's result."""
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[2]["index"])
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         made = plan(opened, PlanOptions(trust=True, stand_ins=True))
         calls = opened.exchanges.calls
         other = next(call for call in calls if rref_of(call.request) == (0, 8) and call.kind in FETCHES)
@@ -102,7 +102,7 @@ def test_a_stand_in_with_another_value_is_found_out(tmp_path: Path, workers: Wor
 def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: LiveGroup) -> None:
     """An RRef that its owner made itself: the live one counts from 0, so the stand-in has another id."""
     path = late_start(tmp_path, "rref_relay", users("rref_relay")[0]["index"])
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         made = plan(opened, PlanOptions(trust=True, stand_ins=True))
         inputs, stand_in = material_of(opened, made.sessions[0])
         group.start("worker1", 1)
@@ -123,7 +123,7 @@ def test_an_id_that_a_live_worker_would_give_out_again(tmp_path: Path, group: Li
         assert answer.tensors == tuple(storages(inputs.calls[stand_in.request], opened))
 
 
-def material_of(opened: Run, planned: Any) -> tuple[SessionInputs, StandIn]:
+def material_of(opened: RunModel, planned: Any) -> tuple[SessionInputs, StandIn]:
     """With the stand-in of an RRef that worker1 made itself, in the place of the captured one."""
     calls = opened.calls
     stand_in = replace(planned.stand_ins[0], rref=(1, 7), forks=((1, 8),))
@@ -135,7 +135,7 @@ def material_of(opened: Run, planned: Any) -> tuple[SessionInputs, StandIn]:
     ), stand_in
 
 
-def storages(call: Exchange, opened: Run) -> list[bytes]:
+def storages(call: Exchange, opened: RunModel) -> list[bytes]:
     assert call.response is not None
     return [opened.read(one.extent) for one in call.response.tp.tensors if one.extent is not None]
 

@@ -14,7 +14,7 @@ from rpcinspect.replayer.playing.seed_search import search
 from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.replayer.workers.workers import Workers
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from tests.replayer.outcomes import planned, session_of
 from tests.replayer.test_replayer import replayed
 from tests.truth import capture_of, workload
@@ -74,7 +74,7 @@ class Scripted:
         self._alike = alike
         self.played: list[int | None] = []
         (self.message, *_) = truth("draws", "draws.draw")
-        with Run.open([str(capture_of("draws"))]) as opened:
+        with RunModel.open([str(capture_of("draws"))]) as opened:
             self.calls = opened.calls
 
     def __call__(self, seeds: Seeds, done: Callable[[StepOutcome], None]) -> SessionOutcome:

@@ -16,7 +16,7 @@ from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
 from rpcinspect.pickles.opcodes import integer
 from rpcinspect.pickles.semantic import RRefForkData, python_udf, rref_fork
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.replayer.peers.loop import Loop, RequestArrived, ResponseArrived
 from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
@@ -45,7 +45,7 @@ from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from rpcinspect.rpc.types import GloballyUniqueId, pack_id, unpack_id
-from rpcinspect.run.run import Run, open_run
+from rpcinspect.run.run import RunModel, open_run
 from rpcinspect.tcp.ranges import Extent
 from tests.equality.builders import STRICT, from_parts, record
 from tests.equality.mirrors import mirrored_ids
@@ -94,14 +94,14 @@ def record_of(original: RpcRecord, message: RpcMessage) -> RpcRecord:
 
 
 @pytest.fixture(scope="module", params=ALL, ids=lambda path: path.name.partition(".")[0])
-def capture(request: pytest.FixtureRequest) -> Iterator[tuple[Run, list[RpcRecord]]]:
+def capture(request: pytest.FixtureRequest) -> Iterator[tuple[RunModel, list[RpcRecord]]]:
     """A capture and those of its messages that are whole."""
     with open_run(str(request.param)) as session:
         yield session, [m for m in session.messages if m.tp.payload_missing is None]
 
 
 def test_without_other_ids_a_message_is_sent_as_captured(
-    capture: tuple[Run, list[RpcRecord]],
+    capture: tuple[RunModel, list[RpcRecord]],
 ) -> None:
     _, messages = capture
     same = id_map(messages, lambda kind, value: value)
@@ -116,7 +116,7 @@ SHIFTS = [(0, 1), (3, 0), (5, 300), (300, 70_000), (1, 1 << 40)]
 
 @pytest.mark.parametrize(("workers", "counters"), SHIFTS)
 def test_these_ids_change_and_nothing_else(
-    capture: tuple[Run, list[RpcRecord]], workers: int, counters: int
+    capture: tuple[RunModel, list[RpcRecord]], workers: int, counters: int
 ) -> None:
     session, messages = capture
     move = moved(workers, counters)
@@ -137,8 +137,8 @@ def test_these_ids_change_and_nothing_else(
 # --- what the captures do not hold --------------------------------------------------------------------------
 
 
-def rref_node(rref: tuple[int, int], fork: tuple[int, int]) -> Call:
-    return Call(Global("torch.distributed.rpc", "rref"), (1, *rref, *fork, 0, "Tensor"))
+def rref_node(rref: tuple[int, int], fork: tuple[int, int]) -> PickleCall:
+    return PickleCall(Global("torch.distributed.rpc", "rref"), (1, *rref, *fork, 0, "Tensor"))
 
 
 def test_rrefs_among_the_arguments_of_a_script_call() -> None:
@@ -222,7 +222,7 @@ def test_no_id_stays_no_id() -> None:
 def test_the_rref_in_a_remote_module() -> None:
     """Its numbers are a plain tuple there; the opcode of nothing else is changed."""
     name = "RemoteModuleTest.test_send_remote_module_with_a_new_attribute_not_pickled_over_the_wire"
-    with Run.open([str(recorded(f"torch-suite/{name}.pcap"))]) as opened:
+    with RunModel.open([str(recorded(f"torch-suite/{name}.pcap"))]) as opened:
         request = opened.messages[7]
     (fork,) = request.facts.forks
     assert (fork.rref_id, fork.fork_id, fork.owner_id) == ((0, 0), (0, 2), 1)

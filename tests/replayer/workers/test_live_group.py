@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.pickles.tree import Call, Global
+from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.membership import PREFIX
 from rpcinspect.replayer.peers.peer import Peer
@@ -264,7 +264,7 @@ def test_gradients_are_shown(group: LiveGroup) -> None:
     metas = [
         TensorMeta(dtype="float32", sizes=(3,), strides=(1,), requires_grad=True, storage=0, storage_numel=3)
     ]
-    tensor = Call(Global("torch.jit._pickle", "build_tensor_from_id"), (0,))
+    tensor = PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (0,))
     command = ScriptCall(
         args=(tensor, 2.0),
         schema="aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",

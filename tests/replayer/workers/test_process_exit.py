@@ -18,16 +18,16 @@ def ended(code: int | None, peak: int | None = None, **more: object) -> EarlyExi
     return EarlyExit(who="the live worker w1", worker="w1", exit=exit, **more)  # type: ignore[arg-type]
 
 
-KILLED = "was ended by SIGKILL; that is not this replay's doing"
+KILLED = "was ended by SIGKILL; this replay did not cause that"
 BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
-BOUND = "it got no more memory, of which it may take 1 GB (--memory)"
+BOUND = "it ran out of memory, of which it may take 1 GB (--memory)"
 
 
 @pytest.mark.parametrize(
     ("one", "text"),
     [
         (ended(3), "ended with code 3"),
-        (ended(-11, last_message=7), "was ended by SIGSEGV; the last that it was sent is #7"),
+        (ended(-11, last_message=7), "was ended by SIGSEGV; the last message sent to it is #7"),
         (ended(None), "is gone: its parent process was ended by SIGKILL"),
         (ended(-9, 21_300_000_000), f"{KILLED}; it had at most 21.3 GB in memory"),
         (

@@ -59,6 +59,6 @@ def test_ticks_stand_where_their_numbers_are() -> None:
 
 def test_only_errors_without_a_size() -> None:
     chart = chart_of(Histogram(bins=(), zero=3))
-    assert [bar.label for bar in chart.bars] == ["other bits, the same value: 3 elements"]
+    assert [bar.label for bar in chart.bars] == ["different bits, same value: 3 elements"]
     assert [tick.label for tick in chart.ticks] == ["0"]
-    assert chart.label == "3 elements that differ; none by an error that has a size"
+    assert chart.label == "3 elements that differ; none has a finite error"

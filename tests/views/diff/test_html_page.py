@@ -17,7 +17,7 @@ from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import PythonResp
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.page import diff_html
 from tests.diff.stories import Story
 from tests.pairs.expected import Check, checks
@@ -79,7 +79,7 @@ class Parsed(HTMLParser):
                 self.codes[code] += int(count.replace(",", ""))
 
 
-def page_of(comparison: Comparison, runs: tuple[Run, Run]) -> str:
+def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> str:
     return b"".join(diff_html(comparison, runs)).decode("utf-8")
 
 
@@ -109,7 +109,7 @@ def check_page(page: str, comparison: Comparison) -> Parsed:
 @pytest.mark.parametrize("check", checks(), ids=str)
 def test_pairs(check: Check) -> None:
     rules = Rules(strict="--strict" in check.flags)
-    a, b = (Run.open([str(path)]) for path in check.paths())
+    a, b = (RunModel.open([str(path)]) for path in check.paths())
     with a, b:
         comparison = compare_runs(a, b, rules)
         parsed = check_page(page_of(comparison, (a, b)), comparison)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import PythonResp
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.page import MAX_BINS, DiffPage, page_of
 from tests.diff.stories import FAILURE, Story
 from tests.truth import workload
@@ -19,7 +19,7 @@ def page(a: Story, b: Story, **rules: object) -> DiffPage:
 
 def captured(name: str, rules: Rules | None = None) -> DiffPage:
     paths = (CAPTURES / "pairs" / f"{stem}.pcap.gz" for stem in ("base", name))
-    a, b = (Run.open([str(path)]) for path in paths)
+    a, b = (RunModel.open([str(path)]) for path in paths)
     with a, b:
         return page_of(compare_runs(a, b, rules or Rules()), (a, b))
 
@@ -54,7 +54,7 @@ def test_unrelated() -> None:
 def test_different() -> None:
     found = page(story(1, more=3), story(2, more=3))
     assert found.verdict == "First difference: #1, where w1 answers app.f to w0"
-    assert found.lead.startswith("Likely function: w1 gives another result for the same call: ")
+    assert found.lead.startswith("Likely function: w1 gives a different result for the same call: ")
     assert found.lead.endswith(". 4 of 8 messages are different.")
     assert found.first is not None
     assert (found.first.row.place, found.first.likely, found.first.worker) == (1, "function", "w1")

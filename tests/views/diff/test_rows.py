@@ -9,11 +9,11 @@ import pytest
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
-from rpcinspect.views.diff.rows import MIN_FOLDED, Differing, Fold, Rows, rows_of
+from rpcinspect.views.diff.rows import MIN_FOLDED, Differing, DiffRows, Fold, rows_of
 from tests.diff.stories import Story
 
 
-def compared(a: Story, b: Story, max_rows: int = 1000, **rules: object) -> tuple[Comparison, Rows]:
+def compared(a: Story, b: Story, max_rows: int = 1000, **rules: object) -> tuple[Comparison, DiffRows]:
     runs = a.opened(), b.opened()
     comparison = compare_runs(*runs, Rules(**rules))  # type: ignore[arg-type]
     return comparison, rows_of(comparison, runs, max_rows)
@@ -34,7 +34,7 @@ def codes_in(text: str | None) -> Counter[str]:
     return Counter({code: int(count.replace(",", "")) for count, code in pairs})
 
 
-def check_nothing_is_lost(comparison: Comparison, rows: Rows) -> None:
+def check_nothing_is_lost(comparison: Comparison, rows: DiffRows) -> None:
     """Every message is in a row or a fold, in order; every difference is shown or counted."""
     place = 0
     found: Counter[str] = Counter()

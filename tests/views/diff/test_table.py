@@ -32,7 +32,7 @@ def test_the_same() -> None:
 
 
 def test_the_first_difference_in_full() -> None:
-    likely = "app.f has changed, uses other state or is random"
+    likely = "app.f changed, uses other state, or is random"
     assert shown(story(1, more=1), story(2, more=1))[2:] == [
         "different: 2 of 4 messages",
         "",
@@ -40,7 +40,7 @@ def test_the_first_difference_in_full() -> None:
         "  a #1  = 1",
         "  b #1  = 2",
         "  value  1 → 2",
-        f"likely function: w1 gives another result for the same call: {likely}",
+        f"likely function: w1 gives a different result for the same call: {likely}",
         "1 other message is different: it follows from this one",
         "differences: 1 value, 1 argument",
         "--all lists all 2 differences",

@@ -55,7 +55,7 @@ def test_what_follows(more: int, alike: bool, told: str) -> None:
     ("rules", "told"),
     [
         (Rules(), None),
-        (Rules(by_dtype=True), "floats may differ as torch.testing lets them"),
+        (Rules(by_dtype=True), "floats may differ as much as torch.testing allows"),
         (Rules(rtol=0.5), "floats may differ by torch's atol + 0.5 × the smaller of the two"),
         (Rules(rtol=0.5, atol=0.0), "floats may differ by 0 + 0.5 × the smaller of the two"),
     ],

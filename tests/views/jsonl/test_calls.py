@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rpcinspect.filter.shown import Shown
-from rpcinspect.views.jsonl.calls import Calls, CallTexts, OfSession, call_json
+from rpcinspect.filter.matches import Shown
+from rpcinspect.views.jsonl.calls import CallRows, CallTexts, OfSession, call_json
 from tests.truth import context_of, workload
 from tests.views.opened import Opened, opened
 
@@ -19,7 +19,7 @@ NAMES = ["basic_chain.pcap", "ps_race.pcap.gz", "rref_relay.pcap.gz"]
 @contextmanager
 def of(name: str, shown: Shown | None = None) -> Iterator[tuple[Opened, OfSession]]:
     with opened(name) as capture, tempfile.TemporaryFile() as file:
-        view = Calls(file)
+        view = CallRows(file)
         view.feed(capture.records)
         yield capture, view.of(capture.session, shown)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rpcinspect.filter.matches import Shown
 from rpcinspect.filter.selection import Selection
-from rpcinspect.filter.shown import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.document import (

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.fields.body import Body, envelope_json, tensor_text
-from rpcinspect.fields.message import Tensor
 from rpcinspect.rpc.message import type_name
-from rpcinspect.run.run import Run
+from rpcinspect.run.message import Tensor
+from rpcinspect.run.run import RunModel
 from rpcinspect.run.tensors import LastRead
 from rpcinspect.session.model import Finding
 from rpcinspect.session.process_end import ProcessEnd
@@ -36,7 +36,7 @@ from tests.views.opened import CAPTURES, Opened, opened
 CAPTURED = sorted(path.name for path in CAPTURES.glob("*.pcap*"))
 
 
-def plain(capture: Opened, index: int, run: Run) -> dict[str, Any]:
+def plain(capture: Opened, index: int, run: RunModel) -> dict[str, Any]:
     """A message's line from `message`, the session and the run, without any cache."""
     record, session = capture.messages[index], capture.session
     row, rpc, parameters = record.row, record.rpc, record.facts.parameters
@@ -93,7 +93,7 @@ def plain(capture: Opened, index: int, run: Run) -> dict[str, Any]:
 
 
 def every_plain(capture: Opened) -> list[dict[str, Any]]:
-    run = Run(capture.session, capture.messages)
+    run = RunModel(capture.session, capture.messages)
     return [plain(capture, index, run) for index in range(len(capture.records))]
 
 

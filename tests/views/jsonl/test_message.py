@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import Location, Problem
 from rpcinspect.fields.body import Body, envelope_json, tensor_text
-from rpcinspect.fields.message import Tensor
 from rpcinspect.rpc.command import Command, ExceptionResponse, PythonCall, PythonResp, UnknownCommand
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, wrap
 from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, to_tensor_table
+from rpcinspect.run.message import Tensor
 from rpcinspect.run.tensors import LastRead
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 from rpcinspect.tensorpipe.records import Placement, TpTensor

@@ -13,8 +13,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from rpcinspect.filter.shown import Shown
-from rpcinspect.run.run import Run
+from rpcinspect.filter.matches import Shown
+from rpcinspect.run.run import RunModel
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.views.page.html_page import trace_html
 from tests.diff.stories import Story
@@ -114,19 +114,19 @@ class PageData:
         return out
 
 
-def page_text(run: Run, shown: Shown | None = None) -> str:
+def page_text(run: RunModel, shown: Shown | None = None) -> str:
     return b"".join(trace_html(run, shown)).decode("utf-8")
 
 
-def with_run(name: str | Path, act: Callable[[Run], Any]) -> Any:
+def with_run(name: str | Path, act: Callable[[RunModel], Any]) -> Any:
     """What `act` makes of a bundled capture, while its bytes can be read."""
     path = name if isinstance(name, Path) else capture_of(name)
-    with Run.open([str(path)]) as opened:
+    with RunModel.open([str(path)]) as opened:
         ends = opened.ends
-        return act(Run(opened.session, opened.messages, ends=ends, source=opened.bytes))
+        return act(RunModel(opened.session, opened.messages, ends=ends, source=opened.bytes))
 
 
-def story_run(story: Story) -> Run:
+def story_run(story: Story) -> RunModel:
     """Of a run that a test makes up; all tensors are zeros."""
     session, messages = story.heard()
-    return Run(session, messages, source=CaptureBytes(lambda capture, offset, length: bytes(length)))
+    return RunModel(session, messages, source=CaptureBytes(lambda capture, offset, length: bytes(length)))

@@ -15,7 +15,7 @@ from rpcinspect.fields.table import BY_NAME, FIELDS
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import CallSelection, Filter, Selection
 from rpcinspect.rpc.command import PythonResp
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import NONE
 from tests.browser import Browser, Tab, browser, needs_chromium
 from tests.diff.stories import Story
@@ -150,7 +150,7 @@ def test_filters_pick_what_decode_picks(name: str, view: str, chromium: Browser,
     tab.open(pages / f"{name}.html", f"#{view}")
     tab.run("document.getElementById('sequence').style.display = 'none'")
     tab.run("document.querySelectorAll('#kinds input').forEach(box => { if (!box.checked) box.click(); })")
-    with Run.open([str(capture_of(name))]) as run:
+    with RunModel.open([str(capture_of(name))]) as run:
         for text in FILTERS:
             mistake, numbers = tab.run(f"{ASK}({json.dumps(text)})")
             assert mistake == "", text
@@ -158,7 +158,7 @@ def test_filters_pick_what_decode_picks(name: str, view: str, chromium: Browser,
     harmless(tab, pages / f"{name}.html")
 
 
-def picked(run: Run, text: str, *, calls: bool) -> list[int]:
+def picked(run: RunModel, text: str, *, calls: bool) -> list[int]:
     """Indexes of what `-f` picks, with `calls` as `--calls -f` does: of each call the request, or the answer
     to one that was not captured."""
     session, kind = run.session, CallSelection if calls else Selection
@@ -461,7 +461,7 @@ def test_hostile_text_stays_text(chromium: Browser, tmp_path: Path) -> None:
     story.ask(f"app.{HOSTILE}", 1, 1, context=0)
     run = story_run(story)
     session = replace(run.session, clients=tuple(HOSTILE for _ in run.session.clients))
-    run = Run(session, run.messages, source=run.source)
+    run = RunModel(session, run.messages, source=run.source)
     path = tmp_path / "hostile.html"
     path.write_text(page_text(run), encoding="utf-8")
     tab = chromium.tab()

@@ -12,8 +12,8 @@ from rpcinspect.views.page.columns import (
     MAX_TEXT,
     OPEN,
     REQUEST,
-    Lanes,
     Strings,
+    WorkerLanes,
     columns_of,
 )
 from tests.checks.runs import workload_trace
@@ -27,7 +27,7 @@ NAMES = ["basic_chain", "bwd_boom", "ps_race", "rref_relay", "reinit", "profiled
 @pytest.mark.parametrize("name", NAMES)
 def test_columns_say_what_the_lines_say(name: str) -> None:
     run = workload_trace(name)
-    lanes = Lanes(run.session)
+    lanes = WorkerLanes(run.session)
     contexts = {(graph.job, graph.context_id): n for n, graph in enumerate(run.graphs)}
     found = columns_of(run, lanes, range(len(run.messages)), contexts)
     columns, lines = found["columns"], Workload(name).decoded.messages
@@ -66,7 +66,7 @@ def test_answers_are_of_their_requests_kind() -> None:
     story.iteration(1)
     story.ask("app.plain", result=None)
     run = story_run(story)
-    lanes = Lanes(run.session)
+    lanes = WorkerLanes(run.session)
     found = columns_of(run, lanes, range(len(run.messages)), {(0, 0): 0})
     columns = found["columns"]
     kinds = [KINDS[kind] for kind in columns["kind"]]
@@ -78,7 +78,7 @@ def test_answers_are_of_their_requests_kind() -> None:
 
 def test_only_what_is_shown_but_with_its_number() -> None:
     run = workload_trace("basic_chain")
-    found = columns_of(run, Lanes(run.session), (3, 7, 20), {})
+    found = columns_of(run, WorkerLanes(run.session), (3, 7, 20), {})
     assert [*found["columns"]["index"]] == [3, 4, 13]
     assert found["count"] == 3
     assert int(found["start_ns"]) == min(run.session.messages.time_ns)
@@ -90,7 +90,7 @@ def test_equal_texts_are_stored_once() -> None:
     for _ in range(50):
         story.ask("app.f", 1, 1)
     run = story_run(story)
-    found = columns_of(run, Lanes(run.session), range(len(run.messages)), {})
+    found = columns_of(run, WorkerLanes(run.session), range(len(run.messages)), {})
     assert len(found["texts"]) == 2
     assert found["functions"] == ["app.f"]
     strings = Strings()
@@ -102,19 +102,19 @@ def test_long_texts_are_cut() -> None:
     story = Story()
     story.ask("app." + "f" * 1000)
     run = story_run(story)
-    found = columns_of(run, Lanes(run.session), range(2), {})
+    found = columns_of(run, WorkerLanes(run.session), range(2), {})
     assert max(map(len, found["texts"])) == MAX_TEXT
 
 
 def test_workers_of_two_jobs_have_lanes_of_their_own() -> None:
     run = workload_trace("ps_race")
-    assert Lanes(run.session).labels == ["worker0", "worker1", "worker2", "worker3"]
+    assert WorkerLanes(run.session).labels == ["worker0", "worker1", "worker2", "worker3"]
     session = replace(run.session, jobs=tuple(number % 2 for number in range(len(run.session.jobs))))
-    lanes = Lanes(session)
+    lanes = WorkerLanes(session)
     assert {label.rpartition(" (job ")[2] for label in lanes.labels} == {"0)", "1)"}
     assert len(set(lanes.labels)) == len(lanes.labels)
     for row in range(len(run.messages)):
         source, _ = lanes.of(row)
         job = session.jobs[session.messages.pipe[row]]
         assert lanes.labels[source] == f"{session.source(row)} (job {job})"
-    assert Lanes(run.session).number(0, "nobody") is None
+    assert WorkerLanes(run.session).number(0, "nobody") is None

@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.command import ExceptionResponse, PythonResp
 from rpcinspect.run.participation import Participation
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Worker
 from rpcinspect.views.jsonl.message import MessageRenderer
 from rpcinspect.views.message_facts import facts_of
@@ -101,7 +101,7 @@ def test_bundled_captures(name: str) -> None:
     with_run(name, check_against_run)
 
 
-def check_against_run(run: Run) -> None:
+def check_against_run(run: RunModel) -> None:
     parsed, data = check_page(page_text(run))
     source = run.source
     assert source is not None
@@ -153,7 +153,7 @@ def test_captured_text_is_text_or_packed() -> None:
             replace(finding, text=HOSTILE, remedy=HOSTILE, workers=(HOSTILE,)) for finding in session.findings
         ),
     )
-    page = page_text(Run(hostile, run.messages, source=run.source))
+    page = page_text(RunModel(hostile, run.messages, source=run.source))
     parsed, data = check_page(page)
     assert SCRIPT not in page
     assert "<img" not in page
@@ -164,7 +164,7 @@ def test_captured_text_is_text_or_packed() -> None:
 
 
 def test_only_what_a_filter_picked() -> None:
-    def check(run: Run) -> None:
+    def check(run: RunModel) -> None:
         graph = run.graphs[0]
         index = graph.edges[0].forward
         rows = bytearray(len(run.messages))
@@ -184,7 +184,7 @@ def test_only_what_a_filter_picked() -> None:
 
 def test_an_empty_run(tmp_path: Path) -> None:
     for case in CAUSED["no-rpc", "error"]:
-        with Run.open([str(case.path(tmp_path))]) as run:
+        with RunModel.open([str(case.path(tmp_path))]) as run:
             parsed, data = check_page(page_text(run))
         assert (data.data["count"], data.messages, data.contexts) == (0, [], [])
         assert "No RPC messages" in parsed.words

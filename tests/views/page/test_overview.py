@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.run.participation import Participation
-from rpcinspect.run.run import Run
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding, Worker
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
-from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, Part, RunPage, page_of, part_of
+from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, PageSelection, RunPage, page_of, part_of
 from tests.checks.runs import workload_trace
 from tests.diff.stories import Story
 from tests.views.page.pages import story_run
@@ -67,7 +67,7 @@ def test_workers_without_a_name_are_called_by_where_they_listen() -> None:
         Worker(name=None, id=7, group=0, addresses=()),
         Worker(name=None, id=None, group=0, addresses=()),
     )
-    run = Run(replace(session, workers=nameless), run.messages, source=run.source)
+    run = RunModel(replace(session, workers=nameless), run.messages, source=run.source)
     page = page_of(run, part_of(run, None))
     assert [row[0] for row in page.workers.rows] == [session.clients[1], "worker:7", "?"]
 
@@ -102,7 +102,7 @@ def test_the_worst_findings_come_first_and_the_rest_is_counted() -> None:
     )
     findings += (Finding(code="error-response", severity="error", text="boom\u202e", messages=(1,)),)
     part = replace(part_of(run, None), findings=findings)
-    assert isinstance(part, Part)
+    assert isinstance(part, PageSelection)
     page = page_of(run, part)
     assert (len(page.findings), page.findings_left_out) == (MAX_FINDINGS, 21)
     assert page.findings[0].told.text == "boom\u202e"
@@ -164,7 +164,7 @@ def test_how_processes_ended() -> None:
         ProcessEnd(how="exit", status=0),
     )
     workers = tuple(replace(worker, ended=end) for worker, end in zip(session.workers, ends, strict=False))
-    run = Run(replace(session, workers=workers), run.messages, source=run.source)
+    run = RunModel(replace(session, workers=workers), run.messages, source=run.source)
     table = page_of(run, part_of(run, None)).workers
     assert [column.title for column in table.columns[-2:]] == ["its process", "ended at second"]
     assert [(*row[-2:], style) for row, style in zip(table.rows, table.styles, strict=True)] == [

@@ -87,12 +87,12 @@ def test_steps_and_sums() -> None:
 
 def test_refusals_are_listed_and_trust_is_told() -> None:
     steps, plan = lines_of(conversation().plan(PlanOptions(roles=("w0",)), ExecutionPolicy()))
-    assert steps[0]["reason"] == "not-allowed: app.f: nobody allowed it"
+    assert steps[0]["reason"] == "not-allowed: app.f: you haven't allowed it"
     assert plan["globals"][0] == {
         "name": "app.f",
         "allowed": False,
         "messages": [0],
-        "reason": "nobody allowed it",
+        "reason": "you haven't allowed it",
         "allow": "app:f",
     }
     assert plan["trusted"] is False

@@ -38,8 +38,8 @@ def test_skipped_requests_of_live_workers_point_from_them() -> None:
 
 def test_refusals() -> None:
     lines = shown(conversation().plan(PlanOptions(roles=("w0",)), ExecutionPolicy()))
-    assert "  REFUSED  app.f  nobody allowed it (#0)" in lines
-    assert lines[-2] == "A replay would be refused: 1 name that nobody allowed."
+    assert "  REFUSED  app.f  you haven't allowed it (#0)" in lines
+    assert lines[-2] == "A replay would be refused: 1 name that you haven't allowed."
     assert lines[-1].startswith("To allow this, add: --allow app:f ")
     trusting = shown(conversation().plan(PlanOptions(roles=("w0",), trust=True), ExecutionPolicy()))
     assert "REFUSED" not in "".join(trusting)
@@ -60,7 +60,7 @@ def test_doubts_and_notes() -> None:
 
 def test_nothing_to_replay() -> None:
     assert shown(Workers(2).plan()) == [
-        "Nothing to replay: no worker started anything of its own.",
+        "Nothing to replay: no worker's own program made a call.",
     ]
 
 

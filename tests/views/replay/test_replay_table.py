@@ -165,7 +165,7 @@ def test_refused() -> None:
     lines = shown(not_started(refused(CHAIN)))
     assert lines[:2] == [
         "Refused. The replay would call these names, which you haven't allowed:",
-        "  REFUSED  basic_chain.scale  nobody allowed it (#6)",
+        "  REFUSED  basic_chain.scale  you haven't allowed it (#6)",
     ]
     assert lines[-2].startswith("To allow this, add: --allow basic_chain:scale ")
     assert lines[-1] == "refused: nothing was started"
@@ -233,11 +233,11 @@ def test_seeds_that_were_looked_for() -> None:
         "seed: none from 5 to 8 explains #9 of worker\\x1b2; 3 seeds tried in 2.5 s, out of time",
     ]
     nothing = replace(SEARCH, found=(), missing={}, tried=0, out_of_time=False)
-    assert "seed: nothing to look for, all is as captured without one" in shown(
+    assert "seed: nothing to search for: everything matches without one" in shown(
         outcome_of(planned(CHAIN), searches=(nothing,))
     )
     ended = replace(nothing, failure="it ended")
-    assert "seed: not looked for, since the session ends early" in shown(
+    assert "seed: not searched, since the session ends early" in shown(
         outcome_of(planned(CHAIN), searches=(ended,))
     )
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from rpcinspect.run.causes import Causes, Doubt
 from rpcinspect.session.model import CallFailure
-from rpcinspect.views.jsonl.calls import CallRow, Calls
+from rpcinspect.views.jsonl.calls import CallRow, CallRows
 from rpcinspect.views.text.calls import nested, reason, show_calls
 from tests.cli.runner import visible
 from tests.views.graphs import HOSTILE
@@ -20,7 +20,7 @@ from tests.views.opened import file_console, opened, terminal_console
 def table(name: str, width: int | None, *, show_all: bool = False) -> list[str]:
     console, out = file_console() if width is None else terminal_console(width)
     with opened(name) as capture, tempfile.TemporaryFile() as file:
-        view = Calls(file)
+        view = CallRows(file)
         view.feed(capture.records)
         show_calls(view.of(capture.session), capture.session, console, show_all=show_all)
     return out.getvalue().splitlines()

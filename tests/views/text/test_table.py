@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from rpcinspect.fields.phrases import end_label
-from rpcinspect.views.text.table import Layout, MessageTable, Row, failed, line_width, pad, write_line
+from rpcinspect.views.text.table import Layout, MessageRow, MessageTable, failed, line_width, pad, write_line
 from tests.views.opened import Opened, file_console, opened, terminal_console
 
-ROW = Row(
+ROW = MessageRow(
     7,
     1.5,
     "worker1",
@@ -64,7 +64,7 @@ def test_layouts(width: int | None, lines: list[str]) -> None:
     name=st.text(st.sampled_from("w日\u0301"), max_size=60),
 )
 def test_no_line_is_wider_than_the_terminal(width: int, text: str, name: str) -> None:
-    row = Row(1, 0.25, name, "b", "RREF_ACK", None, None, text)
+    row = MessageRow(1, 0.25, name, "b", "RREF_ACK", None, None, text)
     layout = Layout(width=width, ends_width=10)
     for line in (*layout.line(row).split("\n"), *layout.header().split("\n")):
         assert cell_len(line) <= width

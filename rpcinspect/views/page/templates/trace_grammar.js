@@ -16,7 +16,7 @@ function tokensOf(text) {
   TOKEN.lastIndex = 0;
   while (TOKEN.lastIndex < text.length) {
     const at = TOKEN.lastIndex, found = TOKEN.exec(text);
-    if (!found) throw new Mistake(text[at] === '"' || text[at] === "'" ? "the text in quotes has no end" : `${printable(text[at])} is no part of the language`);
+    if (!found) throw new Mistake(text[at] === '"' || text[at] === "'" ? "the text in quotes has no end" : `${printable(text[at])} is not part of the language`);
     const [, operator, sign, quoted, shape, word] = found;
     if (operator) tokens.push({ kind: "operator", text: operator });
     else if (sign) tokens.push({ kind: SIGNS[sign] ?? sign, text: sign });

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from rpcinspect.pickles.places import Place
+from rpcinspect.pickles.places import ValuePath
 from rpcinspect.replayer.planning.model import GlobalUse
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
@@ -20,13 +20,13 @@ from rpcinspect.session.model import Worker
 from rpcinspect.session.provenance import Id
 
 
-class Handle(Struct, frozen=True):
+class RRefHandle(Struct, frozen=True):
     """How a worker has an RRef."""
 
     how: str
     """`made` by a remote call; `answer`: it came with an answer; `owned`: its value was fetched from here."""
     request: int
-    place: Place = ()
+    place: ValuePath = ()
 
 
 class Gradient(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Reproduction(Struct, eq=False, kw_only=True):
     """Gradients that the script gives, by index."""
     back: dict[int, Gradient] = field(default_factory=dict)
     """Gradients that it expects for arguments of its calls, by index."""
-    handles: dict[tuple[int, str, Id], Handle] = field(default_factory=dict)
+    handles: dict[tuple[int, str, Id], RRefHandle] = field(default_factory=dict)
     """(job, worker, RRef) → how the worker has it."""
     fetched: dict[int, Exchange] = field(default_factory=dict)
     """Fetches that tell the value of an RRef of the worker's own, by index."""
@@ -108,7 +108,7 @@ class Await(Struct, frozen=True):
         return ()
 
 
-class Pass(Struct, eq=False):
+class ProgramPass(Struct, eq=False):
     """A backward pass."""
 
     trigger: Exchange | None
@@ -117,7 +117,7 @@ class Pass(Struct, eq=False):
     """In its context, from 0."""
     roots: list[Gradient] = field(default_factory=list)
     linked: list[Gradient] = field(default_factory=list)
-    """Sent by the graph itself, see `Link`."""
+    """Sent by the graph itself, see `GradientLink`."""
     back: list[Gradient] = field(default_factory=list)
     """What comes back."""
     lost: list[Gradient] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Pass(Struct, eq=False):
         return sorted((*self.roots, *self.linked), key=lambda g: (g.call.begin_ns, g.call.index))
 
 
-class Link(Struct, eq=False):
+class GradientLink(Struct, eq=False):
     """The arguments of a call depend on the answers to earlier ones; gradients through it are recorded."""
 
     call: Exchange
@@ -145,14 +145,14 @@ class Link(Struct, eq=False):
     """Earlier request → pass → the gradient that is given for its answer."""
 
 
-Event: TypeAlias = Send | Await | Pass
+ProgramEvent: TypeAlias = Send | Await | ProgramPass
 
 
 class Block(Struct, eq=False):
     """Events in order, in one autograd context or in none."""
 
     context: int | None
-    events: list[Event] = field(default_factory=list)
+    events: list[ProgramEvent] = field(default_factory=list)
     skips: int | None = None
     """The context's own number, where it matters and is not the next one."""
 
@@ -163,14 +163,14 @@ class Together(Struct, eq=False):
     lanes: list[Block]
 
 
-class Program(Struct, eq=False):
+class WorkerProgram(Struct, eq=False):
     """What one worker does of its own: blocks in an autograd context or in none, and lanes of blocks that run
     at once, one after the other."""
 
     job: int
     worker: str
     parts: list[Block | Together] = field(default_factory=list)
-    links: dict[int, Link] = field(default_factory=dict)
+    links: dict[int, GradientLink] = field(default_factory=dict)
     """By the request whose arguments depend on others."""
 
 
@@ -179,11 +179,11 @@ class Timed(Struct, eq=False):
 
     time_ns: int
     index: int
-    event: Event
+    event: ProgramEvent
     context: int | None
 
 
-def awaited(found: Sequence[Program]) -> frozenset[tuple[int, int]]:
+def awaited(found: Sequence[WorkerProgram]) -> frozenset[tuple[int, int]]:
     """(job, request) that some step of another worker comes after."""
     return frozenset(
         (program.job, index)
@@ -194,7 +194,7 @@ def awaited(found: Sequence[Program]) -> frozenset[tuple[int, int]]:
     )
 
 
-def blocks_of(program: Program) -> list[Block]:
+def blocks_of(program: WorkerProgram) -> list[Block]:
     """All blocks, those of lanes included."""
     out: list[Block] = []
     for part in program.parts:

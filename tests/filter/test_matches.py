@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.filter.shown import Shown
+from rpcinspect.filter.matches import Shown
 from rpcinspect.run.participation import Participation
 from rpcinspect.session.model import Finding
 from tests.checks.runs import workload_trace

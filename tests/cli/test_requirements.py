@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.cli.installed import pip_install
+from rpcinspect.cli.requirements import pip_install
 from tests.cli.runner import CAPTURES, CHAIN
 
 ROOT = CAPTURES.parent
@@ -41,7 +41,7 @@ def test_it_is_looked_for_and_not_imported(tmp_path: Path) -> None:
     fake, others = tmp_path / "fake", without_torch(tmp_path)
     (fake / "torch").mkdir(parents=True)
     (fake / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
-    code = "from rpcinspect.cli.installed import missing_torch; print(missing_torch())"
+    code = "from rpcinspect.cli.requirements import missing_torch; print(missing_torch())"
     assert run(code, ROOT, fake, others).stdout == "None\n"
     assert run(code, ROOT, others).stdout.startswith(
         "live workers need PyTorch, which is not installed here: "
