@@ -7,8 +7,8 @@ what has a title is shown to people. Text in a table is printable, and not escap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +19,10 @@ from rpcinspect.fields.phrases import end_label
 from rpcinspect.fields.plain import ATOMS, Json, plain
 
 Style: TypeAlias = Literal["", "bad", "odd"]
+
+
+NUMBERS = frozenset({"int32", "int64", "bool"})
+"""Types of Parquet whose values JSON has as they are."""
 
 
 class Links(Struct, frozen=True):
@@ -40,7 +44,7 @@ class Column(Struct, frozen=True, eq=False, dict=True):
     """What Parquet has in it, as docs/parquet.md calls that; empty: it is not in Parquet."""
     of: str | Get = ""
     """Its value: an attribute, with dots on the way to an inner one, None where that is of None; or what a
-    function gives. Empty: the attribute of its name."""
+    function gives, which is JSON already where it has a key. Empty: the attribute of its name."""
     title: str = ""
     """What stands above it; empty: people do not see it."""
     words: Callable[[Any], Cell] | None = None
@@ -64,19 +68,30 @@ class Column(Struct, frozen=True, eq=False, dict=True):
         if not isinstance(self.of, str):
             return self.of
         first, *inner = (self.of or self.key).split(".")
-        return partial(_inner, first, inner) if inner else attrgetter(first)
+        return attrgetter(first) if not inner else lambda item: plain(_inner(item, first, inner))
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether its value is one of the object itself."""
+        return isinstance(self.of, str) and "." not in self.of
 
     @property
     def name(self) -> str:
         """What Parquet calls it."""
         return self.renamed or self.key
 
-    def shown(self, item: Any, known: Any) -> Cell:
-        """Its cell in the row of an object."""
+    def maker(self, known: Any) -> Callable[[Any], Cell]:
+        """Makes its cells of objects of rows."""
         if self.cell is not None:
-            return self.cell(item, known)
-        value = self.get(item)
-        return "" if value is None else (self.words or in_words)(value)
+            cell = self.cell
+            return lambda item: cell(item, known)
+        get, words = self.get, self.words or in_words
+
+        def made(item: Any) -> Cell:
+            value = get(item)
+            return "" if value is None else words(value)
+
+        return made
 
     def is_worth(self, cells: Sequence[Cell]) -> bool:
         """Whether it is shown with these cells."""
@@ -85,7 +100,7 @@ class Column(Struct, frozen=True, eq=False, dict=True):
         return any(cell != cells[0] for cell in cells) if self.unless == "same" else any(cells)
 
 
-def _inner(first: str, inner: Sequence[str], item: Any) -> Any:
+def _inner(item: Any, first: str, inner: Sequence[str]) -> Any:
     value = getattr(item, first)
     for name in inner:
         value = None if value is None else getattr(value, name)
@@ -119,7 +134,8 @@ def table(
 ) -> Table:
     """Makes a table with a row for each object, for `most` of them at most."""
     titled, shown = [column for column in columns if column.title], items[:most]
-    rows = [[column.shown(item, known) for column in titled] for item in shown]
+    makers = [column.maker(known) for column in titled]
+    rows = [[make(item) for make in makers] for item in shown]
     kept = [at for at, one in enumerate(titled) if one.is_worth([row[at] for row in rows])]
     if len(kept) < len(titled):
         titled, rows = [titled[at] for at in kept], [[row[at] for at in kept] for row in rows]
@@ -128,15 +144,14 @@ def table(
 
 def json_of(columns: Sequence[Column], kind: str = "") -> Callable[[Any], Json]:
     """Makes lines of JSON of a kind, or objects without one."""
-    return _values(
-        [(one.key, one.get) for one in columns if one.key and one.json], {"kind": kind} if kind else {}
-    )
+    named = {one.key: one for one in columns if one.key and one.json}
+    return _values(named, {"kind": kind} if kind else {})
 
 
 def cells_of(columns: Sequence[Column]) -> Callable[[Any], Json]:
     """Makes rows of Parquet."""
     maps = [column.name for column in columns if column.type == "map"]
-    values = _values([(one.name, one.get) for one in columns if one.type], {})
+    values = _values({one.name: one for one in columns if one.type}, {})
 
     def cells(item: Any) -> Json:
         row = values(item)
@@ -147,12 +162,24 @@ def cells_of(columns: Sequence[Column]) -> Callable[[Any], Json]:
     return cells
 
 
-def _values(named: Sequence[tuple[str, Get]], first: Json) -> Callable[[Any], Json]:
+def _values(named: Mapping[str, Column], first: Json) -> Callable[[Any], Json]:
+    """Makes dicts; there may be as many as messages, so attributes are asked for all at once: of what comes
+    of the object itself there is more than one.
+    """
+    names = [name for name, one in named.items() if one.is_attribute]
+    get = attrgetter(*[str(named[name].of or named[name].key) for name in names])
+    others = [(name, one.get) for name, one in named.items() if not one.is_attribute]
+    empty = first | dict.fromkeys(named)
+    unsure = [name for name in names if named[name].type not in NUMBERS]
+
     def told(item: Any) -> Json:
-        values = first.copy()
-        for name, get in named:
-            value = get(item)
-            values[name] = value if type(value) in ATOMS else plain(value)
+        values = empty.copy()
+        values.update(zip(names, get(item), strict=True))
+        for name in unsure:
+            if type(values[name]) not in ATOMS:
+                values[name] = plain(values[name])
+        for name, make in others:
+            values[name] = make(item)
         return values
 
     return told

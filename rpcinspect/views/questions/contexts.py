@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from rpcinspect.fields.phrases import amount, end_label, shorten
 from rpcinspect.fields.plain import Json, Picked, each
 from rpcinspect.run.critical_path import Segment
-from rpcinspect.run.graph import ContextGraph, GraphEdge
+from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, Links, Style, json_of, table
 from rpcinspect.views.questions.question import Question
-from rpcinspect.views.questions.session import CONTEXT, SPAN, edge_json
+from rpcinspect.views.questions.session import CONTEXT, EDGES, SPAN, edge_json
 from rpcinspect.views.text.columns import Part
 from rpcinspect.views.text.graph import graph_parts
 
@@ -32,8 +32,13 @@ def _workers(graph: ContextGraph, _: RunModel) -> str:
     return shorten(", ".join(map(end_label, graph.workers)), MAX_WORKERS)
 
 
+def _edges(graph: ContextGraph) -> list[Json]:
+    return [{**edge_json(edge), **_more(edge)} for edge in graph.edges if graph.shows_edge(edge)]
+
+
+EVERY_EDGE = Column("edges", of=_edges)
 COLUMNS = (
-    *CONTEXT,
+    *(EVERY_EDGE if column is EDGES else column for column in CONTEXT),
     *SPAN,
     Column(title="edges", of=lambda graph: len(graph.edges), right=True),
     Column(title="gradients", cell=_came, right=True),
@@ -56,16 +61,8 @@ _more = Picked(
 )
 _passing = Picked("message src=source dst=destination request answers what type=kind begin_ns end_ns failed")
 _segment = Picked("does=kind worker request what begin_ns end_ns")
-_context = json_of(COLUMNS, "context")
-
-
-def context_json(graph: ContextGraph) -> Json:
-    """The contract's `context` line, with what came of each edge."""
-    return _context(graph) | {"edges": [_edge(edge) for edge in graph.edges if graph.shows_edge(edge)]}
-
-
-def _edge(edge: GraphEdge) -> Json:
-    return {**edge_json(edge), **_more(edge)}
+context_json = json_of(COLUMNS, "context")
+"""The contract's `context` line, with what came of each edge."""
 
 
 def graph_json(graph: ContextGraph, path: Sequence[Segment]) -> Iterator[Json]:

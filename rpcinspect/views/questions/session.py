@@ -165,12 +165,13 @@ EDGE = (
 )
 edge_json = json_of(EDGE)
 
+EDGES = Column("edges", of=lambda context: [*map(edge_json, context.edges)])
 CONTEXT = (
     Column("context_id", "int64", title="context", words=packed),
     JOB,
     Column("creator", "text", title="creator"),
     Column("workers", "list of text"),
-    Column("edges", of=lambda context: [*map(edge_json, context.edges)]),
+    EDGES,
     Column("edges", "int32", lambda context: len(context.edges), json=False),
     Column("cleanup", "list of int64"),
     Column("job"),
@@ -224,7 +225,7 @@ FINDING = (
     Column("severity", "text"),
     Column("messages", "list of int64"),
     Column("workers", "list of text"),
-    Column("first_worker", "text", lambda one: next(iter(one.workers), None), json=False),
+    Column("first_worker", "text", lambda one: text(one.workers[0]) if one.workers else None, json=False),
     Column("text", "text"),
     Column("remedy", "text"),
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rpcinspect.views.columns import Cell, Column, Links, Table
 from rpcinspect.views.html.kit import MAX_CELL, MAX_LINKS, bars, html
+from tests.browser import browser, needs_chromium
 from tests.views.page.pages import HOSTILE, SCRIPT, Parsed
 
 TEMPLATE = """{% extends "frame.html" %}
@@ -46,6 +47,19 @@ def test_a_long_cell_is_cut_in_its_middle(tmp_path: Path) -> None:
     assert name not in words
     assert ".last" in words
     assert max(map(len, words.split())) == MAX_CELL
+
+
+@needs_chromium
+def test_a_long_name_wraps_in_its_cell(tmp_path: Path) -> None:
+    columns = [Column(title="function"), Column(title="count", right=True)]
+    rows: list[list[Cell]] = [["f" * MAX_CELL, "1,000"]]
+    text = page(tmp_path, one=Table(columns, rows, ("",))).replace("<body>", '<body data-ready="yes">')
+    (tmp_path / "page.html").write_text(text)
+    with browser() as one:
+        tab = one.tab(1000, 600)
+        tab.open(tmp_path / "page.html")
+        assert tab.run("document.querySelector('table').offsetWidth") <= 1000
+        assert tab.run("document.querySelector('td').offsetHeight") > 60
 
 
 def test_without_rows_a_word_stands_for_the_table(tmp_path: Path) -> None:
