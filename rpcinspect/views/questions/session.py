@@ -6,7 +6,7 @@ contract's; where one would be a word of SQL's, Parquet has PyTorch's longer nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +189,7 @@ SPAN = (
 """When it was: of spans and of graphs."""
 
 
-def numbered(pair: tuple[int, int]) -> str:
+def numbered(pair: Sequence[int]) -> str:
     """An id as people read it: who made it, and its number there."""
     return f"{pair[0]}:{pair[1]}"
 
@@ -198,9 +198,9 @@ def _forks(key: str, of: str) -> tuple[Column, Column]:
     """Ids of some forks: pairs in JSON, text in Parquet."""
     get = attrgetter(of)
 
-    def ids(rref: Any) -> list[tuple[int, int]]:
+    def ids(rref: Any) -> list[list[int]]:
         forks: Iterable[Fork] = get(rref)
-        return [fork.fork_id for fork in forks]
+        return [[*fork.fork_id] for fork in forks]
 
     return Column(key, of=ids), Column(
         key, "list of text", lambda one: [*map(numbered, ids(one))], json=False
