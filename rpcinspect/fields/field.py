@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 from rpcinspect.fields.kinds import PAIR, TEXT, Kind
 from rpcinspect.fields.message import MessageValues
 from rpcinspect.fields.plain import text
-from rpcinspect.fields.session import Column, Known
+from rpcinspect.fields.session import ColumnValues, Known
 
 Values: TypeAlias = tuple[Any, ...]
 Get: TypeAlias = Callable[[Any], Any]
@@ -99,8 +99,8 @@ class Field(Struct, frozen=True, eq=False, dict=True):
         """Returns the values that a message alone has."""
         return several(self.get(message))
 
-    def column(self, known: Known) -> Column:
-        """Returns the value for each message that was chosen."""
+    def column(self, known: Known) -> ColumnValues:
+        """Its value of each message that is asked about."""
         return known.column(self.key)
 
 

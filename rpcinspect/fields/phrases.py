@@ -31,6 +31,8 @@ from rpcinspect.session.words import shorten as shorten
 from rpcinspect.session.words import shorten_middle as shorten_middle
 
 MAX_PHRASE = 2000
+MAX_NAME = 40
+"""Characters of a worker's name."""
 MAX_INDEXES = 8
 """Of messages that are named in a line."""
 CACHE_BYTES = 1 << 22
@@ -56,6 +58,16 @@ def printable_json(lines: bytes) -> bytes:
 def _escaped(found: re.Match[str]) -> str:
     character = found[0]
     return character if character.isprintable() else ascii_json(character)[1:-1]
+
+
+def end_label(label: str) -> str:
+    """A worker's name as views show it."""
+    return shorten(printable(label), MAX_NAME)
+
+
+def join_ends(source: str, destination: str) -> str:
+    """Who sends to whom."""
+    return f"{source} → {destination}"
 
 
 def path_label(path: str) -> str:

@@ -26,7 +26,7 @@ from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, MessageColumns, MessageHeads, Session
 from rpcinspect.session.workers import WorkerIdentities
 
-Column: TypeAlias = Sequence[Any]
+ColumnValues: TypeAlias = Sequence[Any]
 EndLabels: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
 """Labels of server and client, by the number of the pipe."""
 
@@ -59,75 +59,75 @@ class Known:
         self._columns = columns
         self._ends = ends
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ColumnValues:
         """The column of that name; `UNSET` where there is none."""
-        found: Column | None = getattr(self, name)
+        found: ColumnValues | None = getattr(self, name)
         return [UNSET] * len(self.rows) if found is None else found
 
     @property
-    def index(self) -> Column:
+    def index(self) -> ColumnValues:
         return self.heads.number
 
     @property
-    def time(self) -> Column:
-        """Returns the time from the first message's begin to each message's own."""
+    def time(self) -> ColumnValues:
+        """From the first message's begin to its own."""
         return [time_ns - self.start_ns for time_ns in self.heads.time_ns]
 
     @property
-    def time_ns(self) -> Column:
+    def time_ns(self) -> ColumnValues:
         return self.heads.time_ns
 
     @property
-    def end_time_ns(self) -> Column:
+    def end_time_ns(self) -> ColumnValues:
         return self.heads.end_time_ns
 
     @property
-    def pipe(self) -> Column:
+    def pipe(self) -> ColumnValues:
         """Logs know none."""
         return [None] * len(self.rows) if self.logged else self.heads.pipe
 
     @property
-    def src(self) -> Column:
+    def src(self) -> ColumnValues:
         ends, heads = self._ends, self.heads
         return [ends[pipe][forth] for pipe, forth in zip(heads.pipe, heads.from_client, strict=True)]
 
     @property
-    def dst(self) -> Column:
+    def dst(self) -> ColumnValues:
         ends, heads = self._ends, self.heads
         return [ends[pipe][not forth] for pipe, forth in zip(heads.pipe, heads.from_client, strict=True)]
 
     @property
-    def worker(self) -> Column:
+    def worker(self) -> ColumnValues:
         return [self._ends[pipe] for pipe in self.heads.pipe]
 
     @property
-    def type(self) -> Column:
+    def type(self) -> ColumnValues:
         return list(map(_name, self.heads.type))
 
     @property
-    def id(self) -> Column:
+    def id(self) -> ColumnValues:
         return self.heads.id
 
     @property
-    def request(self) -> Column:
+    def request(self) -> ColumnValues:
         return list(map(_is_request, self.heads.type))
 
     @property
-    def answers(self) -> Column:
+    def answers(self) -> ColumnValues:
         """The number of the request that it answers."""
         return [None if index == NONE else index for index in self.heads.answers]
 
     @property
-    def latency(self) -> Column:
-        """Returns the latency of answered requests and of their answers."""
+    def latency(self) -> ColumnValues:
+        """Of a request that is answered, and of its answer."""
         return list(map(self._columns.latency_ns, self.rows))
 
     @property
-    def control(self) -> Column:
+    def control(self) -> ColumnValues:
         return [control != 0 for control in self.heads.control]
 
     @property
-    def housekeeping(self) -> Column:
+    def housekeeping(self) -> ColumnValues:
         kinds = zip(self.heads.control, self.heads.type, strict=True)
         return [control != 0 or kind in KEEPING for control, kind in kinds]
 
@@ -148,27 +148,27 @@ class AtTheEnd(Known):
         return self
 
     @property
-    def job(self) -> Column:
+    def job(self) -> ColumnValues:
         return [self._session.jobs[pipe] for pipe in self.heads.pipe]
 
     @property
-    def answered(self) -> Column:
-        """Returns of each request whether it has an answer."""
+    def answered(self) -> ColumnValues:
+        """Of a request whether it has an answer."""
         answers = zip(self.heads.from_client, self.heads.answered_by, strict=True)
         return [answer != NONE if forth else None for forth, answer in answers]
 
     @property
-    def answered_by(self) -> Column:
+    def answered_by(self) -> ColumnValues:
         return [None if index == NONE else index for index in self.heads.answered_by]
 
     @property
-    def latency_ns(self) -> Column:
-        """Returns the latency of each answered request."""
+    def latency_ns(self) -> ColumnValues:
+        """Of a request that is answered."""
         answers = zip(self.heads.answered_by, self.heads.latency_ns, strict=True)
         return [None if answer == NONE else latency_ns for answer, latency_ns in answers]
 
     @property
-    def parents(self) -> Column:
+    def parents(self) -> ColumnValues:
         """The requests that a request was, or may have been, sent for."""
         known, doubts = self.causes.parents, self.causes.doubts
         return [
@@ -177,17 +177,17 @@ class AtTheEnd(Known):
         ]
 
     @property
-    def parent_certain(self) -> Column:
+    def parent_certain(self) -> ColumnValues:
         doubts = self.causes.doubts
         return [index not in doubts for index in self.heads.number]
 
     @property
-    def call(self) -> Column:
-        """Returns the callee's name to show."""
+    def call(self) -> ColumnValues:
+        """Who is called, as a person says it."""
         return [None if name is None else _short(name) for name in map(self.names.get, self.rows)]
 
     @property
-    def failure(self) -> Column | None:
+    def failure(self) -> ColumnValues | None:
         """Why the caller of a request gave it up."""
         failures = self._session.failures
         if not failures:
@@ -195,8 +195,8 @@ class AtTheEnd(Known):
         return [failure_json(failures[row]) if row in failures else UNSET for row in self.rows]
 
     @property
-    def finding(self) -> Column:
-        """Returns the codes of the findings that name each message."""
+    def finding(self) -> ColumnValues:
+        """Codes of those that name it."""
         return [self._codes.get(index, ()) for index in self.heads.number]
 
     @cached_property

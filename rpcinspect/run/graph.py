@@ -78,6 +78,16 @@ class GraphEdge(Struct, frozen=True, kw_only=True):
     nbytes: int
     gradients: tuple[GraphGradient, ...]
 
+    @property
+    def tensors_requiring_grad(self) -> int:
+        """How many of its tensors do."""
+        return sum(tensor.requires_grad for tensor in self.tensors)
+
+    @property
+    def backward(self) -> tuple[int, ...]:
+        """Indexes of the messages that carried its gradients."""
+        return tuple(gradient.message for gradient in self.gradients)
+
 
 class Passing(Struct, frozen=True, kw_only=True):
     """A message of the context that makes no edge: a call without grads, an answer, a pass that an RRef
@@ -153,6 +163,21 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         """Edges that a gradient came for."""
         return sum(1 for edge in self.edges if edge.gradients)
 
+    @property
+    def zero(self) -> int:
+        """Gradients that are all zeros."""
+        return sum(gradient.zero for edge in self.edges for gradient in edge.gradients)
+
+    @property
+    def failed(self) -> int:
+        """Gradients that were answered by an error."""
+        return sum(gradient.failed for edge in self.edges for gradient in edge.gradients)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the tensors of all edges and gradients, as they travelled."""
+        return sum(edge.nbytes + sum(gradient.nbytes for gradient in edge.gradients) for edge in self.edges)
+
 
 def read_graphs(run: RunModel) -> tuple[ContextGraph, ...]:
     """Returns the graphs in the order of the session's contexts. Zero gradients are found only with
@@ -173,7 +198,7 @@ class _GraphReader:
             self._edge(edge.autograd_message_id, edge.forward, edge.backward) for edge in context.edges
         )
         used = {edge.forward for edge in edges} | {g.message for edge in edges for g in edge.gradients}
-        waited = zip(edges, span.expected, strict=True)
+        waited = zip(edges, span.waited_for, strict=True)
         return ContextGraph(
             context_id=context.context_id,
             job=context.job,

@@ -96,6 +96,8 @@ class LatencyGroup(Struct, frozen=True, kw_only=True):
     """Not answered because the caller stopped waiting, where a log tells that."""
     total: Spread | None
     """None if nothing was answered."""
+    took_ns: int
+    """In all."""
     own: Spread | None
     """The callee's own share."""
     nested_ns: int
@@ -259,6 +261,7 @@ def _group(
         failed=sum(call.failed for call in calls),
         given_up=sum(call.failure is not None and call.answer is None for call in calls),
         total=spread(totals),
+        took_ns=sum(totals),
         own=spread(sorted(t.own_ns for t in timings if t.own_ns is not None)),
         nested_ns=sum(timing.nested_ns or 0 for timing in timings),
         wire_ns=sum(t.request_ns + (t.answer_ns or 0) for t in timings),

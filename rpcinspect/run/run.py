@@ -145,6 +145,16 @@ class RunModel(Closing):
         return Message(self, index)
 
     @cached_property
+    def start_ns(self) -> int:
+        """What times count from: the first message; without any, the first packet."""
+        packets = (one.first_time_ns for one in self.session.captures if one.first_time_ns is not None)
+        return min(self.session.messages.time_ns or packets, default=0)
+
+    def seconds(self, time_ns: int | None) -> str:
+        """A time of the capture from there, in seconds; nothing for none."""
+        return "" if time_ns is None else f"{(time_ns - self.start_ns) / 1e9:.6f}"
+
+    @cached_property
     def housekeeping(self) -> builtins.bytes:
         """Returns a byte per row of the session, 1 for housekeeping of the agents."""
         return self.session.messages.housekeeping()

@@ -126,10 +126,15 @@ class ContextSpan(Struct, frozen=True, kw_only=True):
     """Last byte of its last message before the clean-up, answers included."""
     backward_ns: int | None
     """First byte of the first message of a backward pass; None if none crossed the network."""
-    expected: tuple[bool, ...]
+    waited_for: tuple[bool, ...]
     """Of each edge: a gradient came for it, or had to come."""
     came: int
     """Edges that a gradient came for."""
+
+    @property
+    def expected(self) -> int:
+        """Edges that a gradient came for, or had to come for."""
+        return sum(self.waited_for)
 
 
 def context_spans(session: Session, contexts: Sequence[AutogradContext]) -> tuple[ContextSpan, ...]:
@@ -155,7 +160,7 @@ def _span(
         begin_ns=min((columns.time_ns[row] for row in working), default=0),
         end_ns=max((columns.end_time_ns[row] for row in working), default=0),
         backward_ns=backward_ns,
-        expected=tuple(
+        waited_for=tuple(
             bool(edge.backward) or is_missing(session, edge, backward_ns) for edge in context.edges
         ),
         came=sum(1 for edge in context.edges if edge.backward),

@@ -17,14 +17,13 @@ from msgspec import Struct
 
 from rpcinspect.diff.model import Aligned, Comparison, Found
 from rpcinspect.equality.difference import Elements
-from rpcinspect.fields.phrases import Phrases, counted, packed, printable, shorten
+from rpcinspect.fields.phrases import Phrases, counted, end_label, packed, printable, shorten
 from rpcinspect.rpc.questions import context_of
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.error_chart import Chart, chart_of
 from rpcinspect.views.diff.words import numbers
 from rpcinspect.views.difference import told
 from rpcinspect.views.html.kit import Link
-from rpcinspect.views.text.table import end_label
 
 MAX_ROWS = 1000
 MAX_LINES = 12

@@ -11,12 +11,22 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
-from rpcinspect.fields.phrases import Phrases, counted, packed, path_label, printable, shorten, some
+from rpcinspect.fields.phrases import (
+    Phrases,
+    counted,
+    end_label,
+    join_ends,
+    packed,
+    path_label,
+    printable,
+    shorten,
+    some,
+)
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.words import following, lacking, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.text.columns import show_lines
-from rpcinspect.views.text.table import end_label, join_ends, write_line
+from rpcinspect.views.text.table import write_line
 
 MAX_DIFFERENCES = 4
 """Of the first message, that are shown without --all."""

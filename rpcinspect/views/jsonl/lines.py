@@ -17,16 +17,23 @@ from msgspec import UNSET, defstruct
 from msgspec.json import Encoder
 
 from rpcinspect.errors import Problem
-from rpcinspect.fields.plain import Json, JsonLine, Picked, each, optional, plain, text
+from rpcinspect.fields.plain import Json, Picked, text
 from rpcinspect.fields.session import AtTheEnd, Known
 from rpcinspect.fields.table import MESSAGE
 from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import AutogradContext, CaptureInfo, Session, Totals, Worker
+from rpcinspect.session.model import Session, Totals
 from rpcinspect.tcp.ranges import CaptureBytes
-from rpcinspect.tensorpipe.control_types import TpDevice
-from rpcinspect.tensorpipe.records import Pipe
 from rpcinspect.views.jsonl.message import MessageRenderer, location_json, problem_json
+from rpcinspect.views.questions.session import (
+    capture_json,
+    context_json,
+    finding_json,
+    pipe_json,
+    pipes_of,
+    rref_json,
+    worker_json,
+)
 from rpcinspect.views.spool import Spool
 
 BATCH = 4000
@@ -93,13 +100,9 @@ def lines(items: Iterator[Json]) -> bytes:
 
 def head_lines(session: Session) -> Iterator[Json]:
     """What comes before the messages: captures, workers, pipes."""
-    for capture in session.captures:
-        yield capture_json(capture)
-    for worker in session.workers:
-        yield worker_json(worker)
-    for pipe in session.pipes:
-        if not pipe.logged:
-            yield pipe_json(pipe, session)
+    yield from map(capture_json, session.captures)
+    yield from map(worker_json, session.workers)
+    yield from map(pipe_json, pipes_of(session))
 
 
 def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
@@ -108,12 +111,9 @@ def tail_lines(session: Session, shown: Shown | None = None) -> Iterator[Json]:
     contexts = session.contexts if shown is None else shown.contexts(session)
     rrefs = session.rrefs if shown is None else shown.rrefs(session)
     findings = session.findings if shown is None else shown.findings(session)
-    for context in contexts:
-        yield context_json(context)
-    for rref in rrefs:
-        yield rref_json(rref)
-    for finding in findings:
-        yield finding_json(finding)
+    yield from map(context_json, contexts)
+    yield from map(rref_json, rrefs)
+    yield from map(finding_json, findings)
     if session.worker_logs is not None:
         from rpcinspect.views.worker_logs import event_json, file_json
 
@@ -133,72 +133,9 @@ def filter_json(shown: Shown, counts: Mapping[str, int], of: Mapping[str, int]) 
     return {"filter": text(shown.text), "matched": shown.count, "shown": dict(counts), "of": dict(of)}
 
 
-_clock_json = Picked("offset_ns uncertainty_ns connections applied=certain")
-_capture_json = Picked(
-    "capture path format packets bytes first_time_ns last_time_ns reader clock", clock=optional(_clock_json)
-)
 _bytes_json = Picked(
     "rpc=rpc_bytes tensors=tensor_bytes missing=missing_bytes skipped=skipped_bytes store=store_bytes"
 )
-_worker_json = JsonLine("worker", "name id group job addresses")
-ended_json = Picked("how status signal error time_ns pid oom_kills")
-_ids = each(lambda fork: plain(fork.fork_id))
-rref_json = JsonLine(
-    "rref", "rref_id owner forks deleted live_forks=alive job", forks=_ids, deleted=_ids, live_forks=_ids
-)
-finding_json = JsonLine("finding", "code severity messages workers text remedy")
-
-
-def worker_json(worker: Worker) -> Json:
-    """Returns a `worker` line; `ended` where a recorder noted the end."""
-    line = _worker_json(worker)
-    return line if worker.ended is None else {**line, "ended": ended_json(worker.ended)}
-
-
-def context_json(context: AutogradContext) -> Json:
-    """Returns a `context` line; written out, since there may be as many as steps of a training."""
-    return {
-        "kind": "context",
-        "context_id": context.context_id,
-        "creator": text(context.creator),
-        "workers": [text(worker) for worker in context.workers],
-        "edges": [
-            {
-                "autograd_message_id": edge.autograd_message_id,
-                "sender": text(edge.sender),
-                "receiver": text(edge.receiver),
-                "forward": edge.forward,
-                "tensors_requiring_grad": edge.tensors_requiring_grad,
-                "backward": edge.backward,
-            }
-            for edge in context.edges
-        ],
-        "cleanup": context.cleanup,
-        "job": context.job,
-    }
-
-
-def capture_json(capture: CaptureInfo) -> Json:
-    """A `capture` line."""
-    return {"kind": "capture", "schema": 1, **_capture_json(capture)}
-
-
-def pipe_json(pipe: Pipe, session: Session) -> Json:
-    """A `pipe` line."""
-    ends = {"client": text(session.clients[pipe.number]), "server": text(session.servers[pipe.number])}
-    return {"kind": "pipe", "pipe": pipe.number, **ends, **_pipe_json(pipe)}
-
-
-def _channels(channels: Iterable[tuple[tuple[TpDevice, TpDevice], str]]) -> dict[str, str]:
-    """Keyed client device → server device, as the contract has it."""
-    return {f"{_device(client)}->{_device(server)}": text(name) for (server, client), name in channels}
-
-
-def _device(device: TpDevice) -> str:
-    return text(f"{device.type}:{device.index}")
-
-
-_pipe_json = Picked("transport channels visible=visible.value reason", channels=_channels)
 
 
 def summary_json(totals: Totals, problems: tuple[Problem, ...]) -> Json:

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from rpcinspect.fields.phrases import counted, indexes, printable
+from rpcinspect.fields.phrases import counted, end_label, indexes, join_ends, printable
 from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN
 from rpcinspect.replayer.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
 from rpcinspect.replayer.planning.sources import MAIN_NAMES
-from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
+from rpcinspect.views.text.table import pad, write_line
 
 MAX_DOUBTS = 10
 STYLES = {"send": "", "answer": "cyan", "skip": "dim"}

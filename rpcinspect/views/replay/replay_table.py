@@ -15,7 +15,16 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.fields.phrases import counted, duration, indexes, packed, path_label, printable
+from rpcinspect.fields.phrases import (
+    counted,
+    duration,
+    end_label,
+    indexes,
+    join_ends,
+    packed,
+    path_label,
+    printable,
+)
 from rpcinspect.replayer.peers.traffic_pcap import NOT_RECORDED
 from rpcinspect.replayer.planning.model import REASONS
 from rpcinspect.replayer.planning.sessions import LIVE
@@ -34,7 +43,6 @@ from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.columns import Line
-from rpcinspect.views.text.table import end_label, join_ends
 
 UNTIMELY = frozenset(type_name(kind) for kind in CLEAN_UP)
 """Types of what agents send when Python drops something."""

@@ -26,7 +26,7 @@ from rpcinspect.session.model import NONE, Session
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Placement, Visibility
 from rpcinspect.unexpected import unexpected
-from rpcinspect.views.text.summary import moment
+from rpcinspect.views.words import moment
 
 FAILURES = {
     "timeout": "its caller timed out",
