@@ -23,7 +23,7 @@ BATCH = 1000
 
 
 class MessageRows:
-    """Makes them."""
+    """Makes the rows of messages and of their tensors."""
 
     def __init__(self, session: Session, source: CaptureBytes, *, hashes: bool = True) -> None:
         self._reader = Reader(source, hashes=hashes)
@@ -33,7 +33,7 @@ class MessageRows:
         self._columns: dict[str, ColumnValues] = {}
 
     def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
-        """The row of a message, and those of its tensors."""
+        """Returns the row of a message, and the rows of its tensors."""
         return self.message(record), self.tensors(record)
 
     def message(self, record: RpcRecord) -> ParquetRow:

@@ -49,9 +49,8 @@ def call_rows(calls: OfSession) -> Iterator[ParquetRow]:
 
 
 def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[ParquetRow]]]:
-    """The rows of each of these tables. Captures, workers and pipes are all told of, of the rest what shown
-    messages take part in.
-    """
+    """Yields the rows of each of these tables: all captures, workers and pipes, of the rest what shown
+    messages take part in."""
     contexts = session.contexts if shown is None else shown.contexts(session)
     spans = context_spans(session, contexts)
     both = zip(contexts, spans, strict=True)

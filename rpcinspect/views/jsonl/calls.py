@@ -63,7 +63,7 @@ class CallTexts:
 
 
 def call_text(asked: Json, name: Name | None, context_id: int | None, *, housekeeping: bool) -> str:
-    """The call as a person says it: `Head.forward(tensor[8,16])`."""
+    """Returns the call in short: `Head.forward(tensor[8,16])`."""
     told: str = asked["short"]
     if told.startswith("(") and asked["type"].endswith("_CALL"):
         told = f"{name.short if name is not None else asked['function'] or '?'}{told}"
@@ -77,7 +77,7 @@ def call_text(asked: Json, name: Name | None, context_id: int | None, *, houseke
 
 
 def outcome(answered: Json, failure: CallFailure | None) -> str:
-    """What came back, in short, or why the caller gave up; empty where there is nothing to say."""
+    """Returns the result in short, or why the caller gave up; empty where neither is known."""
     if not answered:
         return "" if failure is None else f"gave up: {failure.reason}"
     error = answered["error"]
@@ -116,12 +116,10 @@ class CallRow(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The call as a person says it."""
         return call_text(self.asked, self.name, self.context_id, housekeeping=self.housekeeping)
 
     @property
     def outcome(self) -> str:
-        """What came back, in short, or why the caller gave up; empty where there is nothing to say."""
         return outcome(self.answered, self.failure)
 
     @property

@@ -77,7 +77,7 @@ class KeyFigure(Struct, frozen=True):
 
 
 class FindingCard(Struct, frozen=True):
-    """A finding, by its number in all of them; and a filter that picks its messages."""
+    """A finding with its number among all, and a filter that picks its messages."""
 
     number: int
     told: Finding

@@ -72,7 +72,7 @@ def _show(run: RunModel, _: bool) -> Iterator[Part]:
 
 
 def verdict(closings: Closings) -> Iterator[tuple[str, str]]:
-    """Lines with their styles: who left first, by packets and by logs."""
+    """Yields lines with styles: who left first, by packets and by logs."""
     first, report = closings.first, closings.first_report
     by_logs = None if report is None else report.peer
     if first is None:
@@ -97,8 +97,8 @@ def verdict(closings: Closings) -> Iterator[tuple[str, str]]:
 
 
 def closings_json(closings: Closings) -> Iterator[Json]:
-    """A `departure` line for each worker that ended pipes, a `log` line for each that the workers' own logs
-    have of that, then one `closings` line, with `ended` where a recorder tells of processes."""
+    """Yields a `departure` line for each worker that ended pipes, a `log` line for each that the workers' own
+    logs name, then one `closings` line, with `ended` where a recorder noted ends of processes."""
     yield from map(departure_json, closings.departures)
     yield from map(event_json, closings.reports)
     ended = [

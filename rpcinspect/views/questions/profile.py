@@ -25,7 +25,7 @@ SHARES = "shares are of what ran at callees; the callers' own operators are not 
 
 
 def torch_time(nanoseconds: float) -> str:
-    """As `_format_time` of torch/autograd/profiler_util.py."""
+    """Returns a time as `_format_time` of torch/autograd/profiler_util.py writes it."""
     if nanoseconds >= 1e9:
         return f"{nanoseconds / 1e9:.3f}s"
     if nanoseconds >= 1e6:

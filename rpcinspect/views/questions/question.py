@@ -15,7 +15,7 @@ from rpcinspect.views.text.columns import Part
 
 
 class Question(Struct, frozen=True):
-    """One question."""
+    """A question about a run: what it is about, and its answer for people and as JSON."""
 
     noun: str
     """What the answer tells of."""

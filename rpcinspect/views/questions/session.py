@@ -44,7 +44,7 @@ def capture_format(capture: CaptureInfo) -> str:
 
 
 def lasts(capture: CaptureInfo) -> str:
-    """From its first packet to its last."""
+    """Returns the duration from the first packet to the last."""
     first, last = capture.first_time_ns, capture.last_time_ns
     return "" if first is None or last is None else duration(last - first)
 
@@ -70,7 +70,7 @@ def _addresses(addresses: Iterable[str]) -> str:
 
 
 def worker_label(worker: Worker) -> str:
-    """What the session calls it: where nobody told its name or its id, by where it listens."""
+    """Returns the session's label of a worker: without a name or id, the address where it listens."""
     if worker.name is not None:
         return worker.name
     if worker.id is not None:
@@ -241,6 +241,6 @@ ended_json = Picked("how status signal error time_ns pid oom_kills")
 
 
 def worker_json(worker: Worker) -> dict[str, Any]:
-    """A `worker` line; `ended` where a recorder tells of that."""
+    """Returns a `worker` line; `ended` where a recorder noted the end."""
     line = worker_line(worker)
     return line if worker.ended is None else {**line, "ended": ended_json(worker.ended)}

@@ -41,7 +41,7 @@ class CallLayout(Struct, frozen=True, kw_only=True):
     time_width: int
 
     def lines(self, cells: Sequence[str]) -> str:
-        """One row; two lines on a terminal that is too narrow for one."""
+        """Returns one row; two lines on a terminal that is too narrow for one."""
         request, answer, time, ends, took, what = cells
         head = f"{request:>{self.index_width}}  {answer:>{self.index_width}}  {time:>{self.time_width}}"
         head = f"{head}  {pad(ends, self.ends_width)}  {took:>{TOOK_WIDTH}}"

@@ -31,7 +31,8 @@ STYLES = {"": "", "bad": "red", "odd": "yellow"}
 
 
 def table_lines(table: Table, width: int | None = None) -> Iterator[Line]:
-    """For a terminal of `width` cells: columns without room follow below, beside the first once more."""
+    """Yields lines for a terminal of `width` cells: columns without room follow below, beside the first once
+    more."""
     header = [column.title for column in table.columns]
     texts = [[cell if isinstance(cell, str) else _text(cell) for cell in row] for row in table.rows]
     rows = [header, *(texts if width is None else _narrowed(table, header, texts, width))]

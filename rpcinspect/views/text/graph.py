@@ -40,7 +40,7 @@ TAKEN = {"BACKWARD_AUTOGRAD_RESP", "CLEANUP_AUTOGRAD_CONTEXT_RESP"}
 def graph_parts(
     graph: ContextGraph, path: Sequence[Segment], *, several_jobs: bool = False
 ) -> Iterator[Part]:
-    """Everything that there is to say."""
+    """Yields the title of a context, its messages, edges without a gradient, and the critical path."""
     yield graph_title(graph, several_jobs), "bold"
     yield "", ""
     yield lambda width: _messages(graph, width)
@@ -161,7 +161,7 @@ class Lanes:
             self._total = sum(ends) + cell_len(join_ends("", ""))
 
     def header(self) -> str:
-        """The names above their lanes."""
+        """Returns the names above their lanes."""
         if not self.drawn:
             return pad("from → to", self._total)
         line = ""

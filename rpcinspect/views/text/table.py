@@ -36,7 +36,7 @@ BATCH = 1000
 
 
 class MessageRow(Struct, frozen=True):
-    """What one line shows."""
+    """The cells of one line."""
 
     index: int | None
     """None of what is no message."""
@@ -69,7 +69,7 @@ class Layout(Struct, frozen=True, kw_only=True):
         return self._lay_out("#", "seconds", "from → to", "message", "", "what happened")
 
     def line(self, row: MessageRow) -> str:
-        """One row; two lines on a terminal that is too narrow for one."""
+        """Returns one row; two lines on a terminal that is too narrow for one."""
         answers = ""
         if row.answers is not None:
             latency = "" if row.latency_ns is None else f" {duration(row.latency_ns)}"
@@ -118,7 +118,7 @@ class MessageTable:
         self._spool.extend(rows)
 
     def show(self, session: Session, console: Console, shown: Shown | None = None) -> None:
-        """Prints every line, or those of the messages that are `shown`."""
+        """Prints every line, or the lines of the messages in `shown`."""
         messages = session.messages
         if not messages:
             return
