@@ -1,4 +1,4 @@
-"""The whole data path on one page: capture files → packets → segments → streams → pipes → RPC records.
+"""The whole data path: capture files → packets → segments → streams → pipes → RPC records.
 
     capture/       CaptureReader   bytes of a file      → PacketBlock, or TcpBlock if tshark read the headers
     sources        PacketSource

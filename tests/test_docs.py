@@ -201,6 +201,20 @@ def test_the_python_of_the_library_prints_what_the_page_shows(block: str, shown:
     assert done.stdout == shown
 
 
+NAME_BEHIND = re.compile(r"\]\(([^)\s]+\.py)\)\s+`([A-Za-z_]+)`")
+NAME_BEFORE = re.compile(r"`([A-Za-z_]+)`(?: at the foot)?\s+(?:in|of)\s+\[[^\]]+\]\(([^)\s]+\.py)\)")
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "docs" / "changing.md"], ids=lambda page: page.name
+)
+def test_names_that_are_said_to_stand_in_a_file_stand_there(page: Path) -> None:
+    said = NAME_BEHIND.findall(text(page)) + [(file, name) for name, file in NAME_BEFORE.findall(text(page))]
+    assert len(said) > 5
+    for file, name in said:
+        assert re.search(rf"\b{name}\b", text(page.parent / file)), f"{page.name}: {file} has no {name}"
+
+
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda page: page.name)
 def test_relative_links_resolve(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", text(page))):

@@ -1,6 +1,6 @@
 """`unexpected-envelope`: messages that travel otherwise than PyTorch's rule for wrapping has it.
 
-The rule is `causes.wrapping`'s. Kept are the device map of each pipe, and the rows that break the rule.
+The rule is that of `rpc/wrapping.py`. Kept are the device map of each pipe, and the rows that break the rule.
 """
 
 from __future__ import annotations

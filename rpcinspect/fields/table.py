@@ -1,7 +1,15 @@
 """The fields of messages and of their tensors: the one list of them.
 
-A field that is added here is there in filters and in `--fields`, in lines of JSON and in the tables of
-Parquet; docs/filter.md and docs/parquet.md list it. Nothing here asks for what others have rendered.
+A field that is added here is in filters, in `--fields` and in the tables of Parquet; docs/filter.md and
+docs/parquet.md list it. Its class says whether lines of JSON have it, too, under its key:
+
+`OfTensor`  a value of each tensor: in JSON, in the tensor's object
+`Seen`      a value that other messages decide, such as the answer's number: in JSON; it needs a property of
+            its name in `AtTheEnd` of fields/session.py, and in `SoFar` if it is known while messages come
+`Field`     a value that a message has by itself: in JSON its envelopes and body have it, where
+            views/jsonl/message.py and fields/body.py put it
+
+Nothing here asks for what others have rendered.
 """
 
 from __future__ import annotations

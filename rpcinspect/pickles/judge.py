@@ -8,7 +8,7 @@ The rules (those of the dialect of torch's C++ are in `judge_jit`):
 
 1. Every name that loading would import is listed, used or not.
 2. A name is a value wherever it stands, but for the function slot of its own call. As a value it passes only
-   if `known.VALUES` has it, or the policy.
+   if `safe_names.VALUES` has it, or the policy.
 3. Every call that loading would make is judged, reachable or not: a literal tuple of arguments, a function
    that `shapes.RULES` or the policy has, and arguments, state, items and pairs of the form that the rule
    knows.

@@ -1,4 +1,4 @@
-"""Exchanges of a session, and which request was sent while serving which.
+"""One run in memory and what follows from it: calls, causes, contexts, times, RRefs, device maps.
 
-A session and its records come in, calls and their causes go out. Replay and diff are built on it.
+In: a session and its records. Out: `RunModel`, which commands, checks, diff, replay and exports ask.
 """

@@ -1,6 +1,6 @@
 """What messages and handshakes say of the ends of their pipes, collected as they are read.
 
-In: names and ids, each of one end of one pipe. Out: an `End` for each, in `names.py`'s hands.
+In: names and ids, each of one end of one pipe. Out: an `End` for each, for workers.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.views.jsonl.document import KEYS, SINGLE
+from rpcinspect.views.jsonl.document import SINGLE, list_name
 from tests.cli.runner import CAPTURES, CHAIN, HIDDEN, ask, decode
 from tests.cli.test_questions import BEST, BOOM, QUESTIONS
 
@@ -30,7 +30,7 @@ def by_kind(lines: list[dict[str, Any]]) -> dict[str, Any]:
         if kind in SINGLE:
             lists[kind] = line
         else:
-            lists.setdefault(KEYS[kind], []).append(line)
+            lists.setdefault(list_name(kind), []).append(line)
     return lists
 
 

@@ -248,7 +248,7 @@ class Player:
     def _send(self, due: DueMessage) -> None:
         if due.step.action == "send":
             self._send_request(due.step)
-        else:
+        elif due.step.action == "answer":
             self._give(due.step, self._requests.pop(due.step.message))
 
     def _send_request(self, step: Step) -> None:

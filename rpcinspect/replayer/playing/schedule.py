@@ -112,7 +112,7 @@ class Schedule:
                 due.context = gradient_context(call)
                 sends[step.message] = due
                 self._queues[step.role].append(due)
-            else:
+            elif step.action == "answer":
                 self._unasked.add(step.message)
                 if call.answered_ns is not None and step.answer is not None:
                     when = call.answered_ns

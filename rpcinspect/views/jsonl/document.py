@@ -1,6 +1,6 @@
 """The objects of JSON Lines as one JSON document: `{"schema": 1, …}` with a list for each kind of line.
 
-In: what `jsonl` and `trace` make. Out: the document in pieces, one object on each line; memory holds no
+In: lines of JSON. Out: the document in pieces, one object on each line; memory holds no
 more than for the lines. Lists that nothing is in are there too; what there is one of stands by itself.
 """
 
@@ -16,28 +16,8 @@ from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.calls import OfSession, call_json, filter_line
 from rpcinspect.views.jsonl.lines import JsonLines, head_lines, tail_lines
 
-KEYS = {
-    "capture": "captures",
-    "worker": "workers",
-    "pipe": "pipes",
-    "message": "messages",
-    "context": "contexts",
-    "rref": "rrefs",
-    "finding": "findings",
-    "passing": "passing",
-    "segment": "segments",
-    "exchange": "exchanges",
-    "latency": "latency",
-    "straggler": "stragglers",
-    "profile": "profiles",
-    "profile_row": "profile_rows",
-    "device_map": "device_maps",
-    "departure": "departures",
-    "worker_log": "worker_logs",
-    "log": "log",
-    "call": "calls",
-}
-"""Kind of a line → name of its list."""
+SAME = frozenset({"passing", "latency", "log"})
+"""Kinds whose list has their name; the others' has an s more."""
 SINGLE = frozenset({"summary", "closings", "filter"})
 """Kinds of which there is one: not in a list."""
 
@@ -46,6 +26,11 @@ TAIL = ("context", "rref", "finding")
 
 _BEGIN = b'{\n"schema": 1'
 _END = b"\n}\n"
+
+
+def list_name(kind: str) -> str:
+    """Returns what the list of a kind of lines is called in a document."""
+    return kind if kind in SAME else f"{kind}s"
 
 
 def session_pieces(view: JsonLines, session: Session, shown: Shown | None = None) -> Iterator[bytes]:
@@ -106,4 +91,4 @@ def _members(lines: Iterable[Json], kinds: Iterable[str]) -> Iterator[bytes]:
 
 def _list(kind: str, objects: Iterable[bytes]) -> bytes:
     inside = b",\n".join(objects)
-    return b',\n"%s": [%s]' % (KEYS[kind].encode(), inside and b"\n" + inside)
+    return b',\n"%s": [%s]' % (list_name(kind).encode(), inside and b"\n" + inside)

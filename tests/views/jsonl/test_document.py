@@ -14,13 +14,14 @@ from rpcinspect.filter.selection import Selection
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.document import (
-    KEYS,
     SINGLE,
     answer_pieces,
+    list_name,
     message_pieces,
     session_pieces,
 )
 from rpcinspect.views.jsonl.lines import JsonLines
+from rpcinspect.views.questions.all import QUESTIONS
 from tests.filter.from_json import read_filter
 from tests.views.opened import CAPTURES
 
@@ -94,6 +95,7 @@ def test_what_there_is_one_of_stands_by_itself() -> None:
     assert document == {"schema": 1, "departures": lines[:1], "closings": lines[1]}
 
 
-def test_every_kind_has_one_name() -> None:
-    assert not SINGLE & set(KEYS)
-    assert len(set(KEYS.values()) | SINGLE) == len(KEYS) + len(SINGLE)
+def test_every_kind_of_a_question_has_a_list_of_its_own() -> None:
+    kinds = {kind for question in QUESTIONS.values() for kind in question.kinds}
+    assert not SINGLE & kinds
+    assert len({list_name(kind) for kind in kinds} | SINGLE) == len(kinds) + len(SINGLE)
