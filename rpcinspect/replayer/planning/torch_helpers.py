@@ -1,8 +1,9 @@
 """torch's own helpers, the functions by which its Python code uses rpc: what each may be called with.
 
-In: the arguments of a request whose function is one of `safe_names.HELPERS`. Out: nothing, or what is refused.
-A helper calls methods of what it is given, so it gets what torch gives it and nothing that only looks alike: an
-RRef where torch sends an RRef, a class that is allowed, a method that the class of the RRef's object has.
+In: the arguments of a request whose function is one of `safe_names.HELPERS`. Out: nothing, or what is
+refused. A helper calls methods of what it is given, so it gets what torch gives it and nothing that only
+looks alike: an RRef where torch sends an RRef, a class that is allowed, a method that the class of the RRef's
+object has.
 
 Mirrors torch/distributed/rpc/{api,rref_proxy}.py, torch/distributed/nn/api/remote_module.py and
 torch/distributed/optim/optimizer.py of torch 2.2 to 2.15. Values inside of arguments are judged by `judge`.
