@@ -45,7 +45,8 @@ def group(workers: Workers, nothing_left: None) -> Iterator[LiveGroup]:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fails a test after which a process, an open file or a temporary folder is left."""
-    parents = [os.getpid(), *([forks().pid] if HAS_TORCH and not WITHOUT_CHILDREN else [])]
+    kinds = [] if WITHOUT_CHILDREN else ["commands", *(["torch"] if HAS_TORCH else [])]
+    parents = [os.getpid(), *(forks(kind).pid for kind in kinds)]
 
     def there() -> tuple[set[int], int, set[str]]:
         files = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
