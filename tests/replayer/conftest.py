@@ -27,7 +27,8 @@ JOBS = (
 def workers(repo: Path) -> Iterator[Workers]:
     """One parent process for all live workers of a test run; importing torch takes seconds."""
     pytest.importorskip("torch")
-    forks()  # it stays
+    forks()  # these stay
+    forks("commands")
     options = WorkerOptions(path=(str(repo / "captures"),), imports=JOBS, rpc_timeout_s=10)
     before = descendants(os.getpid())
     with Workers(options) as found:
