@@ -18,7 +18,7 @@ from rpcinspect.errors import DecodeError, Location, Problem, RpcInspectError
 
 DEBUG = "RPCINSPECT_DEBUG"
 MAX_TEXT = 200
-"""Characters of an exception's text that are told: it may quote what was captured."""
+"""Characters of an exception's text that are shown: it may quote what was captured."""
 PACKAGE = Path(__file__).parent
 
 

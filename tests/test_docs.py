@@ -17,7 +17,7 @@ from rpcinspect.cli.export import ExportCommand
 from rpcinspect.cli.program import Program
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.tcp.link import LINKS
-from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS, INVISIBLE
 from tests.forks import LOCALE, ran
 from tests.places import content
 

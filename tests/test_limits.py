@@ -17,9 +17,10 @@ from rpcinspect.store.conversation import StoreConversation
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control_types import ControlLayout
-from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
+from rpcinspect.tensorpipe.descriptor import DescriptorReader
 from rpcinspect.tensorpipe.nop import NopReader
 from rpcinspect.tensorpipe.records import Pipe
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 from tests.tensorpipe.conversations import (
     Network,
     PipeTalk,

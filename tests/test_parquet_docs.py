@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from rpcinspect.export.parquet.schema import TABLES
-from rpcinspect.views.jsonl.questions import contexts_json
+from rpcinspect.views.questions.contexts import context_json
 from tests.checks.runs import traced
 from tests.decoded import Decoded, decode
 from tests.export.parquet.lakes import write_lake
@@ -200,7 +200,7 @@ def test_bytes_between_workers(lake: duckdb.DuckDBPyConnection) -> None:
 def test_times_of_backward_passes(lake: duckdb.DuckDBPyConnection) -> None:
     expected = set()
     for name, path in PATHS.items():
-        for line in contexts_json(traced(path).graphs):
+        for line in map(context_json, traced(path).graphs):
             if line["backward_ns"] is not None:
                 took = (line["end_ns"] - line["backward_ns"]) / 1e6
                 counts = (line["gradients_came"], line["gradients_expected"])

@@ -80,12 +80,12 @@ class PacketBlock(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def times(self) -> tuple[int, int]:
-        """Earliest and latest time of its packets."""
+        """Returns the earliest and the latest time of the packets."""
         return int(self.time_ns.min()), int(self.time_ns.max())
 
 
 class Direction(NamedTuple):
-    """From where to where a segment went; addresses are 4 or 16 bytes."""
+    """Source and destination of a segment; addresses are 4 or 16 bytes."""
 
     source: bytes
     source_port: int
@@ -149,7 +149,7 @@ class TcpBlock(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class LogRecord(Struct, frozen=True):
-    """One record of a log."""
+    """A record of a log."""
 
     number: int
     """Of the record in its log, from 1."""
@@ -167,7 +167,7 @@ class LogRecord(Struct, frozen=True):
 
 
 class LogBlock(Struct, frozen=True, kw_only=True):
-    """Records of one log that follow each other."""
+    """Consecutive records of a log."""
 
     capture: int
     """Index of the log among the captures that were opened together, from 0."""
@@ -182,7 +182,7 @@ class LogBlock(Struct, frozen=True, kw_only=True):
 
     @property
     def times(self) -> tuple[int, int] | None:
-        """Earliest and latest time of its records; None where none says when."""
+        """Returns the earliest and the latest time of the records; None where no record has a time."""
         told = [time for record in self.records for time in record.times if time is not None]
         return (min(told), max(told)) if told else None
 

@@ -23,7 +23,7 @@ class ChildTool:
     """A running program; `close` it."""
 
     def __init__(self, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
-        """Starts it; it inherits `descriptors` and has no standard input."""
+        """Starts the program, without standard input; the process inherits `descriptors`."""
         self.name = os.path.basename(arguments[0])
         self._errors = Temporary()
         try:
@@ -42,17 +42,17 @@ class ChildTool:
             ) from error
 
     def read(self, size: int) -> bytes:
-        """At most `size` bytes of its output, waiting for the first; empty at the end."""
+        """Returns at most `size` bytes of standard output, waits for the first; empty at the end."""
         stdout = self._process.stdout
         return b"" if stdout is None or stdout.closed else os.read(stdout.fileno(), size)
 
     def output(self) -> int:
-        """A descriptor of its standard output that is the caller's own."""
+        """Returns a duplicate of the descriptor of standard output; the caller closes it."""
         assert self._process.stdout is not None
         return os.dup(self._process.stdout.fileno())
 
     def result(self) -> int:
-        """Its exit code, negative for a signal; to be asked once its output has ended."""
+        """Returns the exit code, negative for a signal. Call this after the end of the output."""
         try:
             return self._process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -60,7 +60,7 @@ class ChildTool:
             return self._process.returncode
 
     def complaint(self) -> list[str]:
-        """The lines of its standard error that say something."""
+        """Returns the lines of standard error, empty lines left out."""
         if self._errors.closed:
             return []
         self._errors.seek(0)
@@ -68,12 +68,12 @@ class ChildTool:
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     def interrupt(self) -> None:
-        """Asks it to end as Ctrl-C would. May be called by a signal handler."""
+        """Sends SIGINT, as Ctrl-C does. Signal handlers may call this."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """Ends it, by force where it doesn't listen, and waits for it; closing twice is fine."""
+        """Ends the process, after some seconds by force, and waits for it; closing twice is fine."""
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._stop()

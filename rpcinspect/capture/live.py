@@ -35,13 +35,13 @@ class Capturer(Protocol):
     """A process that captures."""
 
     def stop(self) -> None:
-        """Has it write what it holds, and end. May be called by a signal handler."""
+        """Makes the capturer write what it holds, and end. Signal handlers may call this."""
 
     def finish(self) -> Sniffed:
-        """What came of it, once its output has ended."""
+        """Returns lost packets and the reason of an early end. Call this after the end of the output."""
 
     def close(self) -> None:
-        """Ends it; closing twice is fine."""
+        """Ends the capturer; closing twice is fine."""
 
 
 class Dumpcap:
@@ -58,7 +58,6 @@ class Dumpcap:
         self.stop, self.close = self._child.interrupt, self._child.close
 
     def finish(self) -> Sniffed:
-        """What it says when it ends."""
         code, lines = self._child.result(), self._child.complaint()
         dropped = sum(int(count) for line in lines for count in _DROPPED.findall(line))
         told = _told(lines) or f"dumpcap, code {code}"
@@ -66,7 +65,7 @@ class Dumpcap:
 
 
 class _Capture(InputStream):
-    """What a capturer writes."""
+    """The stream of a capturer; its end reports lost packets and an end that nobody asked for."""
 
     def __init__(self, interface: str, output: int, capturer: Capturer, report: ReportReason) -> None:
         super().__init__(interface, output, None, live=True)
@@ -90,7 +89,7 @@ class _Capture(InputStream):
         self._capturer.close()
 
     def _look_back(self) -> None:
-        """Reports what was lost, and an end that nobody asked for."""
+        """Reports lost packets, and an end that nobody asked for."""
         sniffed = self._capturer.finish()
         if sniffed.dropped:
             self._report(f"{sniffed.dropped:,} packets were lost while capturing: they came too fast")
@@ -118,7 +117,7 @@ def open_live(interface: str, capture_filter: str | None, report: ReportReason) 
 
 
 def _begin(interface: str, capture_filter: str | None) -> tuple[int, Capturer]:
-    """A descriptor of what is captured, and who captures."""
+    """Returns the descriptor to read the capture from, and the capturer."""
     if capture_filter is None:
         try:
             ring = Ring(open_socket(interface), tcp_only=False)
@@ -132,7 +131,7 @@ def _begin(interface: str, capture_filter: str | None) -> tuple[int, Capturer]:
 
 
 def _told(lines: list[str]) -> str:
-    """What dumpcap said was wrong, in one line, and what to do."""
+    """Returns dumpcap's error message in one line, with what to do about missing rights."""
     starts = [at for at, line in enumerate(lines) if line.startswith("dumpcap: ")]
     if not starts:
         return ""

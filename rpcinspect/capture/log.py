@@ -40,7 +40,7 @@ MAX_TIME = (1 << 63) - 1
 MAX_REASON = 200
 """Characters of what a library says of a line, which may quote it."""
 MAX_PROBLEMS = 1000
-"""Of one log that are told one by one."""
+"""Of one log that are reported one by one."""
 BATCH, BATCH_BYTES = 1000, WINDOW
 
 Length: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LENGTH)]
@@ -60,14 +60,14 @@ class Newer(Damage):
 
 
 class FirstLine(Struct):
-    """What begins a log."""
+    """The first line of a log."""
 
     rpclog: Annotated[int, Meta(ge=1)]
     """The version of its format."""
 
 
 class RecordFrame(Struct):
-    """What leads from one record to the next, of a record of any kind."""
+    """The keys of a record's header that say where the next record begins; every record has them."""
 
     rpc: str
     bytes: Length = 0
@@ -77,7 +77,7 @@ class RecordFrame(Struct):
 
 
 class OwnBytes(Struct):
-    """Bytes of a message that are its own, before those of its storages."""
+    """Lengths of a message's pickle and tensor table, which lie before the bytes of its storages."""
 
     payload: Length = 0
     table: Length = 0
@@ -92,7 +92,7 @@ def read_log(source: Source, capture: int, report: ReportProblem) -> Iterator[Lo
 
 
 class _LogWalk:
-    """The state of one walk."""
+    """Walks one log; keeps the state between blocks."""
 
     def __init__(self, source: Source, capture: int, report: ReportProblem) -> None:
         self._source = source
@@ -211,7 +211,7 @@ class _LogWalk:
         return LogRecord(number, at, header, times, *parts, body_at + kept), end + len(last) - 1
 
     def _decode(self, text: bytes, total: int, kept: int) -> tuple[bytes, int]:
-        """What base64 says, and where all of it but a message's own bytes was put."""
+        """Decodes base64; returns the bytes, and where the storages' part was put aside."""
         try:
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
@@ -249,7 +249,7 @@ class _Windows:
                 return None
 
     def find(self, at: int, what: bytes) -> int | None:
-        """Where these bytes come next, from `at` on, which the window reaches."""
+        """Returns the next place of these bytes from `at` on; moves the window there."""
         found = self._data.find(what, max(0, at - self._start)) if at >= self._start else -1
         if found >= 0:
             return self._start + found
@@ -300,7 +300,7 @@ def _check_version(line: bytes) -> None:
 
 
 def _read_header(line: bytes) -> tuple[dict[str, Any], RecordFrame, bytes | None]:
-    """What a header line says, twice, and its base64 apart, which is in no one's way there."""
+    """Returns a header line as JSON, again as a frame, and the text of `base64`, which is cut out before."""
     if not line.startswith(BEGIN):
         raise Damage("no header where one should begin")
     text = None
@@ -332,7 +332,7 @@ def _refuse(literal: str) -> NoReturn:
 
 
 def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
-    """What of a header a structure holds."""
+    """Returns a header as a structure. Raises `Damage` where a value has the wrong type."""
     try:
         return convert(header, kind)
     except (ValidationError, UnicodeEncodeError) as error:  # the latter: half a character in a key

@@ -122,7 +122,7 @@ def open_socket(interface: str) -> socket.socket:
 
 
 def _has_ethernet_headers(interface: str) -> bool:
-    """Of an interface that is there and up."""
+    """Returns whether packets of an interface that exists and is up have Ethernet headers."""
     there = ", ".join([*(name for _, name in socket.if_nameindex()), ANY])
     missing = f"no such interface; this machine has {there}"
     name = interface.encode()
@@ -153,7 +153,7 @@ class Ring:
     """The ring of a socket, read block by block."""
 
     def __init__(self, sock: socket.socket, *, tcp_only: bool = True) -> None:
-        """From now on packets are received. `CaptureError` where the kernel has no such ring."""
+        """Begins to receive packets. Raises `CaptureError` where the kernel has no such ring."""
         self._sock = sock
         try:
             self._map = mmap.mmap(sock.fileno(), _make_ring(sock))
@@ -178,7 +178,7 @@ class Ring:
         return self._packets(start + first, count) if status & TP_STATUS_USER else []
 
     def release(self) -> None:
-        """What was taken is not needed any more."""
+        """Gives the block that was read last back to the kernel."""
         struct.pack_into("=I", self._view, self._block * BLOCK_BYTES + STATUS_AT, 0)
         self._block = (self._block + 1) % self.blocks
 
@@ -196,12 +196,12 @@ class Ring:
         return packets
 
     def _cooked_header(self, at: int) -> bytes:
-        """LINKTYPE_LINUX_SLL."""
+        """Returns the header of LINKTYPE_LINUX_SLL."""
         _, protocol, _, kind, packet_type, size, address = ADDRESS.unpack_from(self._view, at + ADDRESS_AT)
         return struct.pack(">HHH8s2s", packet_type, kind, size, address, protocol)
 
     def dropped(self) -> int:
-        """Packets that found no room, until now."""
+        """Returns how many packets found no room so far."""
         counts = self._sock.getsockopt(SOL_PACKET, PACKET_STATISTICS, 12)
         self._dropped += struct.unpack("=III", counts)[1]  # the kernel begins again at 0
         return self._dropped
@@ -213,18 +213,18 @@ class Ring:
             raise OSError(number, os.strerror(number))
 
     def refuse_more(self) -> None:
-        """Nothing more is received; what is in the ring stays there."""
+        """Stops receiving; what is in the ring stays there."""
         _attach(self._sock, NOTHING)
 
     def close(self) -> None:
-        """Lets go of the memory."""
+        """Releases the memory of the ring and closes the socket."""
         self._view.release()
         self._map.close()
         self._sock.close()
 
 
 def _make_ring(sock: socket.socket) -> int:
-    """As large as the system has memory for, within reason: its bytes."""
+    """Makes a ring as large as the system has memory for, up to a bound; returns its bytes."""
     size = RING_BYTES
     while True:
         request = struct.pack(

@@ -34,7 +34,7 @@ SNAP_LENGTH = 1 << 18
 
 
 class PcapLayout(Struct, frozen=True, kw_only=True):
-    """What the file header says about the records."""
+    """Byte order, record layout and link type, as the file header has them."""
 
     order: str
     """`<` or `>`."""
@@ -169,7 +169,7 @@ def pcap_header(link_type: int) -> bytes:
 
 
 def pcap_record(time_ns: int, data: bytes) -> bytes:
-    """One whole packet of such a file."""
+    """Returns one packet as a record of a pcap with nanoseconds."""
     seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
     return struct.pack("<IIII", seconds & 0xFFFFFFFF, nanoseconds, len(data), len(data)) + data
 

@@ -46,7 +46,7 @@ _MAX_TICKS_NS = 1 << 62
 
 
 class Interface(Struct, frozen=True, kw_only=True):
-    """What an interface description says. In ns: ticks // divisor * factor, or ticks * 10⁹ / 2^shift."""
+    """An interface description. Time in ns: ticks // divisor * factor, or ticks * 10⁹ / 2^shift."""
 
     link_type: int = NO_LINK_TYPE
     snap_length: int = 0
@@ -255,7 +255,7 @@ class _Walker:
         return kind in _FIXED and len(window) >= _FIXED[kind]
 
     def _block(self, records: Records) -> PacketBlock:
-        """Columns of these packets; the last may be cut by the end of the file."""
+        """Returns the columns of these packets; the end of the file may cut the last one."""
         window, start = records.window, records.at
         padded = window if start[-1] + 28 <= len(window) else window + bytes(28)
         view: np.ndarray[Any, Any] = np.ndarray((len(padded) - 27,), "V28", padded, strides=(1,))

@@ -52,7 +52,7 @@ class Live(Struct, frozen=True):
 
 
 class CaptureReader(Closing):
-    """An open capture. Use it in a `with` statement; `blocks` may be called once."""
+    """An open capture. Use it in a `with` statement; call `blocks` once."""
 
     def __init__(self, path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
         """Opens a capture (`-` is standard input); `index` is its place among those opened together.
@@ -105,7 +105,7 @@ class CaptureReader(Closing):
             self._read_by_tshark(source, reading, CaptureError(f"{source.name}: {reason}"))
 
     def _read_by_tshark(self, source: Source, reading: Reading, unread: CaptureError | None = None) -> None:
-        """Hands the input to tshark: because it can't be read here, which `unread` says, or for the user."""
+        """Hands the input to tshark: for the user, or because of `unread`, an error of our reader."""
         from rpcinspect.capture.tshark import INSTALL, Tshark, find_program
 
         if unread is not None and find_program("tshark") is None:
@@ -158,7 +158,7 @@ class CaptureReader(Closing):
             yield block
 
     def _whole_blocks(self) -> Iterator[CaptureBlock]:
-        """Blocks, up to one that can't be made for a reason that nobody expected."""
+        """Yields blocks, up to an unexpected exception."""
         try:
             yield from self._blocks
         except Exception as error:
@@ -176,9 +176,8 @@ class CaptureReader(Closing):
         return self._source.pread(offset, length)
 
     def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
-        """Of what lies before `end`, and behind that of the last call, only these ranges will be read again:
-        what was put into a temporary file need not stay there.
-        """
+        """Declares what will be read again before `end` and after the `end` of the previous call: only these
+        ranges. Other parts of a temporary file are freed."""
         self._source.keep(offsets, lengths, end)
 
     def end(self) -> bool:
@@ -243,4 +242,4 @@ STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b'{\n"schema":', "JSON, such as decode --format json writes"),
     (b"PAR1", "Parquet, such as rpcinspect export parquet writes"),
 )
-"""Formats that are told by how they begin and not read here: those of others, then what we write."""
+"""Formats that are recognised by their first bytes and not read here: those of others, then what we write."""

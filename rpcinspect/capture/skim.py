@@ -26,7 +26,7 @@ SKIMMED_PACKETS, SKIMMED_BYTES = 1 << 10, 1 << 26
 
 
 class Records(Struct, frozen=True, eq=False):
-    """At least one packet's record, in file order: in a window of the file, or the first bytes of each."""
+    """Records of packets in file order, at least one: in a window of the file, or the first bytes of each."""
 
     window: bytes
     at: Int64s
@@ -38,7 +38,7 @@ class Records(Struct, frozen=True, eq=False):
 
     @classmethod
     def of_window(cls, window: bytes, offset: int, starts: Sequence[int] | Int64s) -> Records:
-        """Those at `starts` in a window that begins at `offset` of the file."""
+        """Returns the records at `starts` in a window that begins at `offset` of the file."""
         at = as_int64(starts)
         return cls(window, at, at + offset, offset + len(window))
 
@@ -75,7 +75,7 @@ def skim(source: Source, first: int, header: int, size_of: Callable[[bytes], int
 
 
 def by_heads(source: Source, records: Records, block: PacketBlock) -> PacketBlock:
-    """The block of skimmed records, which tells that its window holds first bytes only."""
+    """Returns the block of skimmed records, marked as holding only the first bytes of packets."""
     first = int(records.place[0])
 
     def whole() -> PacketBlock:

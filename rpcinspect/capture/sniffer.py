@@ -37,7 +37,7 @@ class Sniffed(Struct, frozen=True, kw_only=True):
     dropped: int = 0
     """Packets that were lost: they came too fast."""
     ended_early: str | None = None
-    """Why it ended before it was told to."""
+    """Why the sniffer ended before `stop`."""
 
 
 def fork() -> int:
@@ -77,18 +77,18 @@ class Sniffer:
         self._ended = False
 
     def stop(self) -> None:
-        """Has it write what the kernel holds, and end. May be called by a signal handler."""
+        """Makes the process write what the kernel holds, and end. Signal handlers may call this."""
         self._stop.close()
 
     def finish(self) -> Sniffed:
-        """Has it write what the kernel holds, and waits for its end."""
+        """Makes the process write what the kernel holds, waits for the end and returns its report."""
         self.stop()
         report = self._report.read()
         self.close()
         return Sniffed(**json.loads(report)) if report else Sniffed(ended_early="its process was killed")
 
     def close(self) -> None:
-        """Ends it, if it hasn't; what the kernel holds is still written."""
+        """Ends the process if it still runs; what the kernel holds is still written."""
         self.stop()
         if not self._ended:
             os.waitpid(self._pid, 0)
@@ -127,7 +127,7 @@ class _PcapWriter:
         self.failed: str | None = None
 
     def run(self, stop: int) -> None:
-        """Until `stop` closes, and then what is left in the ring."""
+        """Writes packets until `stop` closes, and then what is left in the ring."""
         self._write([pcap_header(self._ring.link_type)])
         poller = select.poll()
         poller.register(self._ring.fileno(), select.POLLIN)
@@ -167,7 +167,7 @@ class _PcapWriter:
         self._size += length
 
     def cut(self) -> None:
-        """The file ends with its last whole record."""
+        """Cuts the file behind its last whole record."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._size)
 

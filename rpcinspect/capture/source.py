@@ -94,10 +94,10 @@ class Source(Closing):
         return offset
 
     def give_back(self, start: int, stop: int) -> None:
-        """Nobody will read this range again."""
+        """Declares that this range will never be read again."""
 
     def keep(self, offsets: Int64s, lengths: Int64s, end: int) -> None:
-        """Of what lies before `end`, and behind that of the last call, only these ranges are read again."""
+        """Declares what will be read again before `end` and after the `end` of the previous call."""
 
     def shared(self) -> tuple[str, tuple[int, ...]]:
         """A name by which another program can open the whole (uncompressed) input, and the descriptors that
@@ -232,7 +232,6 @@ class InputStream:
         self._taken = 0
 
     def end(self) -> bool:
-        """See `Source.end`."""
         if self._live and self._deadline is None:
             self._deadline = time.monotonic() + _GRACE_S
         return self._live

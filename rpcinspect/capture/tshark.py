@@ -47,12 +47,12 @@ INSTALL = "install it (Debian, Ubuntu: apt install tshark; macOS: brew install w
 
 
 def find_program(name: str) -> str | None:
-    """Path of one of Wireshark's programs."""
+    """Returns the path of one of Wireshark's programs; None where it is missing."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(PLACES))
 
 
 class Tshark(Source):
-    """One capture that tshark reads: as a source, it has the payloads in place of the file."""
+    """A capture that tshark reads; as a source, it serves the payloads in place of the file."""
 
     format = "tshark"
 
@@ -197,7 +197,7 @@ class Tshark(Source):
         raise CaptureError(f"{self.name}: tshark can't read it: {told}")
 
     def _told(self, code: int) -> str:
-        """What tshark said was wrong: its last own line and what stands after it."""
+        """Returns tshark's own error message: its last own line and the lines behind that."""
         if code < 0:
             return f"ended by signal {-code}"
         lines = self._child.complaint()

@@ -49,7 +49,7 @@ _QUOTING = (b"icmp", b"icmpv6")
 
 
 class FieldLines:
-    """The lines of one capture; `feed` them in batches."""
+    """Parses the lines of one capture; `feed` them in batches."""
 
     def __init__(self, capture: int) -> None:
         self.directions: list[Direction] = []
@@ -65,7 +65,8 @@ class FieldLines:
         """Of the last packet, for those without a time."""
 
     def feed(self, lines: Sequence[bytes], window_offset: int) -> TcpBlock | None:
-        """The segments of these packets, payloads from `window_offset` on; None if no line is a packet."""
+        """Returns the segments of these packets, payloads from `window_offset` on; None if no line is a
+        packet."""
         rows: list[tuple[int, int, int, int, int, int, int, int]] = []
         append = rows.append
         payloads: list[bytes] = []
@@ -134,7 +135,7 @@ class FieldLines:
     def _numbers(
         self, sequence: bytes, acknowledged: bytes, flags: bytes, length: bytes, payload: bytes
     ) -> SegmentNumbers:
-        """What these fields say; ValueError where they can't be."""
+        """Parses these fields; raises `ValueError` where they are invalid."""
         control = self._flags.get(flags)
         if control is None:
             control = self._flags[flags] = int(flags, 16) & 0x3F
@@ -147,7 +148,7 @@ class FieldLines:
         return int(sequence), int(acknowledged or b"0"), control, captured, size
 
     def _direction(self, head: bytes) -> int:
-        """What the first seven fields say; an index into `directions` if there is one TCP header."""
+        """Parses the first seven fields; returns an index into `directions` if there is one TCP header."""
         found = self._headers(head)
         if not found:
             return _NONE
@@ -219,7 +220,7 @@ def _address(text: bytes) -> bytes:
 
 
 def _hex_bytes(payload: bytes) -> int:
-    """How many bytes these digits are; older releases put colons between them."""
+    """Returns how many bytes these digits are; older releases put colons between them."""
     return (len(payload) + 1) // 3 if payload[2:3] == b":" else len(payload) // 2
 
 

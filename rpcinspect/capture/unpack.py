@@ -62,7 +62,8 @@ def _gunzip(chunks: Iterator[bytes], report: ReportReason) -> Iterator[bytes]:
 
 
 def _inflate_bytewise(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """What `data` gives before its damage: zlib drops the output of a call that fails, so calls are small."""
+    """Yields the output of `data` before its damage: zlib drops the output of a call that fails, so calls are
+    small."""
     for at in range(len(data)):
         try:
             yield member.decompress(data[at : at + 1])

@@ -106,7 +106,7 @@ def _published_elsewhere(session: Session) -> list[str]:
 
 
 def _incomplete(truncated: int, missing: int) -> str:
-    """A clause that says what the lost bytes belong to."""
+    """Returns a clause about what the lost bytes belong to."""
     told = [counted(truncated, "message")] if truncated else []
     told += [f"the tensors of {counted(missing, 'message')}"] if missing else []
     if not told:
@@ -199,7 +199,7 @@ def _refused(run: CaptureEvidence) -> str:
 
 
 def _instead(run: CaptureEvidence) -> str:
-    """A clause that says what the capture has instead of messages."""
+    """Returns a clause about what the capture has instead of messages."""
     session, totals = run.session, run.session.totals
     if session.logged:
         return "the log holds none that is whole"

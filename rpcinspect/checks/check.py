@@ -31,22 +31,20 @@ MAX_INDEXES = 1000
 
 
 class Check(ABC):
-    """One family of findings: sees each message once, and speaks when all is known. What a check does not
-    override is not called."""
+    """A family of findings: sees each message once, and reports at the end. Methods that a check does not
+    override are not called."""
 
     KINDS: Collection[int] | None = None
     """Types of the commands that `feed` wants to see; None: all. `exchange` sees all."""
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        """Takes one message, as it becomes complete; the record must not be kept. Returns whether others of
-        its pattern, pipe and direction matter too: else `feed` is not called for these.
-        """
+        """Takes one message, as it becomes complete; the record must not be kept. Returns whether other
+        messages of the same pattern, pipe and direction matter too: else `feed` is not called for these."""
         return True
 
     def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
         """Takes a request and its answer, once both were fed. Returns whether other exchanges of these two
-        patterns matter too.
-        """
+        patterns matter too."""
         return True
 
     @abstractmethod
@@ -59,38 +57,38 @@ MAX_NAME = 200
 
 
 class MessageDigest(Struct, eq=False, gc=False):
-    """One message, or all of one pattern."""
+    """The properties of a message that checks use; messages of one pattern share a digest."""
 
     kind: int
     """Message type of the command, envelopes off."""
     builtin: bool
-    """It calls an operator."""
+    """Whether an operator is called."""
     types: tuple[int, ...]
     """Of its envelopes, outermost first."""
     wrapped: bool
-    """It has an autograd envelope."""
+    """Whether there is an autograd envelope."""
     grads: bool
     """One of its own tensors requires grad."""
     elsewhere: bool
     """One of its tensors is not on the CPU."""
     failed: bool
-    """It is an answer that reports an error."""
+    """Whether this is an answer that reports an error."""
     whole: bool
     """All of it was captured and could be read."""
     function: str | None
     profiling: ProfilingId | None
     """That of its profiling envelope."""
     repeats: bool
-    """It is that of a pattern."""
+    """Whether this is the digest of a pattern."""
 
     @property
     def what(self) -> str:
-        """What it calls, or which kind of message it is."""
+        """Returns the function of the message, else the name of its type."""
         return self.function or type_name(self.kind)
 
 
 def digest_of(record: RpcRecord) -> MessageDigest:
-    """Returns what checks are told of a record."""
+    """Returns the digest of a record."""
     rpc = record.like
     types: tuple[int, ...] = ()
     wrapped, profiling = False, None
@@ -148,7 +146,7 @@ class DigestPairs:
 
 
 PAIRS = 3
-"""So many pairs of workers that do the same are told of one by one."""
+"""Pairs of workers that do the same and are reported one by one."""
 
 
 class MessageGroup(Struct, frozen=True):
@@ -163,7 +161,7 @@ class MessageGroup(Struct, frozen=True):
 
     @property
     def way(self) -> str:
-        """From whom to whom."""
+        """Returns `from SENDER to RECEIVER`."""
         return f"from {self.sender} to {self.receiver}"
 
     @property
@@ -194,7 +192,7 @@ class MessageGroups:
         self._rows: dict[tuple[int, int, str], array[int]] = defaultdict(lambda: array("q"))
 
     def add(self, row: int, what: str) -> None:
-        """Adds a message to those that do the same."""
+        """Adds a message to the group of those with the same `what`."""
         self._rows[self._columns.pipe[row], self._columns.from_client[row], what].append(row)
 
     def finish(self, run: CaptureEvidence) -> Iterator[MessageGroup]:
@@ -211,7 +209,8 @@ class MessageGroups:
     def gathered(
         self, run: CaptureEvidence, only: Collection[int] | None = None
     ) -> Iterator[MessageGroup | Crowd]:
-        """The same, but for what many pairs of a job do; of `only` these indexes, if they are given."""
+        """Yields the groups, joined where many pairs of a job do the same; only `only` of the indexes, if
+        given."""
         alike: dict[tuple[int, str], list[MessageGroup]] = defaultdict(list)
         for group in self.finish(run):
             if only is not None:

@@ -45,7 +45,7 @@ class CallContents:
     """`feed` requests and answers; then ask."""
 
     def __init__(self, source: CaptureBytes) -> None:
-        """Of `source` short tensors are read."""
+        """`source`: where short tensors are read."""
         self._source = source
         self._requests = tuple(array("q") for _ in range(4))
         """(row, digest or UNKNOWN, storages that have a mark in the provenance, bytes)."""
@@ -56,7 +56,7 @@ class CallContents:
         self._known: dict[object, tuple[int, tuple[int, ...]]] = {}
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        """Takes one message. Returns False for those that are neither calls nor answers to calls."""
+        """Takes one message. Returns False for one that is neither a call nor the answer to a call."""
         if not self._wants(record, digest):
             return False
         if digest.kind in CALLED:
@@ -90,7 +90,7 @@ class CallContents:
 
     @staticmethod
     def _wants(record: RpcRecord, digest: MessageDigest) -> bool:
-        """Whether a message is one of those."""
+        """Returns whether a message is a call or the answer to one."""
         if digest.kind in CALLED:
             return not record.facts.control and is_programs(digest.function)
         return digest.kind in RETURNED and digest.whole and not digest.failed
@@ -109,8 +109,8 @@ class CallContents:
         return found
 
     def given(self, rows: Collection[int], provenance: Provenance) -> dict[int, int]:
-        """Of these calls a number that is equal for equal ones: of the same function with the same arguments,
-        which may differ in their RRefs. Those of which that is not certain have none."""
+        """Returns call → a number that is equal for equal calls: of one function with the same arguments,
+        other than RRefs. Calls of which that is not certain have none."""
         tensors, opaque = provenance.tensors(rows), set(provenance.opaque(rows))
         found = {}
         for row, digest, marked, _ in zip(*self._requests, strict=True):
@@ -120,13 +120,13 @@ class CallContents:
 
 
 def is_programs(function: str | None) -> bool:
-    """Whether it is a function of the program's own, and none by which torch does what it must."""
+    """Returns whether a function is the program's own, not one that torch calls by itself."""
     name = "" if function is None else function.removeprefix("__torch__.")
     return bool(name) and (not name.startswith(TORCH) or name in THROUGH)
 
 
 def _digest(record: RpcRecord, source: CaptureBytes) -> tuple[int, int]:
-    """A number for all that a request says but for its RRefs and its longer tensors, and how many of these
+    """Returns a number for a request's content without RRefs and longer tensors, and how many longer tensors
     there are."""
     command, facts, tp = record.like.command, record.facts, record.tp
     parts: list[object] = [tp.payloads[TABLE]]

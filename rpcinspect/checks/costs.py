@@ -95,7 +95,7 @@ def empty_results(
     turns: Mapping[WorkerKey, Sequence[Turn]],
     told: Collection[int],
 ) -> Iterator[Finding]:
-    """Of all calls but those that were told of."""
+    """Yields findings about calls without a result; calls in `told` have a finding already."""
     session, holds, sizes = run.session, contents.holds(), contents.calls()
     for (job, caller), its in turns.items():
         waited: dict[str, list[int]] = defaultdict(list)
@@ -124,7 +124,7 @@ Round = Sequence[Turn]
 
 
 class Rounds(Struct, frozen=True):
-    """Those of one caller that call the same."""
+    """Rounds of one caller with the same calls."""
 
     caller: WorkerKey
     what: str
@@ -137,7 +137,7 @@ class Rounds(Struct, frozen=True):
 
 
 def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Rounds]) -> Iterator[Finding]:
-    """Of those rounds that take enough of the run."""
+    """Yields findings about rounds that take enough of the run."""
     for rounds in told:
         session, (job, caller) = run.session, rounds.caller
         saved = sum(_saved_ns(session, its) for its in rounds.rounds)
@@ -163,8 +163,8 @@ def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Round
 
 
 def _saved_ns(session: Session, its: Round) -> int:
-    """All but the longest of the times in which callees were busy: requests and answers share the caller's
-    network."""
+    """Returns the sum of all but the longest time in which callees were busy: requests and answers share the
+    caller's network."""
     begin, end = session.messages.time_ns, session.messages.end_time_ns
     busy = [max(0, begin[turn.answer] - end[turn.row]) for turn in its]
     return sum(busy) - max(busy)
@@ -173,7 +173,7 @@ def _saved_ns(session: Session, its: Round) -> int:
 def find_rounds(
     run: CaptureEvidence, contents: CallContents, turns: Mapping[WorkerKey, Sequence[Turn]]
 ) -> list[Rounds]:
-    """All rounds of calls that do not need each other."""
+    """Returns all rounds of calls that do not need each other."""
     in_chains = {member: list(chains(its)) for member, its in turns.items()}
     every = [turn for its in in_chains.values() for chain in its for turn in chain]
     if not every:
@@ -207,7 +207,7 @@ class _Finder:
         self._ids = {(worker.job, worker.name): worker.id for worker in session.workers}
 
     def rounds(self, chain: Iterable[Turn]) -> Iterator[Round]:
-        """Calls of one function, each to another worker than those before it, two at least."""
+        """Yields calls of one function, each to another worker than those before, two at least."""
         session = self._session
         current: list[Turn] = []
         key: object = None
@@ -258,7 +258,7 @@ class _Finder:
 
 
 def _sent(session: Session) -> dict[WorkerKey, list[int]]:
-    """When each worker sent requests of its program."""
+    """Returns when each worker sent requests of its program."""
     found: dict[WorkerKey, list[int]] = defaultdict(list)
     columns = session.messages
     for row in program_requests(session).tolist():

@@ -37,7 +37,7 @@ MAX_DEVICE = 32
 
 
 class DeviceRefusal(Struct, frozen=True):
-    """What an answer says that its sender, or a worker that it quotes, could not send."""
+    """Tensors that an answer's sender, or a worker that the answer quotes, could not send."""
 
     node: int | None
     """Id of that worker; None: the one that answers."""
@@ -114,7 +114,7 @@ def _refused(sender: str, receiver: str, refusal: DeviceRefusal, indexes: tuple[
 
 
 def refusal_of(record: RpcRecord) -> DeviceRefusal | None:
-    """What a failed answer says of tensors that could not be sent, None if it speaks of something else.
+    """Returns what a failed answer says of tensors that could not be sent; None for other errors.
 
     Of an answer that could not be sent, only its own sender says so without naming another worker.
     """

@@ -223,7 +223,7 @@ class PasslessContexts(Check):
             yield _of_edges("lost-edge", "warning", text, remedy, left.edges, first=creator)
 
     def _broken(self, run: CaptureEvidence) -> set[tuple[int, int]]:
-        """(job, context) of those in which a request failed or had no answer."""
+        """Returns (job, context) of contexts in which a request failed or had no answer."""
         columns, contexts = run.session.messages, run.session.provenance.context
         open_ones = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.partner) == NONE)
         rows = np.flatnonzero(open_ones & (np.asarray(contexts) != NO_CONTEXT)).tolist()
@@ -242,7 +242,7 @@ def _left_alone(run: CaptureEvidence, context: AutogradContext) -> bool:
 
 
 def _ways(edges: Sequence[Edge]) -> str:
-    """From whom to whom edges go, and their forward messages."""
+    """Returns sender and receiver of edges, with the forward messages."""
     ways = unique(f"{edge.sender} → {edge.receiver}" for edge in edges)
     return f"{several(ways)}: {numbers(sorted(edge.forward for edge in edges))}"
 

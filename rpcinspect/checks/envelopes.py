@@ -32,7 +32,7 @@ class UnexpectedEnvelopes(Check):
         return bool(found)
 
     def _wrong(self, record: RpcRecord, digest: MessageDigest) -> list[str]:
-        """In which ways a message breaks the rule."""
+        """Returns in which ways a message breaks the rule."""
         if not digest.whole:
             return []
         found = []
@@ -73,7 +73,7 @@ class UnexpectedEnvelopes(Check):
 
 
 def _wrong_pair(request: MessageDigest, answer: MessageDigest) -> list[str]:
-    """In which ways an answer does not fit its request."""
+    """Returns in which ways an answer does not fit its request."""
     if not (request.types or answer.types) or not (request.whole and answer.whole):
         return []
     found = []

@@ -147,7 +147,7 @@ class ErrorResponses(Check):
 
     @staticmethod
     def _place(run: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
-        """The worker on which it was raised: by its text, else the one that answered."""
+        """Returns the worker that raised an error: by its text, else the one that answered."""
         return run.worker(nodes[-1], run.job(failure.row)) if nodes else run.session.source(failure.row)
 
     @staticmethod
@@ -180,7 +180,7 @@ class _LossOf:
         self._found = 0
 
     def of(self, job: int, place: str, failure: _Failure, cause: str) -> Loss | None:
-        """The one of an error that was raised at a place."""
+        """Returns the loss that an error at a place is about."""
         if failure.row not in self._known:
             self._known[failure.row] = self._look(job, place, failure, cause)
         return self._known[failure.row]

@@ -77,7 +77,7 @@ class CaptureEvidence:
         return str(flow if from_client else flow.reversed) in self.wire.damaged
 
     def damaged_between(self, sender: str, receiver: str) -> bool:
-        """Whether requests of one worker to another may have been lost from the capture."""
+        """Returns whether requests of one worker to another may have been lost from the capture."""
         return (sender, receiver) in self._damaged_ways
 
     @cached_property
@@ -98,7 +98,7 @@ class CaptureEvidence:
         return any((a, b) in ways for a in senders for b in receivers if a != b)
 
     def unheard(self, worker: str, job: int) -> bool:
-        """Whether nothing that a worker has sent of its own is in a log: its host's may be another one."""
+        """Returns whether no log holds what a worker has sent: the log of its host may be missing."""
         return self.session.logged and (job, worker) not in self._heard
 
     @cached_property
@@ -129,7 +129,7 @@ class CaptureEvidence:
 
     @cached_property
     def left_ns(self) -> dict[tuple[int, str], int]:
-        """(job, worker) → when it was the first to close one of its pipes, as far as is known."""
+        """Returns (job, worker) → when the worker first closed a pipe before the other side did."""
         left: dict[tuple[int, str], int] = {}
         for pipe, (client, server) in enumerate(zip(self.session.clients, self.session.servers, strict=True)):
             end = self.end(pipe)
@@ -140,7 +140,7 @@ class CaptureEvidence:
 
     @cached_property
     def ended(self) -> dict[tuple[int, str], ProcessEnd]:
-        """(job, worker) → how its process ended, where a recorder tells."""
+        """Returns (job, worker) → how the process ended, where a recorder noted it."""
         return {
             (worker.job, worker.name): worker.ended
             for worker in self.session.workers

@@ -1,13 +1,11 @@
 """`failed-init`: processes met at a store, or tried to connect, and no pipe came of it.
 
-In: visits to stores, refusals, pipes. `init_rpc` meets at the store, opens connections of Gloo, tells the
-store where its agent listens, and opens pipes. A visit failed if its process left the store without a pipe,
-or without having told where it listens. Nothing is said of one that may go on after the capture, whose words
-could not all be read, or whose pipes would go where nothing was captured: over shared memory, between hosts
-of which no traffic is there. Visits that failed at one store at one time are one attempt.
-
-A refusal counts where its address is known to be a worker's or a store's, as these were told by a store; in a
-capture that has nothing else, wherever a process tried again and again.
+In: visits to stores, refusals, pipes. `init_rpc` meets at the store, opens connections of Gloo, publishes
+the address of its agent, and opens pipes. A visit failed if its process left the store without a pipe, or
+without an address. Left out are visits that may go on after the capture, that could not be read completely,
+or whose pipes would not be captured: over shared memory, or between hosts without captured traffic. Visits
+that failed at one store at one time are one attempt. A refusal counts where a store names its address; in a
+capture with nothing else, wherever a process tried again and again.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from rpcinspect.store.visits import Visit
 from rpcinspect.tcp.refusals import Refusal
 
 MAX_ATTEMPTS = 4
-"""Attempts at one store that are told one by one."""
+"""Attempts at one store that are reported one by one."""
 RETRIES = 2
 """So many refusals by an address of a store, or by one that nothing is known of, are no coincidence."""
 GRACE_NS = 1_000_000_000
@@ -42,6 +40,8 @@ LONG_NS = 10_000_000_000
 
 
 class FailedInit(Check):
+    """Finds failed calls of init_rpc."""
+
     def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
         return failed_inits(run)
 
@@ -58,7 +58,7 @@ class _Attempt(Struct, eq=False):
 
     @property
     def end_ns(self) -> int | None:
-        """None while one of them may go on."""
+        """Returns the end of the last visit; None while one of them may go on."""
         ends = [visit.ended_ns for visit in self.visits]
         known = [end for end in ends if end is not None]
         return max(known) if len(known) == len(ends) else None
@@ -89,7 +89,7 @@ def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
 
 
 def _refusals_by_visit(run: CaptureEvidence) -> dict[int, list[Refusal]]:
-    """By `id` of the visit: refusals by addresses that its process had read, while it was there."""
+    """Returns `id` of the visit → refusals by addresses that its process had read, while it was there."""
     readers: dict[tuple[str, str], list[Visit]] = defaultdict(list)
     for visit in run.wire.visits:
         for address in visit.read:
@@ -101,9 +101,6 @@ def _refusals_by_visit(run: CaptureEvidence) -> dict[int, list[Refusal]]:
             if visit.begin_ns <= one.last_ns and (end_ns is None or one.first_ns <= end_ns + GRACE_NS):
                 found[id(visit)].append(one)
     return found
-
-
-# --- which visits failed ------------------------------------------------------------------------------------
 
 
 def _failed(run: CaptureEvidence, refused_of: Mapping[int, Sequence[Refusal]]) -> list[Visit]:
@@ -133,7 +130,7 @@ class _Group:
                 self._places[_host(visit.place)].add(visit.place)
 
     def has_agent_elsewhere(self, visit: Visit) -> bool:
-        """Whether the process has another connection to the store, of its agent."""
+        """Returns whether the process has another connection to the store, from its agent."""
         same = self._of[visit.rank, _host(visit.client)] if visit.rank is not None else ()
         return any(v is not visit and (v.place or v.succeeded) and _overlap(v, visit) for v in same)
 
@@ -179,7 +176,8 @@ class _Pipes:
         self._times = {key: sorted(its) for key, its in times.items()}
 
     def of(self, visit: Visit) -> bool:
-        """Whether one may be of this process: addresses may be translated on their way, so ports count."""
+        """Returns whether a pipe may be of this process: addresses may be translated on their way, so ports
+        count."""
         port = None if visit.place is None else f":{visit.place.rpartition(':')[2]}"
         return any(self._opened(key, visit) for key in {None, visit.name, port})
 
@@ -189,11 +187,8 @@ class _Pipes:
         return at < len(times) and (visit.ended_ns is None or times[at] <= visit.ended_ns)
 
 
-# --- attempts -----------------------------------------------------------------------------------------------
-
-
 def _attempts(visits: Sequence[Visit]) -> dict[tuple[str, str], list[_Attempt]]:
-    """By store and root; visits, in the order of time, that overlap are of one."""
+    """Returns attempts by store and root; visits that overlap in time are of one."""
     found: dict[tuple[str, str], list[_Attempt]] = defaultdict(list)
     for visit in visits:
         its = found[visit.server, visit.root]
@@ -205,7 +200,7 @@ def _attempts(visits: Sequence[Visit]) -> dict[tuple[str, str], list[_Attempt]]:
 
 
 class _Addresses:
-    """Who told a store that he listens at an address."""
+    """The workers that published an address in a store."""
 
     def __init__(self, visits: Iterable[Visit]) -> None:
         self._of: dict[str, list[Visit]] = defaultdict(list)
@@ -224,7 +219,7 @@ class _Addresses:
                     self._ranks[visit.server, visit.root, visit.group].add(int(who.removeprefix("rank ")))
 
     def whose(self, address: str) -> str | None:
-        """Who that is; None where no store tells it."""
+        """Returns the owner of an address; None where no store names it."""
         its = self._of.get(address)
         if its:
             return its[-1].who if its[-1].place == address else f"Gloo of {its[-1].who}"
@@ -232,7 +227,7 @@ class _Addresses:
         return f"Gloo of {who}" if who is not None and who.startswith("rank ") else who
 
     def absent(self, attempt: _Attempt) -> list[str]:
-        """The ranks that an attempt waited for, of which nobody told the store where its Gloo listens."""
+        """Returns the ranks that an attempt waited for: those without an address of Gloo in the store."""
         places = {(visit.server, visit.root, visit.group) for visit in attempt.visits}
         there = {rank for place in places for rank in self._ranks[place]}
         awaited = {rank for visit in attempt.visits for rank in visit.awaited}
@@ -254,7 +249,7 @@ class _Addresses:
         )
 
     def left(self, refusal: Refusal) -> bool:
-        """Whether everybody who told the address had left the store before it was tried."""
+        """Returns whether every owner of the address had left the store before the attempt to connect."""
         its = self._of.get(refusal.server, ())
         return bool(its) and all(v.ended_ns is not None and v.ended_ns < refusal.first_ns for v in its)
 
@@ -294,7 +289,7 @@ def _attempt(run: CaptureEvidence, names: _Addresses, attempt: _Attempt) -> Find
 
 
 def _names_given_twice(visits: Iterable[Visit]) -> Mapping[str, Sequence[str]]:
-    """Name → the ranks that told the store that it is theirs, where these are several."""
+    """Returns name → the ranks that published it, where these are several."""
     found: dict[str, set[int]] = defaultdict(set)
     for visit in visits:
         if visit.name is not None and visit.rank is not None:
@@ -343,9 +338,6 @@ def _more_attempts(run: CaptureEvidence, attempts: Sequence[_Attempt]) -> Findin
     )
 
 
-# --- refusals that are of no attempt ------------------------------------------------------------------------
-
-
 def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -> Iterator[Finding]:
     wire = run.wire
     nothing = not (run.session.totals.messages or run.session.pipes or wire.visits or wire.stores)
@@ -371,9 +363,6 @@ def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -
 def _is_over(run: CaptureEvidence, refusal: Refusal) -> bool:
     """Whether that host would have tried again, had it not given up, before the capture ended."""
     return run.last_ns - refusal.last_ns > WAITS_NS or refusal.last_ns - refusal.first_ns > LONG_NS
-
-
-# --- words --------------------------------------------------------------------------------------------------
 
 
 def _finding(text: str, remedy: str, workers: Iterable[str]) -> Finding:

@@ -122,8 +122,8 @@ class Findings:
                     self._feed_exchange(record, partner, other, row, digest)
 
     def _look(self, record: RpcRecord) -> tuple[MessageDigest, list[Check]]:
-        """Lets every check that wants its kind see a message. Returns the digest, and those to which others
-        of its pattern matter."""
+        """Shows a message to every check that wants its kind. Returns the digest, and the checks for which
+        others of its pattern matter."""
         try:
             digest = digest_of(record)
         except Exception as error:

@@ -58,7 +58,8 @@ class Losses:
         self._open: dict[tuple[int, str], NDArray[np.int64]] = {}
 
     def told_by(self, text: str, job: int, worker: str, since_ns: int, until_ns: int) -> Loss | None:
-        """Whom an error that a worker raised between these times is about; None where nothing tells it."""
+        """Returns the loss that an error, raised by a worker between these times, is about; None where
+        nothing tells which."""
         late = LATE.search(text)
         if late is not None:
             waited_ns = int(late[1]) * 1_000_000
@@ -117,7 +118,7 @@ class Losses:
         return found
 
     def _closed_first(self, rows: list[int], caller: str, until_ns: int) -> Loss | None:
-        """Of those that left these requests open, who was the first to end its connection by then."""
+        """Returns which of the workers that left these requests open was first to end a connection."""
         ends = []
         for row in rows:
             end = self._run.end(self._run.session.messages.pipe[row])
@@ -129,12 +130,12 @@ class Losses:
         return Loss(self._run.session.destination(row), how, caller, row)
 
     def _only(self, rows: list[int], caller: str, how: str) -> Loss | None:
-        """The one worker that had not answered."""
+        """Returns the only worker that had not answered."""
         callees = {self._run.session.destination(row) for row in rows}
         return Loss(callees.pop(), how, caller, rows[0]) if len(callees) == 1 else None
 
     def _refused(self, job: int, caller: str, since_ns: int, until_ns: int) -> Loss | None:
-        """The one address that refused connections then, if a store tells whose it is."""
+        """Returns the owner of the only address that refused connections then, if a store names one."""
         places = {
             one.server
             for one in self._run.wire.refusals
@@ -169,7 +170,7 @@ class Departed(Struct, frozen=True):
         return f"; {self.worker} {self.ended.sentence}{when}{lack_of_memory(self.ended)}"
 
     def remedy(self, run: CaptureEvidence) -> str:
-        """What to do about it: where to look for the cause."""
+        """Returns where to look for the cause."""
         worker, ended = self.worker, self.ended
         if ended.how == "signal" and ended.signal in CRASHES:
             return (
@@ -198,9 +199,8 @@ class Departed(Struct, frozen=True):
 def departed(
     run: CaptureEvidence, worker: str, job: int, given_up_ns: int | None = None, *, by_its_end: bool = False
 ) -> Departed | None:
-    """The worker, if its process is known to have ended, and before its caller gave up, where it did.
-    `by_its_end`: that was because a connection broke, which an end does.
-    """
+    """Returns the worker, if its process is known to have ended, and before the caller gave up, where the
+    caller did. `by_its_end`: the caller gave up because a connection broke, which an end does."""
     ended = run.ended.get((job, worker))
     if ended is None or not ended.over:
         return None

@@ -33,7 +33,7 @@ CallKey = tuple[int, frozenset[int], frozenset[int]]
 
 
 class OptimizerStep(Struct, frozen=True):
-    """One that a worker carried out for another."""
+    """An optimizer step that a worker carried out for another."""
 
     arrived_ns: int
     done_ns: int
@@ -47,7 +47,7 @@ class OptimizerStep(Struct, frozen=True):
 
 
 class _Forward(Struct, frozen=True):
-    """A forward call on one RRef that was answered with tensors that require grad."""
+    """A forward call on one RRef whose answer has tensors that require grad."""
 
     begin_ns: int
     end_ns: int

@@ -94,7 +94,7 @@ class PlainSteps(Check):
             yield _finding(session, case)
 
     def _steps(self, session: Session, brought: Mapping[int, Sequence[Id]]) -> Iterator[_PlainStep]:
-        """Those that may have needed gradients, in the order of time."""
+        """Returns the steps that may have needed gradients, in the order of time."""
         provenance, columns = session.provenance, session.messages
         classes = classes_of(session)
         for row, callee, alone in sorted(self._calls, key=lambda call: int(session.index[call[0]])):
@@ -110,7 +110,7 @@ class PlainSteps(Check):
 
 
 def _given_nothing(record: RpcRecord) -> bool:
-    """Whether a call of a method brings nothing but the RRef of its object."""
+    """Returns whether a call of a method brings nothing but the RRef of its object."""
     args, kwargs = arguments_of(record) or ((), Dict())
     if record.facts.function in PROXY_NAMES and type(args) is tuple and len(args) == 4:
         args, kwargs = args[2], args[3]
@@ -156,14 +156,15 @@ def _given(session: Session, brought: Mapping[int, Sequence[Id]], edge: Edge) ->
 
 
 class _KnownContexts:
-    """Whether anything that a worker was asked could tell it the id of a context."""
+    """Contexts whose id a worker may know from its requests."""
 
     def __init__(self, run: CaptureEvidence) -> None:
         self._run = run
         self._marks: dict[tuple[int, str], frozenset[int] | None] = {}
 
     def may_know(self, job: int, worker: str, context: int) -> bool:
-        """Also where that can't be told: of a request not all is known, or requests may be missing."""
+        """Returns whether a worker may know the context, also where a request is incomplete or requests may
+        be missing."""
         key = (job, worker)
         if key not in self._marks:
             self._marks[key] = self._values(job, worker)

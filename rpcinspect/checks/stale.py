@@ -171,7 +171,8 @@ class StaleGradients(Check):
         return [(step, True) for step in between] or [(step, False) for step in there[:1]]
 
     def _expected(self, run: CaptureEvidence, edge: Edge) -> int | None:
-        """The version that a backward pass needed, where the answer to a gradient says it was changed."""
+        """Returns the version that a backward pass needed, where the answer to a gradient reports a changed
+        one."""
         answer = run.session.messages.partner[int(run.session.order[edge.backward[0]])]
         return None if answer == NONE else self._spoilt.get(answer)
 
@@ -182,7 +183,7 @@ def run_by(step: OptimizerStep) -> tuple[int, frozenset[Id]]:
 
 
 def _between(steps: list[OptimizerStep], after_ns: int, before_ns: int) -> list[OptimizerStep]:
-    """The first of those between two times."""
+    """Returns the first few steps between two times."""
     low = bisect_right(steps, after_ns, key=lambda step: step.arrived_ns)
     high = bisect_left(steps, before_ns, key=lambda step: step.arrived_ns)
     return steps[low : min(high, low + MAX_STEPS)]

@@ -42,7 +42,7 @@ class StartupSkew(Check):
 
 
 def _arrivals(workers: Sequence[Worker]) -> list[Arrival]:
-    """Those of all workers of a group; none where one is not known."""
+    """Returns the arrivals of all workers of a group; none where one is not known."""
     arrivals = [worker.arrival for worker in workers if worker.arrival is not None]
     ids = {worker.id for worker in workers}
     alike = len({one.store for one in arrivals}) == 1

@@ -33,7 +33,7 @@ class Turn(Struct, frozen=True, gc=False):
     row: int
     """Of the request."""
     answer: int
-    """Its row."""
+    """Row of the answer."""
     after: int
     """Row of the turn directly before it, after which the caller went on at once with this one; else NONE."""
     goes_on: bool
@@ -41,13 +41,13 @@ class Turn(Struct, frozen=True, gc=False):
 
 
 def what_of(session: Session, row: int) -> str:
-    """Whom a request calls, as far as it says that itself: of an object's method the name."""
+    """Returns the callee that a request names: of an object's method the name."""
     kind = session.provenance.kind_of(row)
     return kind.callee.what if kind.callee is not None else kind.function or type_name(kind.type)
 
 
 def turns(session: Session, wanted: Collection[int]) -> dict[WorkerKey, list[Turn]]:
-    """Caller → its turns in the order of time; `wanted`: only of these rows."""
+    """Returns caller → its turns in the order of time; `wanted`: only of these rows."""
     found: dict[WorkerKey, list[Turn]] = {}
     for member, turn in _turns(session) if wanted else ():
         if turn.row in wanted:

@@ -30,7 +30,7 @@ from rpcinspect.session.words import counted, duration, numbers, several, shorte
 MAX_FUNCTIONS = 10_000
 """Functions whose times are kept."""
 MAX_TEXT = 200
-"""Of what a caller was told."""
+"""Of the error that a caller got."""
 TO_END_NS = 10_000_000_000
 """What a process needs to end, at most: torch's threads may go on for seconds after Python's last line."""
 
@@ -38,7 +38,7 @@ MAX_CHAIN = 12
 """Workers that wait for each other, one after the other, that one finding names."""
 
 UnansweredKey = tuple[int, str, str, str, str]
-"""(job, caller, callee, what, why): requests that are told in one finding."""
+"""(job, caller, callee, what, why): requests that share a finding."""
 
 
 class _Open(Struct, eq=False):
@@ -97,7 +97,7 @@ class UnansweredRequests(Check):
         yield from _lost(run)
 
     def _judge(self, run: CaptureEvidence, row: int, digest: MessageDigest) -> tuple[str, str]:
-        """Severity, and one of the reasons below."""
+        """Returns the severity, and one of the reasons below."""
         failure = run.session.failures.get(row)
         end = run.end(self._columns.pipe[row])
         if failure is not None and (end is None or failure.reason != CONNECTION):
@@ -204,8 +204,8 @@ class _Unused:
                         self._edges[context.job, context.context_id, edge.sender].append(edge)
 
     def of(self, job: int, worker: str, rows: Sequence[int]) -> list[int]:
-        """Those of a worker, sent before it was asked into the pass by these requests, or by the last of
-        them."""
+        """Returns a worker's messages from before the requests, or the last of them, that asked it into the
+        pass."""
         index = self._run.session.index
         asked = {self._passes[row]: int(index[row]) for row in rows if row in self._passes}
         return sorted(
@@ -256,13 +256,13 @@ class _Waits:
 
 
 def _quoted(failures: Sequence[CallFailure]) -> str:
-    """What the first caller was told, its first line."""
+    """Returns the first line of the error that the first caller got."""
     line = failures[0].text.partition("\n")[0] if failures else ""
     return f" ({shorten(line, MAX_TEXT)})" if line else ""
 
 
 def _lost(run: CaptureEvidence) -> Iterable[Finding]:
-    """Calls that ended without an answer and whose request is in no log."""
+    """Returns calls that ended without an answer and whose request is in no log."""
     groups: dict[tuple[int, str, str, str], list[CallFailure]] = defaultdict(list)
     for failure in run.session.lost_calls:
         groups[run.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(failure)
@@ -318,8 +318,8 @@ T = TypeVar("T", bound=Hashable)
 
 
 def circles(waits: Mapping[T, Collection[T]]) -> dict[T, int]:
-    """Who waits in a circle: the strongly connected parts of a graph, by Tarjan's algorithm, in linear time.
-    Returns a number for each who waits or is waited for; those in one circle have the same.
+    """Finds circles of waiting: the strongly connected parts of a graph, by Tarjan's algorithm, in linear
+    time. Returns a number for each member of the graph; members of one circle have the same.
 
     Without recursion: a chain of waiting workers may be longer than Python's stack.
     """

@@ -23,7 +23,7 @@ CloseKind: TypeAlias = Literal["closed", "reset"]
 
 
 class ConnectionEnd(Struct, frozen=True, kw_only=True):
-    """The end of one TCP connection."""
+    """The end of a TCP connection."""
 
     flow: str
     """Of the descriptor connection, from the client: `ip:port>ip:port`."""
@@ -37,7 +37,7 @@ class ConnectionEnd(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, connections: Iterable[Connection]) -> tuple[ConnectionEnd, ...]:
-        """The ends that were captured. Each is told by both names of its flow."""
+        """Returns the captured ends, each under both names of its flow."""
         found = []
         for connection in connections:
             ends: list[tuple[int, CloseKind, bool]] = [
@@ -75,7 +75,7 @@ class ConnectionEnds:
         self._by_flow = {flow: _Uses(its) for flow, its in by_flow.items()}
 
     def of(self, pipe: Pipe) -> ConnectionEnd | None:
-        """How a pipe ended; ports may be used again, so that its time counts."""
+        """Returns how a pipe ended; ports may be used again, so that the pipe's time counts."""
         uses = self._by_flow.get(str(pipe.flow))
         return None if uses is None else uses.at(pipe.first_ns)
 
@@ -90,7 +90,7 @@ class _Uses:
         """When the last of those up to each was over."""
 
     def at(self, time_ns: int) -> ConnectionEnd | None:
-        """The first of those that were there at that time."""
+        """Returns the first use that was there at that time."""
         first = bisect_left(self._lasts, time_ns)
         return self._ends[first] if first < bisect_right(self._begins, time_ns) else None
 

@@ -55,7 +55,7 @@ class _Fit(Struct, frozen=True):
 def join_logs(
     session: Session, logs: Sequence[WorkerLog], ends: Iterable[ConnectionEnd], zone_s: int | None = None
 ) -> WorkerLogs:
-    """`zone_s`: of times without a zone, where the user says it."""
+    """Joins text logs with the session. `zone_s`: offset of times without a zone, if the user gives one."""
     known = _CaptureTimes(session, ends)
     files = []
     keyed: list[tuple[tuple[int, int, int], LogEvent]] = []
@@ -77,14 +77,14 @@ def endings(logs: WorkerLogs) -> tuple[LogEvent, ...]:
 
 
 def first_gone(logs: WorkerLogs) -> LogEvent | None:
-    """The line that tells of the first worker to go: whoever has lost another one before only follows. Logs
-    without times do not tell who was before: then who has lost nobody was the first."""
+    """Returns the line about the first worker that went: a worker that has lost another before only follows.
+    Logs without times do not show the order: then the first was a worker that has lost nobody."""
     told = [event for event in logs.events if event.lost and event.worker and event.peer]
     return next((event for event in told if not _follows(event, told)), told[0] if told else None)
 
 
 def _follows(event: LogEvent, told: Sequence[LogEvent]) -> bool:
-    """Whether whom it has lost had lost somebody before that itself, or may have."""
+    """Returns whether the lost worker had, or may have, lost another one before itself."""
     return any(
         other.worker == event.peer
         and (event.time_ns is None or other.time_ns is None or other.time_ns <= event.time_ns + SECOND_NS)
@@ -108,7 +108,7 @@ def _apart(time_ns: int, anchor_ns: int, loose: bool) -> int:
 
 
 class _CaptureTimes:
-    """What the capture tells that lines can be compared with."""
+    """Times in the capture that lines of logs can be compared with."""
 
     def __init__(self, session: Session, ends: Iterable[ConnectionEnd]) -> None:
         self._session = session
@@ -189,7 +189,7 @@ class _CaptureTimes:
         return min(times, key=lambda time_ns: abs(time_ns - middle))
 
     def _anchors(self, line: LogLine) -> list[int]:
-        """When what it speaks of took place in the capture."""
+        """Returns when the event of a line took place in the capture."""
         statement = line.statement
         if statement.lost:
             return [] if statement.pair is None else self._ends.get(statement.pair, [])
@@ -218,7 +218,7 @@ class _CaptureTimes:
         return {(messages.pipe[row], messages.id[row]): row for row in rows}
 
     def fit(self, log: WorkerLog, zone_s: int | None) -> _Fit | None:
-        """The zone of times that have none; None where nothing speaks for any."""
+        """Returns the zone of times that have none; None where nothing supports one."""
         lines = [line for line in log.lines if line.stamp is not None and line.stamp.zone_s is None]
         stamps = [stamp for stamp in log.stamps if stamp.zone_s is None]
         if not (lines or stamps) or not self.last_ns:
@@ -308,7 +308,7 @@ class _CaptureTimes:
 
 
 def _names_of(session: Session) -> dict[int, str]:
-    """Of each id that is one worker's only: a line of a log does not say of which job it is."""
+    """Returns id → name, where one worker alone has the id: a line of a log does not name its job."""
     ids: dict[str, set[int]] = defaultdict(set)
     for worker in session.workers:
         if worker.id is not None and worker.name is not None:

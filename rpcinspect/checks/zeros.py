@@ -96,7 +96,8 @@ def _all_zero(source: CaptureBytes, extent: Extent, start: int, end: int, unit: 
 
 
 def _unit(dtype: DType) -> int:
-    """Bytes of a number that may be -0; 0 where there is none such, or not the same one in all formats."""
+    """Returns the bytes of a number that may be -0; 0 where there is none, or not the same one in all
+    formats."""
     unit = dtype.item_bytes // 2 if dtype.kind == "complex" else dtype.item_bytes
     return unit if dtype.kind in ("float", "complex") and unit > 1 else 0
 

@@ -1,7 +1,7 @@
 """Answers to questions about a whole run, as a table, as lines or as a document of JSON; and files for other
 programs that tell of one.
 
-In: the options of a command, and how its answer is counted and written. Out: the answer on standard output or
+In: the options of a command, and its question. Out: the answer on standard output or
 in a file, and the exit code. With a filter the answer is narrowed to what matching messages take part in, and
 says so.
 """
@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -27,39 +26,25 @@ from rpcinspect.fields.plain import Json
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.jsonl.document import answer_pieces
 from rpcinspect.views.jsonl.lines import filter_json, lines
+from rpcinspect.views.questions.question import Question
+from rpcinspect.views.text.columns import show_lines
 
 if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """One way to answer: what of, and how it is written."""
-
-    noun: str
-    """What the answer tells of."""
-    count: Callable[[RunModel], int]
-    """How many of these."""
-    show: Callable[[RunModel, Console], None]
-    json: Callable[[RunModel], Iterable[Json]]
-    kinds: tuple[str, ...]
-    """Of the objects, that are lists in a document."""
-    shows: Callable[[RunModel], bool] = lambda run: False
-    """Whether a table says something although there are none to count."""
-    failed: Callable[[RunModel], bool] = lambda run: False
-    """Whether the exit code is 1."""
-
-
 def answer(asked: QuestionOptions) -> int:
     """Reads everything and answers; returns the exit code."""
-    how, failed = asked.how(), False
+    how, failed = asked.question(), False
+    every = getattr(asked, "show_all", False)
 
     def write(run: RunModel, shown: Shown | None) -> None:
         nonlocal failed
-        failed = how.failed(run)
+        failed = asked.failed(run)
         part = part_of(run, shown)
         if asked.format == "table":
             with open_console(asked.output) as console:
-                _show(how, part, shown, console)
+                _show(how, part, shown, every, console)
             return
         objects = _objects(how, part, shown)
         pieces = answer_pieces(how.kinds, objects) if asked.format == "json" else (lines(iter(objects)),)
@@ -101,28 +86,21 @@ def part_of(run: RunModel, shown: Shown | None) -> RunModel:
     return run if shown is None else run.narrowed(shown.rows, shown.touched)
 
 
-def _objects(how: Answer, run: RunModel, shown: Shown | None) -> Iterable[Json]:
+def _objects(how: Question, run: RunModel, shown: Shown | None) -> Iterable[Json]:
     if shown is None:
         return how.json(run)
     name = f"{how.noun.replace(' ', '_')}s"
-    some, of = how.count(run), how.count(run.whole)
+    some, of = how.count(run, True), how.count(run.whole, True)
     return chain(how.json(run), [{"kind": "filter", **filter_json(shown, {name: some}, {name: of})}])
 
 
-def _show(how: Answer, run: RunModel, shown: Shown | None, console: Console) -> None:
+def _show(how: Question, run: RunModel, shown: Shown | None, every: bool, console: Console) -> None:
     if shown is None:
-        how.show(run, console)
+        show_lines(how.show(run, every), console)
         return
-    some, of = how.count(run), how.count(run.whole)
+    some, of = how.count(run, every), how.count(run.whole, every)
     if some or not of or how.shows(run):
-        how.show(run, console)
+        show_lines(how.show(run, every), console)
         console.file.write("\n")
     words = Text(shown.words(some, of, how.noun), style="bold")
     console.print(words, soft_wrap=not console.is_terminal)
-
-
-def start_ns(run: RunModel) -> int:
-    """Returns what times count from: the first message; without any, the first packet."""
-    session = run.session
-    packets = (capture.first_time_ns for capture in session.captures if capture.first_time_ns is not None)
-    return min(session.messages.time_ns or packets, default=0)

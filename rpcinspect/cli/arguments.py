@@ -55,7 +55,7 @@ SIZE = re.compile(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) *({'|'.join(UNITS)})")
 
 
 def unpacking(limit: str | None) -> Unpacking:
-    """Reads `--unpack-limit`: how far captures are unpacked; what the user says holds at any ratio."""
+    """Reads `--unpack-limit`: how far captures are unpacked; a size from the user holds at any ratio."""
     if limit is None:
         return DEFAULT_UNPACKING
     size = read_size(limit)

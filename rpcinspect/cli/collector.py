@@ -14,7 +14,7 @@ EVERY = 100_000
 
 
 def imports_are_over() -> None:
-    """From here on objects come and go."""
+    """Turns garbage collection on, after the imports."""
     if not gc.isenabled():
         gc.freeze()
         gc.set_threshold(EVERY)

@@ -92,7 +92,7 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
         )
 
     def options(self) -> list[str]:
-        """Returns those that say how captures are read and what counts as a difference, as words."""
+        """Returns the options for reading captures and for comparing, as words."""
         words = [f"--ignore={','.join(self.ignore)}"]
         words += [f"--context={context}" for context in self.contexts]
         words += [f"--rename={rename}" for rename in self.renames]
@@ -123,7 +123,7 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
 
 
 def captures_of(file: str) -> tuple[str, ...]:
-    """Returns the captures of one run, which commas separate; a file whose name has a comma is one."""
+    """Returns the captures of one run, separated by commas; an existing file may have commas in its name."""
     if "," not in file or os.path.exists(file):
         return (file,)
     return tuple(part for part in file.split(",") if part)

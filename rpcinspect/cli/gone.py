@@ -36,7 +36,7 @@ GONE = {
 
 
 def line_for(command: str, arguments: Sequence[str]) -> str | None:
-    """Returns what to say of the first argument that is an old spelling."""
+    """Returns the line with the new spelling of the first argument that is an old one."""
     old = GONE.get(command, {})
     for at, argument in enumerate(arguments):
         if argument == "--":

@@ -6,12 +6,9 @@ from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import ContextOption, QuestionOptions
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rpcinspect.cli.answer import Answer
-    from rpcinspect.fields.plain import Json
     from rpcinspect.run.graph import ContextGraph
     from rpcinspect.run.run import RunModel
+    from rpcinspect.views.questions.question import Question
 
 MAX_NAMED = 8
 """Contexts that are named where none, or another one, was asked for."""
@@ -28,35 +25,10 @@ class GraphCommand(QuestionOptions, frozen=True, kw_only=True):
 
     context: ContextOption = None
 
-    def how(self) -> "Answer":
-        from rpcinspect.cli.answer import Answer
-        from rpcinspect.views.jsonl.questions import graph_json
-        from rpcinspect.views.text.graph import show_graph
-        from rpcinspect.views.text.table import write_line
+    def question(self) -> "Question":
+        from rpcinspect.views.questions.contexts import graph_question
 
-        def count(run: "RunModel") -> int:
-            graphs = named_graphs(run, self.context)
-            return sum(graph.shows(message) for graph in graphs for message in graph.messages)
-
-        def show(run: "RunModel", console: "Console") -> None:
-            graphs = named_graphs(run, self.context)
-            for number, graph in enumerate(graphs):
-                if number:
-                    write_line(console, "")
-                show_graph(graph, run.critical_path(graph), console, several_jobs=len(graphs) > 1)
-
-        def objects(run: "RunModel") -> "list[Json]":
-            graphs = named_graphs(run, self.context)
-            return [line for graph in graphs for line in graph_json(graph, run.critical_path(graph))]
-
-        return Answer(
-            noun="message",
-            count=count,
-            show=show,
-            json=objects,
-            kinds=("context", "passing", "segment"),
-            shows=lambda run: True,
-        )
+        return graph_question(lambda run: named_graphs(run, self.context))
 
 
 def named_graphs(run: "RunModel", context: str | None) -> "tuple[ContextGraph, ...]":

@@ -12,7 +12,7 @@ from rpcinspect.unexpected import DEBUG, fault
 
 
 class UsageMistake(RpcInspectError):
-    """What the options ask for can't be done; the text says it in one line."""
+    """Options that can't be carried out; the text says why in one line."""
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class View(Protocol):
-    """What takes records as they become complete."""
+    """Takes records as they become complete."""
 
     def feed(self, records: Sequence[RpcRecord | None]) -> None:
-        """Takes the next ones; None stands for one that is not to be shown."""
+        """Takes the next records; None stands for one that is not shown."""
 
 
 class Inputs:
@@ -69,7 +69,7 @@ class Inputs:
             raise CaptureError(text) from error
 
     def ends_by_key(self, decoding: Decoding) -> AbstractContextManager[Interrupt]:
-        """Within it, Ctrl-C ends the reading of an input that is still being written."""
+        """Returns a context in which Ctrl-C ends the reading of a growing input."""
         live = self._options.live and not self._copies
         return ends_reading(decoding) if live else nullcontext(Interrupt())
 
@@ -87,7 +87,7 @@ class Inputs:
 
 
 def _is_pipe(name: str) -> bool:
-    """Also what shells make of `<(command)`."""
+    """Returns whether the input is a pipe, also one that shells make of `<(command)`."""
     try:
         return stat.S_ISFIFO(os.stat(name).st_mode)
     except (OSError, ValueError):
@@ -144,8 +144,8 @@ def take_chosen(decoding: Decoding, views: Sequence[View], chosen: Filter | None
 
 
 def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[RunModel, Shown | None]:
-    """Reads everything into memory, for whatever tells of more than single messages: an answer may need any
-    two of them. Answers are of the whole run; which of them are shown is up to the view."""
+    """Reads everything into memory, for answers that need any two messages. Answers are of the whole run; the
+    view chooses what is shown."""
     from rpcinspect.run.run import RunModel
 
     if chosen is None:

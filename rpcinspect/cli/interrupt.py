@@ -29,7 +29,7 @@ class Interrupt:
 
 @contextmanager
 def ends_reading(decoding: Decoding) -> Iterator[Interrupt]:
-    """Within it, the first Ctrl-C stops the decoding's reading; the next raises `KeyboardInterrupt`."""
+    """Returns a context in which the first Ctrl-C stops reading; the next raises `KeyboardInterrupt`."""
     interrupt = Interrupt()
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -49,7 +49,7 @@ def ends_reading(decoding: Decoding) -> Iterator[Interrupt]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Within it Ctrl-C waits, and comes at its end."""
+    """Returns a context in which Ctrl-C waits until the end."""
     pressed = False
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -83,7 +83,7 @@ def _fatal() -> list[int]:
 
 @contextmanager
 def _handled(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Within it signals have these handlers."""
+    """Returns a context in which signals have these handlers."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -33,7 +33,7 @@ class LeaveCommand(Struct, frozen=True, kw_only=True):
         return iter(())
 
     def run(self) -> int:
-        """Takes them out, and says what was done; returns the exit code."""
+        """Takes the workers out of the group, and prints what was done; returns the exit code."""
         from rpcinspect.cli.arguments import names
         from rpcinspect.cli.collector import imports_are_over
         from rpcinspect.cli.interrupt import ends_as_exits

@@ -51,7 +51,7 @@ def decode(command: DecodeCommand) -> int:
 
 
 def _fields(command: DecodeCommand) -> int:
-    from rpcinspect.filter.listing import field_lines
+    from rpcinspect.fields.table import field_lines
 
     imports_are_over()
     tell(field_lines(), command.output)

@@ -12,9 +12,10 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from rpcinspect.capture import Live, Reading
-    from rpcinspect.cli.answer import Answer
     from rpcinspect.filter.selection import Filter
     from rpcinspect.pipeline import Options
+    from rpcinspect.run.run import RunModel
+    from rpcinspect.views.questions.question import Question
 
 STDIN = "-"
 READING = {"rich_help_panel": "Reading captures"}
@@ -97,7 +98,7 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
         return list(self.files)
 
     def reading(self) -> "Reading":
-        """Returns how it is read."""
+        """Returns how captures are read."""
         from rpcinspect.capture import Reading
         from rpcinspect.cli.arguments import unpacking
 
@@ -153,13 +154,22 @@ class ShownOptions(CaptureOptions, frozen=True, kw_only=True):
 class QuestionOptions(ShownOptions, frozen=True, kw_only=True):
     """A question about a whole run."""
 
+    QUESTION: ClassVar[str]
+    """Its name among those of `views.questions`."""
+
     format: Annotated[
         Literal["table", "jsonl", "json"], option("--format", "Write a table, JSON lines, or one document.")
     ] = "table"
 
-    def how(self) -> "Answer":
-        """Returns how the question is answered, which each command knows."""
-        raise NotImplementedError
+    def question(self) -> "Question":
+        """Returns what is asked."""
+        from rpcinspect.views.questions.all import QUESTIONS
+
+        return QUESTIONS[self.QUESTION]
+
+    def failed(self, run: "RunModel") -> bool:
+        """Returns whether the exit code is 1."""
+        return False
 
     def run(self) -> int:
         """Answers; returns the exit code."""
@@ -169,7 +179,7 @@ class QuestionOptions(ShownOptions, frozen=True, kw_only=True):
 
 
 class LogOptions(QuestionOptions, frozen=True, kw_only=True):
-    """The same, with text logs of workers that tell of the run."""
+    """Options for captures, and for text logs that workers wrote."""
 
     worker_logs: Annotated[
         list[str],

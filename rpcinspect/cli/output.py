@@ -17,10 +17,12 @@ from rpcinspect.fields.phrases import printable, shorten
 from rpcinspect.files.output import Growing, open_whole
 from rpcinspect.files.place import writing
 from rpcinspect.session.model import Session
-from rpcinspect.views.empty import empty_line
 
 MAX_NAME = 40
 """Of a name before a line."""
+REASONS = ("invisible-transport", "failed-init", "no-rpc")
+"""Codes of the findings that say why a capture has no messages."""
+NOTHING = "No RPC messages"
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_output(path: Path | None, *, private: bool = False, grows: bool = False) -> Iterator[BinaryIO]:
-    """The file that output goes to; standard output if there is no path.
+    """Opens the file for output; standard output if there is no path.
 
     To be opened once the input is known to be readable, so that one that can't be written is told before the
     work. What the file held stays until all is written, or, where it `grows` to be read meanwhile, until
@@ -104,12 +106,12 @@ def give_up_stdout() -> None:
 
 
 def say(line: str) -> None:
-    """One line for people, whatever it quotes made harmless."""
+    """Prints one line to standard error, with control characters escaped."""
     print(f"rpcinspect: {printable(line)}", file=sys.stderr)
 
 
 def say_block(text: str) -> None:
-    """Several lines for people, those below the first as they were quoted."""
+    """Prints several lines to standard error; lines below the first are indented."""
     first, *rest = text.splitlines() or [""]
     say(first)
     for line in rest:
@@ -122,8 +124,17 @@ def show_line(name: str, line: str) -> None:
     sys.stderr.flush()
 
 
+def empty_line(session: Session) -> str | None:
+    """Returns why a capture has no messages, and what to do about it, in one line; None where it has some."""
+    if session.totals.messages:
+        return None
+    findings = [finding for finding in session.findings if finding.code in REASONS]
+    told = " ".join([part for finding in findings for part in (finding.text, finding.remedy) if part])
+    return told if told.startswith(NOTHING) else f"{NOTHING}: {told}"
+
+
 def say_if_empty(session: Session, label: str = "") -> None:
-    """Why a capture has no messages, where it has none."""
+    """Prints why a capture has no messages, where it has none."""
     reason = empty_line(session)
     if reason is not None:
         say(f"{label}{reason}")

@@ -126,7 +126,7 @@ class Group(TyperGroup):
 
 
 class Program(Group):
-    """All commands."""
+    """Group of all commands."""
 
     PACKAGE = "rpcinspect.cli"
     GROUPS: ClassVar = {

@@ -28,7 +28,7 @@ BESIDE = 30
 
 
 class ProgressBar(Closing):
-    """Call it with what is done and what there is; use it in a `with` statement."""
+    """A progress bar: call it with the amount done and the total; use it in a `with` statement."""
 
     def __init__(
         self,
@@ -49,9 +49,8 @@ class ProgressBar(Closing):
         self._bar: Progress | None = None
 
     def __call__(self, done: int, of: int | None) -> None:
-        """More is done, of None if nobody knows how much there is. All of it: the bar goes, and a later call
-        begins another one.
-        """
+        """Shows progress; `of`: the total, None if unknown. At the total the bar disappears, and a later call
+        begins another one."""
         if self._console is None:
             return
         if of is not None and done >= of:

@@ -18,7 +18,7 @@ import msgspec.structs
 from msgspec import Struct
 
 from rpcinspect.cli.collector import imports_are_over
-from rpcinspect.cli.output import say
+from rpcinspect.cli.output import empty_line, say
 from rpcinspect.cli.record import ENDINGS, RecordCommand
 from rpcinspect.errors import RecordError, RpcInspectError
 from rpcinspect.fields.phrases import counted, some
@@ -28,7 +28,6 @@ from rpcinspect.recorder.agent import AgentMechanism
 from rpcinspect.recorder.processes import ProcessNote
 from rpcinspect.recorder.record import Mechanism, Outcome, RecordingResult, record, summary
 from rpcinspect.recorder.wire import WireMechanism
-from rpcinspect.views.empty import empty_line
 
 
 def recorded(command: RecordCommand) -> int:
@@ -145,7 +144,8 @@ class Held(Struct, frozen=True):
 def look_into(
     path: Path, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
 ) -> Held | None:
-    """None: the file can't be read, such as when the command removed it."""
+    """Reads the recorded file for some seconds; None where it can't be read, such as when the command removed
+    it."""
     end = clock() + seconds
     complete = True
 
@@ -168,8 +168,8 @@ def look_into(
 def looked_into(
     recorded: RecordingResult, notes: Sequence[ProcessNote], *, strangers: bool
 ) -> RecordingResult:
-    """The same, with what the packets say: how many messages, and whose. `strangers`: workers that are not
-    of this command are told of; on other interfaces they are expected."""
+    """Returns the result with the number of messages and the workers in them. `strangers`: report workers
+    that are not of this command; on other interfaces they are expected."""
     held = look_into(recorded.file)
     if held is None:
         warnings = [f"{recorded.file} can no longer be read"] if recorded.ended_early is None else []

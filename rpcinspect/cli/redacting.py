@@ -21,7 +21,8 @@ from rpcinspect.session.model import Session
 def save(
     path: Path, session: Session, shown: Shown | None, decoding: Decoding, key: bytes | None = None
 ) -> str:
-    """Writes what is shown, with the answers and requests of that, as a pcap; says how many these are."""
+    """Writes the shown messages, with their answers and requests, as a pcap; returns a line with their
+    number."""
     kept = _kept(session, shown, decoding)
     with open_whole(path, private=True) as output:
         save_messages(output, session, kept, decoding, key, network=True)
@@ -31,7 +32,8 @@ def save(
 def save_log(
     output: BinaryIO, session: Session, shown: Shown | None, decoding: Decoding, key: bytes | None = None
 ) -> str:
-    """The same as a log, into what is open already."""
+    """Writes the shown messages, with their answers and requests, into an open log; returns a line with their
+    number."""
     kept = _kept(session, shown, decoding)
     left_out = save_messages(output, session, kept, decoding, key, network=False)
     told = f"{_told(kept, shown, session, key)}as a log"

@@ -69,7 +69,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
 
     @property
     def player(self) -> "Engine":
-        """Only torch's own agent can use a GPU, or place tensors."""
+        """Returns the engine; only torch's own agent can use a GPU, or place tensors."""
         return self.engine or ("agent" if self.device == "cuda" or self.maps else "wire")
 
     def plan_options(self) -> "PlanOptions":

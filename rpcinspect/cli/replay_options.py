@@ -90,7 +90,7 @@ class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
         return Sources(self.main, tuple(self.paths))
 
     def gate(self, files: "Sources") -> "ExecutionPolicy":
-        """Returns who may be imported and called."""
+        """Returns the policy for imports and calls."""
         from rpcinspect.replayer.planning.allowances import Allowance
         from rpcinspect.replayer.planning.gate import ExecutionPolicy
 
@@ -111,7 +111,7 @@ class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
 
 
 class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
-    """How captured calls are sent to live workers, and what is said of it."""
+    """Options for sending captured calls to live workers, and for reporting the outcome."""
 
     EXITS: ClassVar[Mapping[int, str]] = {
         0: "identical, or within the tolerance given; with --plan always",

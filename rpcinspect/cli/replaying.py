@@ -54,7 +54,7 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
 
 @contextmanager
 def opened(command: SelectedOptions) -> Iterator[RunModel]:
-    """Reads the captures into a run, and says where they end early."""
+    """Reads the captures into a run, and prints where they end early."""
     with reading_bar() as progress:
         run = RunModel.open(
             command.files, replace(command.decoding_options(), audit=False, progress=progress)

@@ -14,7 +14,7 @@ CPU_BUILD = "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def missing_torch() -> str | None:
-    """What to install, in one line; None where torch can be imported."""
+    """Returns what to install, in one line; None where torch can be imported."""
     if find_spec("torch") is not None:
         return None
     return (
@@ -24,5 +24,5 @@ def missing_torch() -> str | None:
 
 
 def pip_install(what: str) -> str:
-    """That command for the shell, with these requirements and options."""
+    """Returns the shell command that installs these requirements with options."""
     return f"{shlex.quote(sys.executable)} -m pip install {what}"

@@ -22,7 +22,7 @@ _ZONE = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
 def read_worker_logs(named: Sequence[str]) -> tuple[WorkerLog, ...]:
-    """Each of them."""
+    """Reads the named logs."""
     return tuple(_read(name) for name in named)
 
 
@@ -38,7 +38,7 @@ def read_zone(text: str) -> int:
 
 
 def read_named(named: str) -> tuple[str | None, str]:
-    """The worker, if one is named, and the path of its log."""
+    """Returns the worker, if one is named, and the path of its log."""
     match = _NAMED.fullmatch(named)
     if match is not None and not Path(named).exists():
         return match[1], match[2]

@@ -112,7 +112,7 @@ class _Aligner:
     # Calls that code sends.
 
     def calls(self) -> None:
-        """Those of paired contexts and those outside of all, after what they build on."""
+        """Pairs calls of paired contexts and those outside of all."""
         deepest = max((max(keys.depth.values(), default=-1) for keys in self.keys), default=-1)
         by_depth: list[Candidates] = [([], []) for _ in range(deepest + 1)]
         for side, keys in enumerate(self.keys):
@@ -126,7 +126,7 @@ class _Aligner:
         return self.sides[side].signs[index], self._context[side].get(index, (side, index))
 
     def _matched(self, lane: Candidates) -> dict[int, int]:
-        """Pairs of calls that are the same but for what they say."""
+        """Pairs calls that are the same but for their content."""
         if len(lane[0]) == len(lane[1]) == 1:
             return {lane[0][0]: lane[1][0]}
         counts = len(lane[0]), len(lane[1])
@@ -142,7 +142,7 @@ class _Aligner:
         return {lane[0][i]: lane[1][j] for i, j in pairs}
 
     def _by_answers(self, lane: Candidates, pairs: IndexPairs) -> None:
-        """Equal requests that were under way at once, in both runs, are told apart by their answers."""
+        """Pairs equal requests that were under way at once, in both runs, by their answers."""
         a, b = (self.keys[side].exchange for side in (0, 1))
         alike: dict[Hashable, list[int]] = defaultdict(list)
         for at, (i, _) in enumerate(pairs):
@@ -180,8 +180,8 @@ class _Aligner:
         )
 
     def _by_some(self, lane: Candidates, pairs: IndexPairs) -> IndexPairs:
-        """By some of what they say: all but the tensors, or nothing but the tensors. What only one call of
-        each run says needs no order."""
+        """Pairs by all but the tensors, or by nothing but the tensors. Content that only one call of each run
+        has needs no order."""
 
         def tensors(side: int, index: int) -> Hashable:
             told = self.sides[side].content(index).tensors
@@ -200,7 +200,7 @@ class _Aligner:
         return pairs
 
     def _by_values(self, lane: Candidates, pairs: IndexPairs) -> IndexPairs:
-        """Those that have most of the values of their arguments in common."""
+        """Pairs calls that have most values of their arguments in common."""
         left = unpaired(len(lane[0]), len(lane[1]), pairs)
         sets = [
             [self.sides[side].values(lane[side][place]) for place in left[side]] if all(left) else []
@@ -241,7 +241,7 @@ class _Aligner:
         return (number if number is not None else (side, place.request)), place.is_answer, place.position
 
     def left_over(self) -> None:
-        """Calls that say the same in another context, or in none."""
+        """Pairs calls with the same content in another context, or in none."""
         lists = self._general()
         for lane in self.lanes(self._left(lists), lambda side, index: self.sides[side].signs[index]):
             pairs = align(len(lane[0]), len(lane[1]), [self._level(lane, self._said)])
@@ -342,7 +342,7 @@ class _Aligner:
         return [(lane, lanes[1][found]) for found, lane in lanes[0].items() if found in lanes[1]]
 
     def by_content(self, lane: Candidates) -> dict[int, int]:
-        """Pairs by what messages say, then by their order."""
+        """Pairs by the content of messages, then by their order."""
         if len(lane[0]) == len(lane[1]) == 1:
             return {lane[0][0]: lane[1][0]}
         levels = [
@@ -356,12 +356,12 @@ class _Aligner:
         return Level(a, b, crossing=True)
 
     def _general(self) -> Candidates:
-        """All calls that code sends."""
+        """Returns all calls that code sends."""
         a, b = ([call.index for call in keys.general] for keys in self.keys)
         return a, b
 
     def _those(self, wanted: Callable[[Exchange], bool]) -> Candidates:
-        """All requests of a kind."""
+        """Returns all requests of a kind."""
         a, b = ([call.index for call in run.calls.values() if wanted(call)] for run in self.sides)
         return a, b
 

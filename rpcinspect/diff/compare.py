@@ -57,7 +57,7 @@ def compare(
 
 
 def check_messages(*runs: RunModel) -> None:
-    """Raises `CaptureError` where no run has any: of two of these nothing says that they are the same."""
+    """Raises `CaptureError` where no run has a message: two empty runs are not known to be the same."""
     if not any(run.messages for run in runs):
         raise CaptureError("no RPC messages: there is nothing to compare")
 
@@ -275,12 +275,12 @@ def _side(run: DiffSide, messages: Sequence[Aligned], side: int) -> Side:
 
 FACTOR = 2
 LEAST_NS = 1_000_000
-"""Medians that differ by less than this, or by a smaller factor, are not told."""
+"""Medians that differ by less than this, or by a smaller factor, are not reported."""
 
 
 def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequence[Aligned]) -> list[Found]:
-    """One difference for each kind of call whose median time is another by far, at the first of them and in
-    their order: information, which does not count."""
+    """Returns a difference for each kind of call whose median time differs by far, at the first such call, in
+    order: information, which does not count."""
     places = {message.a: place for place, message in enumerate(messages) if message.request}
     times: dict[tuple[CallSignature, str | None], list[tuple[int, int, int, int]]] = defaultdict(list)
     for index, partner in pairs.items():
@@ -311,7 +311,7 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequ
 
 
 class Label(Struct, frozen=True):
-    """What a worker of one run and job is called, and what else is known of it."""
+    """Label of a worker of one run and job, with what else is known of it."""
 
     text: str
     named: bool

@@ -23,7 +23,7 @@ OUTSIDE = -1
 
 
 class ContextCalls(Struct, eq=False):
-    """One context with its calls, in the order in which they began."""
+    """A context with its calls, in the order in which they began."""
 
     job: int
     owner: str
@@ -76,19 +76,19 @@ class ContextGroups:
         return self.numbers.get((call.job, call.context), (id(self), call.job, call.context))
 
     def says(self, group: ContextCalls) -> Hashable:
-        """What all calls of a context say, whatever their order."""
+        """Returns the content of all calls of a context, whatever their order."""
         return frozenset(Counter(self.requests(group)).items())
 
     def requests(self, group: ContextCalls) -> list[int]:
-        """What each call of a context says."""
+        """Returns the content of each call of a context."""
         return [self.keys.request[index] for index in group.calls]
 
     def begins(self, group: ContextCalls) -> Hashable:
-        """The first call of a context, and what that says."""
+        """Returns the first call of a context with its content."""
         return self._first(group, lambda index: (self.side.signs[index], self.side.says(index)))
 
     def shape(self, group: ContextCalls) -> Hashable:
-        """Which calls a context has, whatever they say."""
+        """Returns which calls a context has, whatever their content."""
         return frozenset(Counter(self.side.signs[index] for index in group.calls).items())
 
     def kind(self, group: ContextCalls) -> Hashable:
@@ -105,7 +105,7 @@ class ContextGroups:
 
 
 def match_contexts(a: ContextGroups, b: ContextGroups) -> tuple[dict[int, Hashable], dict[int, Hashable]]:
-    """Pairs the contexts of two runs; gives, for each run, request index → number of its context."""
+    """Pairs the contexts of two runs; returns, for each run, request index → number of its context."""
     groups_a, groups_b = a.of_owners(), b.of_owners()
     number = 0
     for owner, lane_a in groups_a.items():

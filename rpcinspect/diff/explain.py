@@ -90,7 +90,7 @@ def _parts(one: Found) -> bool:
 
 
 def _causes(messages: Sequence[Aligned], different: set[int]) -> dict[int, int | None]:
-    """Different message → the one that it follows from, directly, which stands before it."""
+    """Returns different message → the one that it follows from, directly, which stands before it."""
     causes: dict[int, int | None] = {}
     arrived: dict[str, int] = {}
     """Worker → the latest different message that has come to it."""
@@ -106,7 +106,8 @@ def _causes(messages: Sequence[Aligned], different: set[int]) -> dict[int, int |
 
 
 def _roots(causes: Mapping[int, int | None]) -> dict[int, int]:
-    """Different message → where its chain of causes begins; causes stand before what follows from them."""
+    """Returns different message → where its chain of causes begins; causes stand before what follows from
+    them."""
     roots: dict[int, int] = {}
     for place in sorted(causes):
         cause = causes[place]
@@ -172,7 +173,7 @@ def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSid
 
 
 def _differing(run: DiffSide, answer: int | None) -> tuple[int, int] | None:
-    """Two equal calls of one run, one of them with this answer, whose answers are not equal."""
+    """Returns two equal calls of one run, one of them with this answer, whose answers are not equal."""
     call = next((c for c in run.calls.values() if c.answer == answer), None)
     if call is None or answer is None:
         return None

@@ -20,7 +20,7 @@ MASK = (1 << 64) - 1
 
 
 class Keys:
-    """The keys of one run."""
+    """The keys of one run, by which calls are matched."""
 
     def __init__(self, side: DiffSide) -> None:
         self._side = side
@@ -63,7 +63,7 @@ class Keys:
         return its if made is None or made[0] in its else (*its, made[0])
 
     def answer(self, index: int) -> Hashable:
-        """What the answer to a call says."""
+        """Returns the content of the answer to a call."""
         answer = self._side.calls[index].answer
         return None if answer is None else self._side.says(answer)
 

@@ -103,7 +103,7 @@ def _entries(a: DiffSide, b: DiffSide, alignment: Alignment) -> Iterator[_Entry]
 def _keys(
     both: Iterable[tuple[int, int]], side: int, alone: Iterable[int | None]
 ) -> dict[int, tuple[int, int]]:
-    """For messages that one run alone has: the key of the pairs that come before."""
+    """Returns, for messages that one run alone has, the key of the pairs that come before."""
     known = {pair[side]: (max(pair), min(pair)) for pair in both}
     wanted = {index for index in alone if index is not None}
     keys: dict[int, tuple[int, int]] = {}

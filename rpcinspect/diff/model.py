@@ -70,13 +70,13 @@ class Aligned(Struct, frozen=True, kw_only=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """One difference, and where it is."""
+    """A difference, and where it is."""
 
     message: int
     """Place of the message."""
     difference: Difference
     counts: bool
-    """It makes the runs different."""
+    """Whether this makes the runs different."""
     follows: int | None = None
     """Place of the different message from which this one follows; None: here the runs part."""
 
@@ -123,7 +123,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def tolerated(self) -> bool:
-        """Whether they are the same only within the tolerance."""
+        """Returns whether the runs are the same only within the tolerance."""
         return self.same and any(found.difference.tolerated for found in self.found)
 
     @property

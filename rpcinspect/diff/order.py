@@ -35,11 +35,11 @@ class TimeSpan(Protocol):
 
     @property
     def begin_ns(self) -> int:
-        """When it began."""
+        """Returns when it began."""
 
     @property
     def end_ns(self) -> int | None:
-        """When it was over."""
+        """Returns when it ended; None where it did not."""
 
 
 ThreadKeys: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
@@ -53,9 +53,8 @@ def in_time(
     keys: tuple[Sequence[Hashable], ...] = (),
     threads: ThreadKeys | None = None,
 ) -> IndexPairs:
-    """The pairs and those of what is left, the first with the first that it may be, and so on; only with one
-    that has the same key, if there are `keys` of both. Without `threads` all are of one.
-    """
+    """Returns the pairs and pairs of what is left: the first with the first possible partner, and so on;
+    `keys` of both runs must be equal. Without `threads` all are of one thread."""
     left_a, left_b = unpaired(len(a), len(b), pairs)
     between = _Between(a, b, pairs, threads)
     found = list(pairs)
@@ -77,7 +76,7 @@ def in_place(
     more: IndexPairs,
     threads: ThreadKeys | None = None,
 ) -> IndexPairs:
-    """The pairs, and those of some more between which none of them lies."""
+    """Returns the pairs, and of `more` those that lie after and before the same pairs in both runs."""
     if not more:
         return sorted(pairs)
     between = _Between(a, b, pairs, threads)
@@ -106,7 +105,7 @@ class _Between:
         return None if self._threads is None else (self._threads[0][i], self._threads[1][j])
 
     def nothing(self, i: int, j: int) -> bool:
-        """Whether no pair of their thread lies between."""
+        """Returns whether no pair of their thread lies between."""
         lane = self._lanes.get(self._thread(i, j))
         return lane is None or not lane.ordered or lane.nothing(self._a[i], self._b[j])
 
@@ -141,8 +140,8 @@ def _over(call: TimeSpan) -> float:
 
 
 def changed_places(a: DiffSide, b: DiffSide, pairs: Mapping[int, int]) -> list[list[tuple[int, int]]]:
-    """Groups of pairs of requests, each in the order of the first run: each call was over, in one run, before
-    another of its group began, and began after that was over in the other run."""
+    """Returns groups of pairs of requests, in the order of the first run: each call was over, in one run,
+    before another of its group began, and began after that one was over in the other run."""
     lanes: dict[Hashable, list[tuple[Exchange, Exchange]]] = defaultdict(list)
     for index, partner in pairs.items():
         call, other = a.calls[index], b.calls[partner]
@@ -180,7 +179,7 @@ def _groups(moved: Sequence[tuple[Exchange, Exchange]]) -> list[list[tuple[int, 
 
 
 def repeated(run: DiffSide, paired: set[int]) -> set[int]:
-    """Calls without a partner whose neighbour in their lane has one and says the same."""
+    """Returns calls without a partner whose neighbour in their lane has a partner and the same content."""
     found: set[int] = set()
     left = [
         call

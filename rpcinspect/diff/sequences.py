@@ -21,7 +21,7 @@ MAX_DEPTH = 40
 
 
 class Level(NamedTuple):
-    """One way of looking at the items of both runs."""
+    """A way of comparing the items of both runs."""
 
     a: Sequence[Hashable]
     b: Sequence[Hashable]
@@ -80,8 +80,8 @@ def anywhere(a: Sequence[Hashable], b: Sequence[Hashable]) -> IndexPairs:
 
 
 def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashable]]) -> IndexPairs:
-    """Pairs of collections that share at least half of the smaller one; those that share most first. What is
-    in many of them tells nothing."""
+    """Returns pairs of collections that share at least half of the smaller one, largest share first. Items
+    that many collections hold do not count."""
     holders: dict[Hashable, list[int]] = defaultdict(list)
     for j, items in enumerate(b):
         for item in set(items):
@@ -104,7 +104,7 @@ def overlapping(a: Sequence[Collection[Hashable]], b: Sequence[Collection[Hashab
 
 
 def ascending(pairs: Iterable[tuple[int, int]]) -> IndexPairs:
-    """As many of the pairs as can stand in one order in both sequences."""
+    """Returns as many of the pairs as can stand in one order in both sequences."""
     ordered = sorted(pairs)
     tails: list[int] = []
     """The smallest end of a chain of each length."""
@@ -150,7 +150,7 @@ def unpaired(count_a: int, count_b: int, pairs: Iterable[tuple[int, int]]) -> tu
 def _unique(
     a: Sequence[Hashable], b: Sequence[Hashable], low_a: int, high_a: int, low_b: int, high_b: int
 ) -> IndexPairs:
-    """Of keys that come once in each of the two ranges: those that keep their order."""
+    """Returns, of keys that come once in each of the two ranges, those that keep their order."""
     count_a, count_b = Counter(a[low_a:high_a]), Counter(b[low_b:high_b])
     place_b = {b[j]: j for j in range(low_b, high_b) if count_b[b[j]] == 1}
     once = [(i, place_b[a[i]]) for i in range(low_a, high_a) if count_a[a[i]] == 1 and a[i] in place_b]

@@ -120,7 +120,7 @@ class ContentReader:
 
 
 def function_label(function: str | None) -> str | None:
-    """A function by the one name of modules that have two."""
+    """Returns the function with the canonical name of its module."""
     if function is None:
         return None
     module, dot, rest = function.partition(".")
@@ -128,7 +128,7 @@ def function_label(function: str | None) -> str | None:
 
 
 class CallSignature(NamedTuple):
-    """What a call is, whatever it says; workers are called as in the second run."""
+    """The identity of a call apart from its content; workers have their names in the second run."""
 
     job: int
     caller: str
@@ -197,21 +197,21 @@ class DiffSide:
             self.signs[orphan.index] = CallSignature(orphan.job, *ends, orphan.record.rpc.message.type, None)
 
     def called(self, request: int) -> str | None:
-        """Who a request calls, as a person says it."""
+        """Returns the name to show of a request's callee."""
         call = self.calls.get(request)
         if call is None:
             return None
         return function_label(call.function if call.name is None else call.name.short)
 
     def content(self, index: int) -> Content:
-        """What a message says."""
+        """Returns the content of a message."""
         known = self._contents.get(index)
         if known is None:
             known = self._contents[index] = self._content_of.of(self.messages[index])
         return known
 
     def says(self, index: int) -> Hashable:
-        """What a message says, whatever RRefs it uses."""
+        """Returns the content of a message, whatever RRefs it uses."""
         return self.content(index)[:2]
 
     def arguments(self, index: int) -> int:
@@ -229,7 +229,7 @@ class DiffSide:
         return self._values[index]
 
     def travelled(self, index: int) -> tuple[int, str, bytes, tuple[bytes, ...]]:
-        """A request as it travelled, to put requests into an order that is the same in every process, and
+        """Returns a request's bytes on the wire, to sort requests in the same order in every process, and
         whatever workers are renamed to. What was not captured is empty."""
         record = self.messages[index]
         extents = [tensor.extent for tensor in record.tp.tensors]
@@ -280,7 +280,7 @@ class DiffSide:
 def _within(
     context: AutogradContext, calls: tuple[Exchange, ...], parents: Mapping[int, int]
 ) -> tuple[Exchange, ...]:
-    """The calls of one context, and those that were sent while serving one of them."""
+    """Returns the calls of one context, and calls that were sent while serving one of them."""
     kept: set[int] = set()
     for call in calls:
         if call.control or call.job != context.job:

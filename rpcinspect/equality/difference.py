@@ -23,7 +23,7 @@ from rpcinspect.pickles.tree import Value
 
 
 class Histogram(Struct, frozen=True, kw_only=True):
-    """Counts absolute errors by their size."""
+    """Counts of absolute errors by their size."""
 
     bins: tuple[tuple[int, int], ...] = ()
     """(n, how many are from 2^n up to, but not, 2^(n+1)); those that occur, ascending."""
@@ -39,7 +39,8 @@ class Histogram(Struct, frozen=True, kw_only=True):
         return sum(count for _, count in self.bins) + self.zero + self.infinite + self.undefined
 
     def adding(self, errors: npt.NDArray[Any]) -> Histogram:
-        """With more errors: floats or unsigned integers, none below 0; integers beyond 2^53 are rounded."""
+        """Returns the histogram with more errors: floats or unsigned integers, none below 0; integers beyond
+        2^53 are rounded."""
         values = errors.astype(np.float64, copy=False)
         nan, infinite, zero = np.isnan(values), np.isinf(values), values == 0
         sizes = Counter(dict(self.bins))
@@ -90,7 +91,7 @@ class Elements(Struct, frozen=True, kw_only=True):
     """Of the absolute errors; None where they are not defined (plain bits)."""
 
     def as_json(self) -> dict[str, JsonValue]:
-        """For the line of a difference, which has no room for a histogram."""
+        """Returns the fields for the line of a difference, which has no room for a histogram."""
         out: dict[str, JsonValue] = asdict(self)
         del out["histogram"]
         for name in ("max_abs", "max_rel", "max_ulp"):
@@ -99,7 +100,7 @@ class Elements(Struct, frozen=True, kw_only=True):
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One thing in which two messages differ."""
+    """A difference between two messages."""
 
     code: str
     path: str
@@ -174,7 +175,7 @@ ROUNDED_RELATIVE = 1e-3
 ROUNDED_STEPS = 1 << 13
 """Errors up to both come from adding in another order, in most programs: 13 of the bits of a result."""
 ROUNDED_NUMBER = 1e-6
-"""The same of a single Python float, which mostly was a float32."""
+"""Tolerance of a single Python float, which mostly was a float32."""
 
 
 def nature_of(differences: Sequence[Difference]) -> Nature:

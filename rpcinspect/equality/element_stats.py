@@ -63,7 +63,7 @@ class Tally(Struct):
     kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     beyond_kinds: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     samples: dict[int, tuple[Codes, Codes]] = field(default_factory=dict)
-    """Codes of elements that are told, by their number."""
+    """Codes of elements that are shown, by their number."""
 
     def add(self, a: ElementBlock, b: ElementBlock) -> None:
         """Counts one block of each tensor; both have the same place and length."""
@@ -173,7 +173,7 @@ def compare_codes(dtype: str, a: Codes, b: Codes, path: str, rules: Rules) -> li
 
 
 def element_of(dtype: str, codes: Codes) -> object:
-    """One element as bool, int, float or complex; a pair of float4 as a tuple."""
+    """Returns an element as bool, int, float or complex; a pair of float4 as a tuple."""
     row = DTYPES[dtype]
     if row.values_per_byte > 1:
         return int(codes[0])
@@ -183,13 +183,13 @@ def element_of(dtype: str, codes: Codes) -> object:
 
 
 def value_of(dtype: str, codes: Codes) -> JsonValue:
-    """One element as JSON; complex numbers and pairs of float4 as lists of two."""
+    """Returns an element as JSON; complex numbers and pairs of float4 as lists of two."""
     value = element_of(dtype, codes)
     return [to_json(part) for part in value] if isinstance(value, tuple) else to_json(value)
 
 
 def bits_of(dtype: str, codes: Codes) -> str:
-    """The bits of one element in hex, part by part."""
+    """Returns the bits of an element in hex, part by part."""
     digits = 1 if dtype == "float4_e2m1fn_x2" else 2 * codes.dtype.itemsize
     return " ".join(f"0x{int(code):0{digits}x}" for code in codes)
 
@@ -211,7 +211,7 @@ def _sort(dtype: str, a: Codes, b: Codes, rules: Rules) -> _Sorted:
 
 
 def _int_errors(a: Codes, b: Codes, signed: bool) -> tuple[Codes, npt.NDArray[np.float64]]:
-    """(exact distances as unsigned integers, the smaller of the two sizes)"""
+    """Returns the exact distances as unsigned integers, and the smaller of the two sizes."""
     plain_a, plain_b = (x.view(f"<i{x.dtype.itemsize}") if signed else x for x in (a, b))
     error = np.where(plain_a > plain_b, a - b, b - a)
     smaller = np.minimum(np.abs(plain_a.astype(np.float64)), np.abs(plain_b.astype(np.float64)))

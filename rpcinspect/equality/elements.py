@@ -44,7 +44,7 @@ class Storage(Struct, frozen=True):
 
     @property
     def nbytes(self) -> int:
-        """Its length, where it is known."""
+        """Returns the length of the storage; 0 where it is unknown."""
         return 0 if self.extent is None else self.extent.length
 
 
@@ -60,7 +60,7 @@ class ElementBlock(Struct, frozen=True):
 
 
 class Tensors:
-    """The tensors of one message with their bytes."""
+    """Tensors of one message with their bytes."""
 
     __slots__ = ("_whole", "metas", "storages")
 
@@ -77,7 +77,8 @@ class Tensors:
         return self.storages[index] if index is not None and index < len(self.storages) else None
 
     def whole(self, meta: TensorMeta) -> bytes | None:
-        """All bytes of a tensor's storage; the last one asked for is kept. None where none are known."""
+        """Returns all bytes of a tensor's storage; the last one asked for is cached. None where none are
+        known."""
         storage, index = self.storage(meta), meta.storage
         if storage is None or storage.extent is None or index is None:
             return None
@@ -86,7 +87,8 @@ class Tensors:
         return self._whole[1]
 
     def blocks(self, meta: TensorMeta) -> Iterator[ElementBlock]:
-        """Its elements; raises DecodeError if the table and the storage do not fit each other.
+        """Yields the elements in blocks. Raises `DecodeError` if the table and the storage contradict each
+        other.
 
         Only for strided tensors of which some bytes are known.
         """
@@ -108,7 +110,7 @@ class Tensors:
                 yield ElementBlock(start, codes_of(part, raw), _unknown(part, storage.extent))
 
     def _plain(self, part: TensorMeta, extent: Extent, read: ReadExtent, start: int) -> ElementBlock:
-        """Of elements that lie one behind the other; sub-byte ones start at a whole byte."""
+        """Yields contiguous elements in blocks; sub-byte ones start at a whole byte."""
         dtype = DTYPES[part.dtype]
         per_byte, numel = dtype.values_per_byte, math.prod(part.sizes)
         if part.storage_offset % per_byte:

@@ -24,7 +24,7 @@ from rpcinspect.rpc.profiling import LegacyEvent
 from rpcinspect.rpc.types import GloballyUniqueId
 
 MAX_EVENTS = 16
-"""Names of events that are told."""
+"""Names of events that are shown."""
 
 
 def compare_envelopes(
@@ -60,7 +60,7 @@ def contexts_of(envelopes: Sequence[Envelope]) -> frozenset[int]:
 
 
 def compare_ids(ids: IdMap, kind: str, a: Carried, b: Carried, path: str, code: str) -> Iterator[Difference]:
-    """Ids of one kind differ if they mean two things, whatever their numbers."""
+    """Yields a difference if two ids of one kind stand for different things, whatever their numbers."""
     if not ids.carried(kind, a, b):
         shown = [[x.created_on, x.local_id] if isinstance(x, GloballyUniqueId) else x for x in (a, b)]
         text = "does not match what it stood for in earlier messages"
@@ -111,7 +111,7 @@ def _events(
 
 
 def _alike(a: Counter[str], b: Counter[str]) -> bool:
-    """Whether they are the same but for tensors that one of the threads has rebuilt beside the call."""
+    """Returns whether they are the same but for tensors that a thread has rebuilt beside the call."""
     fewer, more = (a, b) if a.total() < b.total() else (b, a)
     rebuilt = max(0, min((more[name] - fewer[name]) // n for name, n in _REBUILT.items()))
     return more == fewer + Counter({name: rebuilt * n for name, n in _REBUILT.items()})

@@ -1,4 +1,4 @@
-"""Remote errors: are two the same, once everything is taken out that another run has otherwise?
+"""Compares remote errors, without everything that differs between runs of the same program.
 
 In: the type of an exception and the text of it, as one worker told it to another. Out: the text without
 paths, line numbers, addresses, ids, native frames and frames of libraries; the first line that differs; and
@@ -45,14 +45,14 @@ def essence(text: str) -> str:
 
 
 def reworded(a: str, b: str) -> list[str]:
-    """Of two texts that are the same to `compare_errors`: in what they differ all the same."""
+    """Returns in what two texts that `compare_errors` takes as equal differ all the same."""
     taken_a, taken_b = _sifted(a)[1], _sifted(b)[1]
     kinds = [kind for kind in _KINDS if taken_a.get(kind) != taken_b.get(kind)]
     return kinds or ["empty lines or length"]
 
 
 def _sifted(text: str) -> tuple[str, dict[str, list[str]]]:
-    """(what is left of a text, what was taken out of it, by kind)"""
+    """Returns what is left of a text, and what was taken out of it, by kind."""
     taken: dict[str, list[str]] = defaultdict(list)
 
     def without(kind: str, pattern: re.Pattern[str], replacement: str, text: str) -> str:
@@ -96,7 +96,8 @@ def named_type(text: str) -> str | None:
 
 
 def same_main(name: str) -> str:
-    """`__mp_main__` is what `__main__` is called in a process that multiprocessing has spawned."""
+    """Returns the name with `__main__` for `__mp_main__`, its name in a process that multiprocessing has
+    spawned."""
     return re.sub(r"\b__mp_main__\b", "__main__", name)
 
 
@@ -156,4 +157,4 @@ _KINDS = (
     *("paths", "line numbers", "frames of libraries", "native frames", "marks under lines"),
     *("addresses", "ids", "names of modules"),
 )
-"""All that is taken out, as it is told."""
+"""All that is taken out, in words."""

@@ -52,13 +52,13 @@ class FloatLayout(Struct, frozen=True):
         return np.asarray(self.magnitude(codes) >= self.first_nan)
 
     def is_infinite(self, codes: Codes) -> Flags:
-        """Which codes are one of the infinities."""
+        """Returns which codes are infinities."""
         if not self.has_infinity or self.first_nan is None:
             return np.zeros(codes.shape, np.bool_)
         return np.asarray(self.magnitude(codes) == self.first_nan - 1)
 
     def steps(self, a: Codes, b: Codes) -> npt.NDArray[np.uint64]:
-        """How many representable numbers one has to go to get from `a` to `b`; −0 and 0 are one number."""
+        """Returns how many representable numbers lie from `a` to `b`; −0 and 0 are one number."""
         wide_a, wide_b = (self.magnitude(codes).astype(np.uint64) for codes in (a, b))
         apart = np.maximum(wide_a, wide_b) - np.minimum(wide_a, wide_b)
         return np.where(self.negative(a) == self.negative(b), apart, wide_a + wide_b)

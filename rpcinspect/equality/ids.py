@@ -75,8 +75,7 @@ class IdMap:
         del self._journal[learned:]
 
     def carried(self, kind: str, a: Carried, b: Carried) -> bool:
-        """Whether ids can be the same as messages carry them, which tell who made them: the same worker must
-        have made both."""
+        """Returns whether two ids can be the same; the creators in them must be the same worker."""
         if NO_ID in (a, b):
             return a == b
         if kind != WORKER and not self.carried(WORKER, _creator(a), _creator(b)):

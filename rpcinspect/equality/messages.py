@@ -60,7 +60,8 @@ def same_payload(a: RpcRecord, b: RpcRecord) -> bool:
 
 
 def _bounded(found: Iterator[Difference], rules: Rules) -> list[Difference]:
-    """Not more than the rules say; but what decides the verdict is always among them."""
+    """Returns at most as many differences as the rules allow; the one that decides the verdict is always
+    kept."""
     kept: list[Difference] = []
     most = 0
     for difference in found:

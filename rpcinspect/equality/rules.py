@@ -36,7 +36,7 @@ INFORMATION = frozenset({"latency", "reordered"})
 
 
 class Tolerance(NamedTuple):
-    """|a − b| may be `atol` + `rtol` × the smaller of |a| and |b|."""
+    """Allows |a − b| up to `atol` + `rtol` × the smaller of |a| and |b|."""
 
     rtol: float
     atol: float
@@ -58,7 +58,7 @@ tolerance for quantised tensors is for their dequantised values; here their inte
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """Rules of one comparison. With no tolerance at all, the bits of elements count alone."""
+    """Rules of a comparison. Without any tolerance, elements are compared by their bits alone."""
 
     rtol: float | None = None
     """Of floats and complex numbers only. One given alone leaves the other at what torch.testing has for the

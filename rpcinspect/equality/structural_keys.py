@@ -56,7 +56,7 @@ def key_of(value: Value, translate: Callable[[str], str] | None = None, depth: i
 
 
 def one_module(name: str) -> str:
-    """The one name of modules that have two."""
+    """Returns the canonical name of a module that has two."""
     return _MODULES.get(name, name)
 
 

@@ -31,7 +31,7 @@ from rpcinspect.rpc.tensor import TensorMeta
 
 
 def compare_tensors(a: Tensors, i: int, b: Tensors, j: int, path: str, rules: Rules) -> list[Difference]:
-    """Tensor `i` of the one message against tensor `j` of the other."""
+    """Returns the differences between tensor `i` of one message and tensor `j` of the other."""
     meta_a, meta_b = a.metas[i], b.metas[j]
     found = list(_kind(meta_a, meta_b, path))
     comparable = not found
@@ -173,7 +173,7 @@ class _Entries(Struct, frozen=True):
         return _Entries(self.indices[:, order], self.values[order], self.dtype, self.parts)
 
     def coalesced(self) -> _Entries | None:
-        """One entry for each index; `self` must be ordered. None: values of this type can't be added."""
+        """Returns an entry per index; `self` must be ordered. None: values of this type can't be added."""
         count = self.indices.shape[1]
         new = np.ones(count, np.bool_)
         if count > 1:
@@ -190,7 +190,7 @@ class _Entries(Struct, frozen=True):
         return _Entries(self.indices[:, new], sums.view(self.values.dtype), self.dtype, self.parts)
 
     def equals(self, other: _Entries) -> bool:
-        """By bits, in this order."""
+        """Compares by bits, in this order."""
         return np.array_equal(self.indices, other.indices) and np.array_equal(self.values, other.values)
 
 
@@ -231,7 +231,7 @@ def compare_coalesced(
 
 
 def _entries(tensors: Tensors, meta: TensorMeta) -> _Entries | None:
-    """None where bytes are missing, or the parts are not those of a sparse tensor."""
+    """Returns the entries; None where bytes are missing, or the parts are not those of a sparse tensor."""
     parts = dict(meta.parts)
     metas = [tensors.metas[parts[name]] for name in ("indices", "values") if name in parts]
     if len(metas) != 2 or len(metas[0].sizes) != 2 or not metas[1].sizes or metas[0].dtype != "int64":

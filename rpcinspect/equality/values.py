@@ -38,7 +38,7 @@ ValuePair: TypeAlias = tuple[Value, Value, str]
 
 
 class Matching(Struct):
-    """What makes values of one run equal to others of another run; and what a comparison finds on its way."""
+    """Mapping that makes values of two runs equal, with what a comparison finds on its way."""
 
     rules: Rules
     ids: IdMap

@@ -13,9 +13,8 @@ from rpcinspect.views.graph_words import graph_title, tensors_words, what_words
 
 
 def dot_lines(graphs: Sequence[ContextGraph], note: str | None = None) -> Iterator[str]:
-    """One digraph; of several contexts, which only several jobs have under one id, all are in it. `note` is
-    written below it.
-    """
+    """Yields one digraph with all graphs: only several jobs have several contexts under one id. `note` is
+    written below."""
     yield "digraph autograd {"
     yield "  rankdir=LR;"
     yield '  node [shape=box, fontname="monospace", fontsize=10];'

@@ -46,7 +46,7 @@ from rpcinspect.tensorpipe.records import TpMessage, TpTensor
 def write_log(
     output: IO[bytes], session: Session, kept: Sequence[Numbered], read: ReadExtent, wire: WireFacts
 ) -> int:
-    """Writes these messages in this order; returns how many of them have no place in a log."""
+    """Writes these messages in this order; returns how many of them a log can't hold."""
     output.write(FIRST_LINE)
     first = [c.first_time_ns for c in session.captures if c.first_time_ns is not None]
     last = [c.last_time_ns for c in session.captures if c.last_time_ns is not None]
@@ -78,7 +78,7 @@ def write_log(
 
 
 def _is_torch(tp: TpMessage) -> bool:
-    """Whether its payloads are type, id, payload and tensor table."""
+    """Returns whether the payloads are type, id, payload and tensor table."""
     lost = tp.payload_missing
     whole = not lost or not sum(lost[:2])
     return whole and len(tp.payloads) == 4 and [len(p) for p in tp.payloads[:2]] == [4, 8]

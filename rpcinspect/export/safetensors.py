@@ -47,7 +47,7 @@ ALIGNMENT = 8
 
 
 class Entry(Struct, frozen=True):
-    """One tensor on its way to a file."""
+    """A tensor to be written."""
 
     name: str
     dtype: str
@@ -57,7 +57,7 @@ class Entry(Struct, frozen=True):
 
 
 def write_safetensors(file: IO[bytes], entries: Sequence[Entry], metadata: dict[str, str]) -> None:
-    """One file of the format."""
+    """Writes one file of the format."""
     # Readers map the file and want every tensor at a multiple of its element's size.
     ordered = sorted(entries, key=lambda entry: -entry.item_bytes)
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -111,7 +111,7 @@ class TensorWriter(Closing):
         return self._count, self._bytes
 
     def close(self) -> None:
-        """Nothing is left of what was not finished."""
+        """Removes what was not finished."""
         with suppress(OSError):
             self._index.close()
         self._output.drop()

@@ -63,7 +63,8 @@ def save_messages(
 
 
 def redact_file(source: Path, target: Path, seed: str | None = None) -> int:
-    """Writes a capture again, redacted: a log as a log, anything else as a pcap. Gives the count of messages.
+    """Writes a capture again, redacted: a log as a log, anything else as a pcap. Returns the number of
+    messages.
 
     `target` appears only when it is whole; nothing that is not redacted is ever written beside it. The two
     may be the same file.

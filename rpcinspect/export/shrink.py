@@ -99,7 +99,7 @@ def _shows(
     runs: tuple[RunModel, RunModel],
     contexts: Contexts,
 ) -> bool:
-    """Whether comparing the part says the same as comparing the whole."""
+    """Returns whether the comparison of the part gives the same as that of the whole."""
     rules = replace(comparison.rules, ignore=comparison.rules.ignore | {shrunk.ignore})
     with RunModel.open([path]) as part:
         side = 0 if shrunk.side == "a" else 1

@@ -63,7 +63,7 @@ _config_json = Picked("state report_input_shapes profile_memory")
 
 
 def envelope_json(envelope: Envelope) -> Json:
-    """One item of `envelopes`."""
+    """Returns one item of `envelopes`."""
     told: Json = {"type": type_name(envelope.message_type)}
     wrapped = type_name(envelope.wrapped_message_type)
     if isinstance(envelope, RpcWithAutograd):
@@ -87,7 +87,7 @@ def texts(pairs: Mapping[str, str]) -> dict[str, str]:
 
 
 class Body:
-    """What a command says. What costs time is worked out when it is asked for."""
+    """The content of a command; expensive parts are made when they are asked for."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Body:
 
     @cached_property
     def json(self) -> Json:
-        """`body`: all that it says. Shared: nobody may change it."""
+        """Returns `body` with all fields of the command. Shared: nobody may change it."""
         told = {name: BODY[name](self) for name in SAYS.get(type(self.command), ())}
         if self.pickle_error is None:
             told.pop("pickle_error", None)
@@ -136,7 +136,7 @@ class Body:
 
     @cached_property
     def error(self) -> Json | None:
-        """What failed, of an answer that says so."""
+        """Returns the error that an answer reports; None where it reports none."""
         if isinstance(self.command, ExceptionResponse):
             return error_json(self.command.text)
         failure = remote_exception(self._root)
@@ -160,7 +160,7 @@ class Body:
 
 
 def _told(*names: str) -> Callable[[Body], object]:
-    """That attribute of these which the command has."""
+    """Returns the attribute of these that the command has."""
     return lambda body: plain(
         next(getattr(body.command, name) for name in names if hasattr(body.command, name))
     )
@@ -223,13 +223,13 @@ def body_of(record: RpcRecord) -> Body:
 
 
 class Bodies:
-    """Bodies of messages, each made once for all that say the same."""
+    """Bodies of messages, each made once for all messages with the same content."""
 
     def __init__(self) -> None:
         self._known: BoundedCache[tuple[int, int], tuple[object, Body]] = BoundedCache(CACHE_BYTES)
 
     def of(self, record: RpcRecord) -> Body:
-        """The body of one message."""
+        """Returns the body of one message."""
         rpc = record.rpc
         key = (id(rpc.command), id(rpc.tensors))
         known = self._known.get(key)
@@ -268,7 +268,7 @@ def tensor_text(index: int, meta: TensorMeta, *, parameter: bool = False) -> str
 
 
 def error_json(message: str | bytes, exception_type: str | None = None) -> Json:
-    """`error`: what failed, on which node, and all that was said about it."""
+    """Returns `error`: what failed, on which node, and the whole text."""
     message = text(message)
     on_worker = _ON_WORKER.match(message) or _ON_NODE.match(message)
     node_id = int(on_worker[1]) if on_worker else None

@@ -43,7 +43,7 @@ MAX_ARGUMENTS = 12
 
 
 def request_json(record: RpcRecord) -> Json:
-    """What a request says."""
+    """Returns the content of a request."""
     kind = message_type_of(record.like.command)
     function = function_of(record)
     args: list[str] | None = None
@@ -68,7 +68,7 @@ def request_json(record: RpcRecord) -> Json:
 
 
 def answer_json(record: RpcRecord) -> Json:
-    """What an answer says."""
+    """Returns the content of an answer."""
     body = body_of(record)
     command = record.like.command
     result = short = body.get("value")

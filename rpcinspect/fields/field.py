@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 from rpcinspect.fields.kinds import PAIR, TEXT, Kind
 from rpcinspect.fields.message import MessageValues
 from rpcinspect.fields.plain import text
-from rpcinspect.fields.session import Column, Known
+from rpcinspect.fields.session import ColumnValues, Known
 
 Values: TypeAlias = tuple[Any, ...]
 Get: TypeAlias = Callable[[Any], Any]
@@ -37,11 +37,11 @@ CELLS = {"text": "text", "type": "text", "flag": "bool", "shape": "list of int64
 
 
 class Field(Struct, frozen=True, eq=False, dict=True):
-    """What each message tells alone: an attribute, with dots on the way to an inner one, or what a function
-    gives."""
+    """A value that each message has by itself: an attribute, dotted where it is an inner one, or a function's
+    result."""
 
     key: str
-    """Its name in lines of JSON and in tables."""
+    """Name in lines of JSON and in tables."""
     kind: Kind
     about: str
     test: str | None = None
@@ -54,30 +54,30 @@ class Field(Struct, frozen=True, eq=False, dict=True):
     cells: str = ""
     """What is in there: a list has all values, anything else the first."""
     streams: bool = True
-    """Whether it can be told while messages come."""
+    """Whether the value is known while messages come."""
 
     prefix: ClassVar[str] = ""
     """Of its name in filters."""
 
     @property
     def name(self) -> str:
-        """Its name in filters."""
+        """Returns the name in filters."""
         return self.prefix + self.key
 
     @property
     def example(self) -> str:
-        """A filter with it."""
+        """Returns a filter that uses the field."""
         return f"{self.name} {self.test}".rstrip()
 
     @property
     def in_json(self) -> bool:
-        """Whether lines of JSON have it under its key; what a message tells alone is in its envelopes and its
-        body there."""
+        """Returns whether lines of JSON have the field under its key; a message's own fields stand in
+        envelopes and body."""
         return False
 
     @property
     def columns(self) -> dict[str, str]:
-        """Its columns, with what is in them: two of a pair."""
+        """Returns the columns in Parquet with their types: two for a pair."""
         if To.TABLE not in self.to:
             return {}
         name = self.renamed or self.key.replace(".", "_")
@@ -92,21 +92,21 @@ class Field(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def late(self) -> bool:
-        """Whether a message alone does not tell it: only its `column` does."""
+        """Returns whether a message alone lacks the value, so that only `column` has it."""
         return False
 
     def values(self, message: MessageValues) -> Values:
-        """What a message alone tells of it."""
+        """Returns the values that a message alone has."""
         return several(self.get(message))
 
-    def column(self, known: Known) -> Column:
+    def column(self, known: Known) -> ColumnValues:
         """Its value of each message that is asked about."""
         return known.column(self.key)
 
 
 class Seen(Field, frozen=True, eq=False, dict=True):
-    """What others decide, too: a column of `Known`. With `of`, a message alone tells it, so that a filter
-    need not wait for the end."""
+    """A field that depends on other messages, too: a column of `Known`. With `of`, a message alone has it, so
+    that a filter need not wait for the end."""
 
     @property
     def late(self) -> bool:
@@ -118,7 +118,7 @@ class Seen(Field, frozen=True, eq=False, dict=True):
 
 
 class OfTensor(Field, frozen=True, eq=False, dict=True):
-    """What each tensor of a message tells."""
+    """A value of each tensor of a message."""
 
     prefix: ClassVar[str] = "tensor."
 
@@ -127,7 +127,6 @@ class OfTensor(Field, frozen=True, eq=False, dict=True):
         return To.JSON in self.to
 
     def values(self, message: MessageValues) -> Values:
-        """Those of all tensors of a message."""
         return tuple([value for value in map(self.get, message.tensors) if value is not None])
 
 

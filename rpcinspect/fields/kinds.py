@@ -39,7 +39,7 @@ _RESERVED = {"and", "or", "not", "in"}
 
 
 class Kind(Struct, frozen=True):
-    """One kind of value."""
+    """A kind of value, with its operators and literals in filters."""
 
     name: str
     unit: str

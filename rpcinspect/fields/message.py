@@ -36,7 +36,7 @@ class Reader:
 
 
 class MessageValues:
-    """One message."""
+    """A message as the getters of fields read it."""
 
     def __init__(self, record: RpcRecord, reader: Reader) -> None:
         self.record = record
@@ -49,12 +49,11 @@ class MessageValues:
 
     @property
     def command(self) -> Command:
-        """What is inside of all envelopes."""
         return self.record.rpc.command
 
     @property
     def body(self) -> Body:
-        """What that says."""
+        """Returns the content of the command."""
         return self._reader.bodies.of(self.record)
 
     @property
@@ -67,7 +66,7 @@ class MessageValues:
 
     @property
     def pipe(self) -> int | None:
-        """None in a log, as the two below."""
+        """Returns the number of the pipe; None in a log, as for the two below."""
         return None if self.tp.pipe.logged else self.tp.pipe.number
 
     @property
@@ -85,7 +84,7 @@ class MessageValues:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The same, and the method or class that it is for, where torch's own helper is named."""
+        """Returns the function, and the method or class behind it where that is a helper of torch."""
         callee = callee_of(self.record) if self.record.tp.from_client else None
         both = (self.function, None if callee is None else callee.what)
         return tuple(dict.fromkeys(name for name in both if name is not None))
@@ -96,12 +95,12 @@ class MessageValues:
 
     @property
     def reports_error(self) -> bool:
-        """Whether it is an answer whose error can be read."""
+        """Returns whether this is an answer with a readable error."""
         return self.record.facts.failed or type(self.command) is ExceptionResponse
 
     @property
     def envelopes(self) -> tuple[str, ...]:
-        """Their types, outermost first."""
+        """Returns the types of the envelopes, outermost first."""
         return tuple([type_name(envelope.message_type) for envelope in self.rpc.envelopes])
 
     @property
@@ -125,12 +124,12 @@ class MessageValues:
 
     @property
     def senders(self) -> tuple[int, ...]:
-        """Those of the envelopes."""
+        """Returns the sender ids of the envelopes."""
         return tuple([envelope.from_worker_id for envelope in self.autograd])
 
     @property
     def sender(self) -> int | None:
-        """As a fetch has it, else the innermost envelope."""
+        """Returns the sender id of a fetch, else of the innermost envelope."""
         own: int | None = getattr(self.command, "from_worker_id", None)
         return self.senders[-1] if own is None and self.autograd else own
 
@@ -142,26 +141,26 @@ class MessageValues:
 
     @property
     def device_pairs(self) -> tuple[str, ...]:
-        """Those of all envelopes."""
+        """Returns the device pairs of all envelopes."""
         maps = [envelope.device_map for envelope in self.autograd]
         return tuple([f"{text(a)}->{text(b)}" for one in maps for a, b in one.items()])
 
     @property
     def profiling_ids(self) -> Pairs:
-        """Those of the envelopes, innermost first."""
+        """Returns the profiling ids of the envelopes, innermost first."""
         kinds = (RpcWithProfilingReq, RpcWithProfilingResp)
         found = [one for one in reversed(self.rpc.envelopes) if isinstance(one, kinds)]
         return tuple([one.profiling_id.to_value() for one in found])
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Names of those of the profiler."""
+        """Returns the names of the profiler's events."""
         answers = [one for one in self.rpc.envelopes if isinstance(one, RpcWithProfilingResp)]
         return tuple([text(event.name) for answer in answers for event in answer.profiled_events])
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Their reasons."""
+        """Returns the reasons of the problems."""
         return tuple([text(problem.reason) for problem in self.record.problems])
 
     @property
@@ -174,7 +173,6 @@ class MessageValues:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Its tensors."""
         read = LastRead(self._reader.source) if self._reader.hashes else None
         return tensors_of(self.record, read)
 

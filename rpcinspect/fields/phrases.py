@@ -31,6 +31,8 @@ from rpcinspect.session.words import shorten as shorten
 from rpcinspect.session.words import shorten_middle as shorten_middle
 
 MAX_PHRASE = 2000
+MAX_NAME = 40
+"""Characters of a worker's name."""
 MAX_INDEXES = 8
 """Of messages that are named in a line."""
 CACHE_BYTES = 1 << 22
@@ -47,9 +49,7 @@ def printable(value: str) -> str:
 
 
 def printable_json(lines: bytes) -> bytes:
-    """The same JSON lines with everything escaped that JSON itself leaves as it is and that is not plainly
-    visible: a terminal may be what shows them.
-    """
+    """Escapes in lines of JSON all characters that are not plainly visible: they may go to a terminal."""
     if lines.isascii() and b"\x7f" not in lines:
         return lines
     return _BEYOND_ASCII.sub(_escaped, lines.decode("utf-8")).encode("utf-8")
@@ -58,6 +58,16 @@ def printable_json(lines: bytes) -> bytes:
 def _escaped(found: re.Match[str]) -> str:
     character = found[0]
     return character if character.isprintable() else ascii_json(character)[1:-1]
+
+
+def end_label(label: str) -> str:
+    """A worker's name as views show it."""
+    return shorten(printable(label), MAX_NAME)
+
+
+def join_ends(source: str, destination: str) -> str:
+    """Who sends to whom."""
+    return f"{source} → {destination}"
 
 
 def path_label(path: str) -> str:
@@ -88,7 +98,7 @@ def indexes(messages: Sequence[int], most: int = MAX_INDEXES) -> str:
 
 
 class Phrases:
-    """Phrases of messages; what a command says is put into words once for all messages that say the same."""
+    """Phrases of messages; equal commands are put into words once."""
 
     def __init__(self) -> None:
         self._commands: BoundedCache[tuple[int, int], tuple[object, object, str]] = BoundedCache(CACHE_BYTES)
@@ -96,7 +106,7 @@ class Phrases:
         """By the id() of a pattern: its phrase, with places for ids; empty where it has none."""
 
     def phrase(self, record: RpcRecord) -> str:
-        """What the message says: its command, then its envelopes."""
+        """Returns the content of a message: its command, then its envelopes."""
         return record.told(self._any)
 
     def _any(self, record: RpcRecord) -> str:
@@ -156,7 +166,7 @@ def envelope_phrase(envelope: Envelope) -> str:
 
 
 def command_phrase(body: dict[str, Any], tensors: Sequence[str]) -> str:
-    """The command alone, from its contract form."""
+    """Returns a command in words, from its form in JSON."""
     kind = body["type"]
     if "args" in body:
         kwargs = body.get("kwargs") or {}
@@ -186,7 +196,7 @@ def command_phrase(body: dict[str, Any], tensors: Sequence[str]) -> str:
 
 
 def error_phrase(error: dict[str, Any]) -> str:
-    """An error in one line: where it was raised, and what it was."""
+    """Returns an error in one line: where it was raised, and what it was."""
     lines = [line for line in error["text"].splitlines() if line.strip()]
     where = ""
     if lines and lines[0].startswith("On WorkerInfo("):

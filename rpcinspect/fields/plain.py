@@ -43,8 +43,8 @@ def number(value: float | None) -> float | str | None:
 
 
 def plain(value: object) -> Any:
-    """Text as `text` has it, an id as its two numbers, a record as an object of all its fields, each item of
-    a list or a mapping likewise; others as they are."""
+    """Returns plain JSON: text as by `text`, ids as two numbers, records as objects of all fields, items
+    likewise; other values as they are."""
     make = _MAKE.get(type(value))
     if make is not None:
         return make(value)
@@ -71,7 +71,7 @@ _MAKE: dict[type, Callable[[Any], object]] = {
 
 
 class Picked:
-    """Some attributes of an object, by name: made once for a kind of object, called with each."""
+    """Picks attributes of an object by name: made once for a kind of object, called with each."""
 
     def __init__(self, names: str, **make: Callable[[Any], object]) -> None:
         """`names`: the keys in their order, `key=attribute` where the two differ; `make`: of a key how its
@@ -97,12 +97,12 @@ class Picked:
 
 @cache
 def picked(names: str) -> Picked:
-    """The attributes of these names, for lines of which there are few."""
+    """Returns a `Picked` that is used for few objects."""
     return Picked(names)
 
 
 class JsonLine(Picked):
-    """The same behind `kind`: a line of JSON."""
+    """A `Picked` that puts `kind` first: a line of JSON."""
 
     def __init__(self, kind: str, names: str, **make: Callable[[Any], object]) -> None:
         super().__init__(names, **make)

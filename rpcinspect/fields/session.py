@@ -26,7 +26,7 @@ from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, MessageColumns, MessageHeads, Session
 from rpcinspect.session.workers import WorkerIdentities
 
-Column: TypeAlias = Sequence[Any]
+ColumnValues: TypeAlias = Sequence[Any]
 EndLabels: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]
 """Labels of server and client, by the number of the pipe."""
 
@@ -46,7 +46,7 @@ failure_json = Picked("reason time_ns text")
 
 
 class Known:
-    """Columns of the messages that were chosen last: those that can be told while messages come."""
+    """Columns of the messages that were chosen last, as far as they are known while messages come."""
 
     rows: Sequence[int] = ()
     """The messages that were chosen."""
@@ -59,81 +59,81 @@ class Known:
         self._columns = columns
         self._ends = ends
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ColumnValues:
         """The column of that name; `UNSET` where there is none."""
-        found: Column | None = getattr(self, name)
+        found: ColumnValues | None = getattr(self, name)
         return [UNSET] * len(self.rows) if found is None else found
 
     @property
-    def index(self) -> Column:
+    def index(self) -> ColumnValues:
         return self.heads.number
 
     @property
-    def time(self) -> Column:
+    def time(self) -> ColumnValues:
         """From the first message's begin to its own."""
         return [time_ns - self.start_ns for time_ns in self.heads.time_ns]
 
     @property
-    def time_ns(self) -> Column:
+    def time_ns(self) -> ColumnValues:
         return self.heads.time_ns
 
     @property
-    def end_time_ns(self) -> Column:
+    def end_time_ns(self) -> ColumnValues:
         return self.heads.end_time_ns
 
     @property
-    def pipe(self) -> Column:
+    def pipe(self) -> ColumnValues:
         """Logs know none."""
         return [None] * len(self.rows) if self.logged else self.heads.pipe
 
     @property
-    def src(self) -> Column:
+    def src(self) -> ColumnValues:
         ends, heads = self._ends, self.heads
         return [ends[pipe][forth] for pipe, forth in zip(heads.pipe, heads.from_client, strict=True)]
 
     @property
-    def dst(self) -> Column:
+    def dst(self) -> ColumnValues:
         ends, heads = self._ends, self.heads
         return [ends[pipe][not forth] for pipe, forth in zip(heads.pipe, heads.from_client, strict=True)]
 
     @property
-    def worker(self) -> Column:
+    def worker(self) -> ColumnValues:
         return [self._ends[pipe] for pipe in self.heads.pipe]
 
     @property
-    def type(self) -> Column:
+    def type(self) -> ColumnValues:
         return list(map(_name, self.heads.type))
 
     @property
-    def id(self) -> Column:
+    def id(self) -> ColumnValues:
         return self.heads.id
 
     @property
-    def request(self) -> Column:
+    def request(self) -> ColumnValues:
         return list(map(_is_request, self.heads.type))
 
     @property
-    def answers(self) -> Column:
+    def answers(self) -> ColumnValues:
         """The number of the request that it answers."""
         return [None if index == NONE else index for index in self.heads.answers]
 
     @property
-    def latency(self) -> Column:
+    def latency(self) -> ColumnValues:
         """Of a request that is answered, and of its answer."""
         return list(map(self._columns.latency_ns, self.rows))
 
     @property
-    def control(self) -> Column:
+    def control(self) -> ColumnValues:
         return [control != 0 for control in self.heads.control]
 
     @property
-    def housekeeping(self) -> Column:
+    def housekeeping(self) -> ColumnValues:
         kinds = zip(self.heads.control, self.heads.type, strict=True)
         return [control != 0 or kind in KEEPING for control, kind in kinds]
 
 
 class AtTheEnd(Known):
-    """Of a session; `at` chooses messages by row."""
+    """Columns of a finished session; `at` chooses messages by row."""
 
     def __init__(self, session: Session) -> None:
         servers, clients = map(text, session.servers), map(text, session.clients)
@@ -143,32 +143,32 @@ class AtTheEnd(Known):
         self.start_ns = min(session.messages.time_ns, default=0)
 
     def at(self, rows: Sequence[int]) -> AtTheEnd:
-        """The same, for these."""
+        """Chooses messages by row; returns itself."""
         self.rows, self.heads = rows, self._session.heads(rows)
         return self
 
     @property
-    def job(self) -> Column:
+    def job(self) -> ColumnValues:
         return [self._session.jobs[pipe] for pipe in self.heads.pipe]
 
     @property
-    def answered(self) -> Column:
+    def answered(self) -> ColumnValues:
         """Of a request whether it has an answer."""
         answers = zip(self.heads.from_client, self.heads.answered_by, strict=True)
         return [answer != NONE if forth else None for forth, answer in answers]
 
     @property
-    def answered_by(self) -> Column:
+    def answered_by(self) -> ColumnValues:
         return [None if index == NONE else index for index in self.heads.answered_by]
 
     @property
-    def latency_ns(self) -> Column:
+    def latency_ns(self) -> ColumnValues:
         """Of a request that is answered."""
         answers = zip(self.heads.answered_by, self.heads.latency_ns, strict=True)
         return [None if answer == NONE else latency_ns for answer, latency_ns in answers]
 
     @property
-    def parents(self) -> Column:
+    def parents(self) -> ColumnValues:
         """The requests that a request was, or may have been, sent for."""
         known, doubts = self.causes.parents, self.causes.doubts
         return [
@@ -177,17 +177,17 @@ class AtTheEnd(Known):
         ]
 
     @property
-    def parent_certain(self) -> Column:
+    def parent_certain(self) -> ColumnValues:
         doubts = self.causes.doubts
         return [index not in doubts for index in self.heads.number]
 
     @property
-    def call(self) -> Column:
+    def call(self) -> ColumnValues:
         """Who is called, as a person says it."""
         return [None if name is None else _short(name) for name in map(self.names.get, self.rows)]
 
     @property
-    def failure(self) -> Column | None:
+    def failure(self) -> ColumnValues | None:
         """Why the caller of a request gave it up."""
         failures = self._session.failures
         if not failures:
@@ -195,7 +195,7 @@ class AtTheEnd(Known):
         return [failure_json(failures[row]) if row in failures else UNSET for row in self.rows]
 
     @property
-    def finding(self) -> Column:
+    def finding(self) -> ColumnValues:
         """Codes of those that name it."""
         return [self._codes.get(index, ()) for index in self.heads.number]
 
@@ -211,7 +211,7 @@ class AtTheEnd(Known):
 
     @cached_property
     def _codes(self) -> dict[int, tuple[str, ...]]:
-        """By index."""
+        """Returns the codes of findings by message."""
         codes: dict[int, dict[str, None]] = defaultdict(dict)
         for finding in self._session.findings:
             for index in finding.messages:
@@ -220,7 +220,7 @@ class AtTheEnd(Known):
 
 
 class SoFar(Known):
-    """Of a decoding that goes on; `at` chooses the message that came last."""
+    """Columns during a decoding; `at` chooses the message that came last."""
 
     job = answered = answered_by = latency_ns = parents = parent_certain = call = failure = finding = None
     """What only the end can tell."""
@@ -230,7 +230,7 @@ class SoFar(Known):
         self._decoding = decoding
 
     def at(self, record: RpcRecord) -> SoFar:
-        """The same, for this one."""
+        """Chooses the message that came last; returns itself."""
         tp, row, message = record.tp, record.row, record.rpc.message
         pipe, partner, forth = tp.pipe.number, self._columns.partner[row], tp.from_client
         control = is_control(self._decoding, record)
@@ -252,7 +252,7 @@ def pipe_ends(record: RpcRecord, identities: WorkerIdentities) -> tuple[str, str
 
 
 def is_housekeeping(decoding: Decoding, record: RpcRecord) -> bool:
-    """Whether agents keep house with a message, while a decoding goes on."""
+    """Returns whether a message is housekeeping of the agents, while a decoding goes on."""
     return record.like.message.type in KEEPING or is_control(decoding, record)
 
 

@@ -7,11 +7,11 @@ Parquet; docs/filter.md and docs/parquet.md list it. Nothing here asks for what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rpcinspect.fields.field import Field, OfTensor, Seen, To
-from rpcinspect.fields.kinds import CONTEXT, DURATION, FLAG, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE
+from rpcinspect.fields.kinds import CONTEXT, DURATION, FLAG, KINDS, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE
 from rpcinspect.fields.message import MessageValues
 from rpcinspect.fields.plain import Picked, number
 from rpcinspect.rpc.message import is_request
@@ -39,7 +39,7 @@ def _body(name: str) -> Callable[[MessageValues], Any]:
 
 
 def _error(name: str) -> Callable[[MessageValues], Any]:
-    """What the error of an answer says."""
+    """Returns a getter of a field of the error that an answer reports."""
     return lambda message: (message.body.get("error") or {}).get(name)
 
 
@@ -246,7 +246,7 @@ MESSAGE: tuple[Field, ...] = (
         renamed="location_offset",
     ),
 )
-"""Those of messages, in the order of JSON and of Parquet."""
+"""Fields of messages, in the order of JSON and of Parquet."""
 
 TENSOR: tuple[OfTensor, ...] = (
     OfTensor("dtype", TEXT, "torch's name of the element type", "in {float16, bfloat16}", "meta.dtype"),
@@ -325,11 +325,31 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor("placement", TEXT, "certain, uncertain or missing", "== uncertain", "place.placement.value"),
     OfTensor("sha256", TEXT, "hash of its elements, as jsonl has it", '~ "^e3b0"'),
 )
-"""Those of tensors."""
+"""Fields of tensors."""
 
 FIELDS: tuple[Field, ...] = tuple([field for field in (*MESSAGE, *TENSOR) if field.test is not None])
-"""Those that a filter may name."""
+"""Fields that a filter may name."""
 ALIASES = {"context_id": "ctx", "function": "fn", "from": "src", "to": "dst"}
 """Names that jsonl, or the table's heading, has for fields which are shorter here."""
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 BY_NAME |= {alias: BY_NAME[name] for alias, name in ALIASES.items()}
+
+
+def field_lines() -> Iterator[str]:
+    """Yields the lines of `--fields`: fields with kinds and examples, then the values of each kind."""
+    names = {field.name: field.name for field in FIELDS}
+    for alias, name in ALIASES.items():
+        names[name] += f", {alias}"
+    yield from _columns(
+        ("field", "kind", "what it is", "example"),
+        [(names[field.name], field.kind.name, field.about, field.example) for field in FIELDS],
+    )
+    yield ""
+    kinds = {(kind.name, kind.unit, " ".join(sorted(kind.operators))) for kind in KINDS}
+    yield from _columns(("kind", "values", "operators"), sorted(kinds))
+
+
+def _columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -21,9 +21,8 @@ def template(
     write: Callable[[int], str],
     place: str,
 ) -> str:
-    """What `tell` says of messages of the record's pattern, for the operator %. `write` is how it writes an
-    id, `place` what stands for that. Empty where ids can't be told from what else is there.
-    """
+    """Returns the text of `tell` for messages of a record's pattern, as a template for %. `write` writes an
+    id, `place` stands for one. Empty where ids can't be told from the rest of the text."""
 
     def told(ids: Ids) -> str:
         rpc = pattern.with_ids(record.tp, ids)

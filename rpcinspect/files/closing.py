@@ -8,7 +8,7 @@ T = TypeVar("T", bound="Closing")
 
 
 class Closing:
-    """To be inherited from, by a class with a `close` that may be called again."""
+    """Base of classes with a `close` that may be called again: makes them context managers."""
 
     def close(self) -> None:
         """Gives up whatever is held."""

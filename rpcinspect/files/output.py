@@ -50,9 +50,7 @@ class Output:
             self.file = io.FileIO(descriptor, "wb")
 
     def put(self) -> None:
-        """All of it was written: now it is at its place. Whoever buffers has to flush before. May be done
-        again if it was interrupted.
-        """
+        """Puts the finished file at its place. Flush buffers before; may be repeated if interrupted."""
         with writing(self.path), _explained(self._place):
             if self._aside is not None:
                 if not is_at(self._place.path, self.file.fileno()):
@@ -62,7 +60,7 @@ class Output:
             self.file.close()
 
     def drop(self) -> None:
-        """It did not come to its end: what was there stays. Does nothing after `put`."""
+        """Gives the file up: what was at its place stays. Does nothing after `put`."""
         if self._aside is not None:
             self._aside.unlink(missing_ok=True)
             self._aside = None
@@ -118,7 +116,7 @@ class Growing(io.FileIO):
             super().__init__(descriptor, "wb")
 
     def empty(self) -> None:
-        """What it held goes, where it is a file."""
+        """Empties a file that was there before."""
         if not self.emptied:
             self.emptied = True
             if self._empties:
@@ -129,7 +127,7 @@ class Growing(io.FileIO):
         return super().write(data)
 
     def forget(self) -> None:
-        """Nothing came of it: an empty file that was not there before goes."""
+        """Removes the file if it is new and still empty."""
         if self._is_new and not self.emptied:
             self._path.unlink(missing_ok=True)
 
@@ -175,7 +173,7 @@ class OutputFolder:
             return io.FileIO(os.open(path, flags, self._mode), "wb")
 
     def put(self, *, mark: str | None = None, obsolete: Sequence[str] = ()) -> int:
-        """All are written and closed: they take their places, and what is obsolete goes. How many bytes.
+        """Puts the closed files at their places and removes what is obsolete; returns the bytes of all.
 
         `mark`: the file without which the others mean nothing; it goes first and comes last.
         """

@@ -224,7 +224,7 @@ def _lock(descriptor: int) -> None:
 
 
 def is_at(path: Path, descriptor: int) -> bool:
-    """Whether what is open is what has this name."""
+    """Returns whether the open file is the one with this name."""
     with suppress(OSError):
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     return False

@@ -67,7 +67,7 @@ class Temporary(io.FileIO):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def give_back(self, start: int, stop: int) -> None:
-        """Nobody will read this range again: the file system may have its room, where it knows how."""
+        """Frees the room of a range that will never be read again, where the file system can."""
         if stop - start >= HOLE_BYTES:
             _punch(self.fileno(), start, stop - start)
 

@@ -48,7 +48,7 @@ class Not(Struct, frozen=True):
 
 
 class And(Struct, frozen=True):
-    """All of them; at least two."""
+    """A conjunction of at least two expressions."""
 
     items: tuple[Expression, ...]
 
@@ -57,7 +57,7 @@ class And(Struct, frozen=True):
 
 
 class Or(Struct, frozen=True):
-    """At least one of them; at least two."""
+    """A disjunction of at least two expressions."""
 
     items: tuple[Expression, ...]
 
@@ -69,7 +69,7 @@ Expression: TypeAlias = Present | Compare | Not | And | Or
 
 
 def leaves(expression: Expression) -> list[Present | Compare]:
-    """All comparisons, from left to right, each as often as it stands there."""
+    """Returns all comparisons, from left to right, repeats included."""
     found: list[Present | Compare] = []
     stack = [expression]
     while stack:

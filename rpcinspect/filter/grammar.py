@@ -157,7 +157,7 @@ def _deeper(items: list[Built]) -> int:
 
 
 class _TooDeep(Exception):
-    """No token says where."""
+    """Raised for too deep nesting, which no single token shows."""
 
 
 def _field(token: Token) -> Field:

@@ -14,7 +14,7 @@ from rpcinspect.session.model import AutogradContext, Finding, RRef, Session
 
 
 class Shown(Struct, frozen=True):
-    """What a filter has picked of a session."""
+    """The messages that a filter matches."""
 
     text: str
     """The filter, as the user wrote it."""
@@ -42,21 +42,22 @@ class Shown(Struct, frozen=True):
         return {name: names[name] for name in session.totals.by_type if name in names}
 
     def words(self, some: int, of: int, noun: str) -> str:
-        """What a view of things other than messages says of itself."""
+        """Returns the line that says how many of a view's items are shown."""
         those = "that match" if noun in ("message", "call", "request") else "with messages that match"
         nouns = noun if of == 1 else f"{noun}s"
         return f"shown: {some:,} of {of:,} {nouns}, those {those} {printable(self.text)}"
 
     def contexts(self, session: Session) -> tuple[AutogradContext, ...]:
-        """Those that a message takes part in."""
+        """Returns the contexts that a shown message takes part in."""
         return tuple(c for c in session.contexts if (c.job, c.context_id) in self.touched.contexts)
 
     def rrefs(self, session: Session) -> tuple[RRef, ...]:
-        """Those that a message takes part in."""
+        """Returns the RRefs that a shown message takes part in."""
         return tuple(r for r in session.rrefs if (r.job, r.rref_id) in self.touched.rrefs)
 
     def findings(self, session: Session) -> tuple[Finding, ...]:
-        """Those that name a message; and those that name none, since they are about the capture itself."""
+        """Returns the findings that name a shown message, or no message at all: those are about the capture
+        itself."""
         return tuple(finding for finding in session.findings if self._about(session, finding))
 
     def _about(self, session: Session, finding: Finding) -> bool:

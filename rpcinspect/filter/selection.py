@@ -71,7 +71,7 @@ class Filter:
 
     @property
     def late(self) -> tuple[str, ...]:
-        """Names of the fields that say nothing before the end."""
+        """Returns the names of the fields that have no value before the end."""
         return tuple(dict.fromkeys(field.name for field in self.fields if not field.streams))
 
 
@@ -86,13 +86,13 @@ class Selection:
         """States that came before: equal ones are one object."""
 
     def feed(self, record: RpcRecord) -> bool:
-        """Whether the message may be picked."""
+        """Takes the next message; returns whether it may match."""
         state = record.told(self._state)
         self._states.append(self._same.setdefault(state, state))
         return state != NO
 
     def _state(self, record: RpcRecord) -> int:
-        """`YES`, `NO`, or which of the tests hold where only the end can tell."""
+        """Returns `YES`, `NO`, or which of the tests hold where only the end decides."""
         asked, bits = self._filter, 0
         message = MessageValues(record, self._reader)
 
@@ -133,9 +133,8 @@ class Selection:
 
 
 class CallSelection(Selection):
-    """The same of calls, each a request and its answer: both are picked or none. What a message says itself
-    may be said by either; who sends it, when and as what is asked of the request.
-    """
+    """Selects calls: a request and its answer match together or not at all. Either may have the content that
+    a filter asks for; sender, time and type are those of the request."""
 
     def __init__(self, chosen: Filter, source: CaptureBytes) -> None:
         super().__init__(chosen, source)
@@ -165,7 +164,7 @@ class CallSelection(Selection):
 
 
 class StreamSelection:
-    """For views that print at once: what is known by then decides."""
+    """Selects messages for views that print at once, by what is known by then."""
 
     def __init__(self, chosen: Filter, decoding: Decoding) -> None:
         self._filter = chosen
@@ -198,7 +197,7 @@ class StreamSelection:
 
 
 def _hints(chosen: Filter, session: Session) -> Iterator[str]:
-    """Of each comparison with a text that no message has: the nearest of those that there are."""
+    """Returns, for each comparison with a text that no message has, the nearest existing values."""
     known = AtTheEnd(session).at(range(len(session.messages)))
     for leaf in chosen.leaves:
         if isinstance(leaf, Compare) and leaf.operator in ("==", "in") and leaf.field.name in HINTED:
@@ -267,7 +266,7 @@ def _opposite(judge: Predicate) -> Predicate:
 
 
 def _until(end: bool, judges: list[Predicate]) -> Predicate:
-    """Asks one after the other until one is `end`, which is then the answer."""
+    """Returns a predicate that asks one after the other until one is `end`, which is then the answer."""
 
     def until(look: Look) -> Truth:
         answer: Truth = not end

@@ -78,7 +78,7 @@ class Messages(RunSequence[Message]):
         return self._run.message(index)
 
     def __call__(self, expression: str) -> Messages:
-        """Those that match a filter, as `decode -f` has it. Raises `FilterError`."""
+        """Returns the messages that match a filter, as `decode -f` has it. Raises `FilterError`."""
         shown = self._run.select(expression)
         row_of = self._run.model.session.order
         return Messages(self._run, [i for i in self._indexes if shown.rows[int(row_of[i])]])
@@ -95,14 +95,14 @@ class Messages(RunSequence[Message]):
 
 
 class Calls(RunSequence["Call"]):
-    """Requests with their answers, in the order in which they began, without what agents keep house with."""
+    """Calls of a run, in the order in which they began, without housekeeping."""
 
     def _make(self, index: int) -> Call:
         return self._run.call(index)
 
     def __call__(self, expression: str) -> Calls:
-        """Those of which request and answer together match a filter, as `decode --calls -f` has it. Raises
-        `FilterError`."""
+        """Returns the calls whose request and answer together match a filter, as `decode --calls -f` has it.
+        Raises `FilterError`."""
         shown = self._run.select(expression, of_calls=True)
         row_of = self._run.model.session.order
         return Calls(self._run, [i for i in self._indexes if shown.rows[int(row_of[i])]])
@@ -163,7 +163,7 @@ class Call:
 
     @property
     def answer(self) -> Message | None:
-        """The answer, where one was captured."""
+        """Returns the answer; None where none was captured."""
         return None if self._exchange.answer is None else self._run.message(self._exchange.answer)
 
     @property
@@ -188,7 +188,8 @@ class Call:
 
     @property
     def parents(self) -> tuple[Call, ...]:
-        """Those that it was sent for: one or none where `parent_certain`, else all that are possible."""
+        """Returns the calls that may have caused this one: at most one where `parent_certain`, else all
+        candidates."""
         return tuple(Call(self._run, parent) for parent in self._exchange.parents)
 
     @property
@@ -198,7 +199,7 @@ class Call:
 
     @property
     def children(self) -> tuple[Call, ...]:
-        """Those that were certainly sent for it."""
+        """Returns the calls that this one certainly caused."""
         return tuple(Call(self._run, child) for child in self._exchange.children)
 
 
@@ -218,11 +219,11 @@ class Context:
         return f"<Context {packed(self.context_id)} of {self.creator}, {len(self.edges):,} edges>"
 
     def graph(self) -> ContextGraph:
-        """Everything that was seen of it: edges with their tensors and gradients, times, the clean-up."""
+        """Returns the autograd graph: edges with their tensors and gradients, times, the clean-up."""
         return next(one for one in self._run.model.graphs_of(self.context_id) if one.job == self.job)
 
     def critical_path(self) -> tuple[Segment, ...]:
-        """What its duration consists of."""
+        """Returns the segments that the context's duration consists of."""
         return self._run.model.critical_path(self.graph())
 
 
@@ -260,7 +261,7 @@ class Run(Closing):
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """Who is who, as far as the captures tell."""
+        """Returns the workers, as far as the captures identify them."""
         return self.model.workers
 
     @cached_property
@@ -294,7 +295,7 @@ class Run(Closing):
         return of.findings if self._shown is None else self._shown.findings(of)
 
     def message(self, index: int) -> Message:
-        """One message by its index. Raises `IndexError` where there is none."""
+        """Returns a message by its index. Raises `IndexError` where there is none."""
         return self.model.message(index)
 
     def call(self, index: int) -> Call:
@@ -302,7 +303,8 @@ class Run(Closing):
         return Call(self, self.model.calls[index])
 
     def context(self, context_id: str | int) -> Context:
-        """A context by its id, also as `CREATOR:COUNTER`; of several jobs' the first. Raises `KeyError`."""
+        """Returns a context by its id, also as `CREATOR:COUNTER`; of several jobs' the first. Raises
+        `KeyError`."""
         number = read_packed(context_id) if isinstance(context_id, str) else context_id
         for one in self.contexts:
             if one.context_id == number:
@@ -341,8 +343,8 @@ class Run(Closing):
         return selection.finish(whole.session)
 
     def save(self, path: PathName, *, redact: bool = False, seed: str | None = None) -> int:
-        """Writes the messages, with the requests and answers of these, as a capture that decodes by itself: a
-        log where `path` ends in .rpclog, else a pcap. Gives how many messages it has.
+        """Writes the messages, with their requests and answers, as a capture that decodes by itself: a log
+        where `path` ends in .rpclog, else a pcap. Returns the number of messages.
 
         `redact` replaces values and names as docs/redaction.md says; equal ones stay equal, under the same
         `seed` in other captures too. Raises `OutputError`.
@@ -372,7 +374,8 @@ class Run(Closing):
         return arrow_table(table, whole.session, self._shown, records, whole.bytes)
 
     def to_pandas(self, table: str = "messages") -> Any:
-        """The same as a `pandas.DataFrame`; pandas must be installed."""
+        """Returns a table of `to_arrow` as a `pandas.DataFrame`. Raises `ImportError` where pandas is
+        missing."""
         return self.to_arrow(table).to_pandas()
 
 

@@ -46,7 +46,7 @@ NOTHING = Audit()
 
 
 class Anybody:
-    """The policy of an audit: what is not known to be dangerous may be somebody's own."""
+    """The policy of an audit: a name that is not known to be dangerous is taken as the user's own."""
 
     keeps_getattr = True
 
@@ -101,9 +101,8 @@ def _audit(found: Iterable[Named], called: Named | None) -> Audit:
 
 
 def _is_no_rebuilder(name: Global) -> bool:
-    """Whether it is a function of the standard library or of torch, and by its name none that makes an object
-    while a pickle is loaded. Classes have capital letters there, but for a few.
-    """
+    """Returns whether this is a function of the standard library or of torch whose name does not mark it as
+    one that makes objects while a pickle is loaded. Classes have capital letters there, but for a few."""
     package, last = name.module.partition(".")[0], name.name.rpartition(".")[2]
     if package not in STANDARD_LIBRARY and package not in ("numpy", "rpcinspect", "torch"):
         return False

@@ -39,7 +39,7 @@ class Effort:
         self._work += self._size(call.args) + self._size(call.state) + more
 
     def keys(self, keys: Collection[Value]) -> bool:
-        """Counts what hashing these takes; whether one of them takes too much by itself."""
+        """Counts the work of hashing these keys; returns whether one of them alone is too much."""
         parts = [self._key(key) for key in keys]
         self._hashing += sum(parts) + len(parts)
         return -1 in parts

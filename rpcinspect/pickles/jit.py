@@ -21,7 +21,7 @@ from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Val
 
 
 class Forms(Struct, frozen=True):
-    """How one value was written, with the forms of its parts; never what the value was.
+    """Encoding of a value and of its parts; never the value itself.
 
     What follows from the value alone (width of an integer, repeated strings and globals, memo numbers) is not
     in here, so a changed value is written as upstream would write it.
@@ -179,7 +179,7 @@ def read_jit(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
 def _rare(
     op: int, data: bytes, pos: int, stack: list[Value], marks: list[int], memo: dict[int, Value]
 ) -> int:
-    """One opcode that small pickles lack; the position after it."""
+    """Runs one opcode that small pickles lack; returns the position behind it."""
     if op == ops.LONG_BINPUT:
         memo[_U32(data, pos + 1)[0]] = stack[-1]
         return pos + 5
@@ -235,7 +235,8 @@ def _list(target: Value) -> list[Value]:
 
 
 def _explain(fault: Exception, data: bytes, pos: int) -> str:
-    """Words for what Python says about damage: a read past the end, a missing memo entry, too few values."""
+    """Returns words for a Python exception about damage: a read past the end, a missing memo entry, too few
+    values."""
     if isinstance(fault, KeyError):
         return f"memo entry {fault.args[0]} was never written"
     if pos >= len(data) or isinstance(fault, struct.error):

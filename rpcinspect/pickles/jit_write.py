@@ -163,7 +163,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _key(value: Value) -> object:
-    """Strings, globals, storages and devices are the same if they say the same; all else by identity."""
+    """Returns the content of strings, globals, storages and devices; the identity of all else."""
     kind = type(value)
     if kind is str:
         return _utf8(value)

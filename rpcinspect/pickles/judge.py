@@ -42,7 +42,7 @@ LONG = f"a name of more than {MAX_NAME:,} characters"
 
 
 class Judge:
-    """Judges one message; `found` is what it said so far."""
+    """Judges the pickles of one message; `found` has the judgements so far."""
 
     def __init__(self, policy: Policy) -> None:
         self._keeps_getattr = policy.keeps_getattr
@@ -55,7 +55,7 @@ class Judge:
         self._without_functions: set[int] = set()
 
     def say(self, named: Named) -> None:
-        """Keep a judgement; a refusal stays, whatever else is said of the same name."""
+        """Keeps a judgement. A refusal outweighs other judgements of the same name."""
         known = self.found.get(named.name)
         if known is None or (known.allowed and not named.allowed):
             self.found[named.name] = named

@@ -248,7 +248,7 @@ def _is_object(node: Value) -> bool:
 
 
 def array_state(call: PickleCall) -> str:
-    """(version, shape, dtype, Fortran order, data): as many bytes, or objects, as the shape says."""
+    """Checks (version, shape, dtype, Fortran order, data): as many bytes, or objects, as the shape needs."""
     state, reason = call.state, FORGED
     if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) not in (bool, int):
         return reason
@@ -281,7 +281,8 @@ def scalar_args(call: PickleCall) -> str:
 
 
 def reconstruct_args(call: PickleCall) -> str:
-    """An array of nothing, of some letter's type; its state says what it is."""
+    """Checks the arguments that make an array without elements, of a one-letter type; the state fills the
+    array."""
     args = call.args
     letter = (bytes_of(args[2]) or args[2]) if len(args) == 3 else b""
     plain = type(letter) in (bytes, str) and len(letter) == 1 and not letter.isdigit()

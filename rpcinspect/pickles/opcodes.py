@@ -91,7 +91,7 @@ def integer(value: int) -> bytes:
 
 
 class NumberedPickle(Struct, frozen=True):
-    """A pickle and its integers, counted from 0 in the order of its bytes."""
+    """A pickle and the integers in it, counted from 0 in the order of the bytes."""
 
     data: bytes
     pickle: PythonPickle

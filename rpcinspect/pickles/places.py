@@ -16,7 +16,7 @@ MAX_PLACES = 100_000
 
 
 class PathStep(NamedTuple):
-    """One step down: `value[key]`, or `value.key` of an attribute."""
+    """A step down: `value[key]`, or `value.key` of an attribute."""
 
     attribute: bool
     key: str | int
@@ -36,7 +36,7 @@ def tensor_places(value: Value) -> dict[int, ValuePath]:
 
 
 def rref_places(value: Value) -> dict[tuple[int, int], ValuePath]:
-    """RRef → its first place."""
+    """Returns RRef → the first place of it."""
     found: dict[tuple[int, int], ValuePath] = {}
     for node, place in _walk(value):
         fork = semantic.brought_fork(node)

@@ -26,7 +26,7 @@ MAX_DEPTH = 5_000
 
 
 class PythonPickle(Struct, frozen=True, dict=True):
-    """One pickle, read but not run."""
+    """A pickle, read but not run."""
 
     root: Value
     """None also where `error` is set."""
@@ -64,7 +64,7 @@ def read_python_pickle(data: bytes, limits: Limits = DEFAULT_LIMITS) -> PythonPi
 
 
 def read_python_pickle_partial(data: bytes, limits: Limits = DEFAULT_LIMITS) -> PythonPickle:
-    """As `read_python_pickle`, but damage is returned as `error`, beside all that was read before it."""
+    """Reads as `read_python_pickle`, but returns damage as `error`, beside all that was read before it."""
     state = State(data, limits)
     root: Value = None
     fault: DecodeError | None = None
@@ -226,7 +226,8 @@ def _run(state: State) -> Value:
 
 
 def _explain(fault: Exception, data: bytes, pos: int) -> str:
-    """Words for what Python says about damage: a read past the end, a missing memo entry, too few values."""
+    """Returns words for a Python exception about damage: a read past the end, a missing memo entry, too few
+    values."""
     if pos >= len(data) or isinstance(fault, struct.error):
         return "the pickle ends before STOP"
     if isinstance(fault, KeyError):

@@ -40,7 +40,7 @@ class Order(Struct, eq=False):
             self._built[id(target)] = (calls, self._ticks)
 
     def changed(self) -> list[Value]:
-        """All that got items or a state, reachable or not."""
+        """Returns every value that got items or a state, reachable or not."""
         return [value for value, _, _ in self._changed.values()]
 
     def hashing(self) -> list[Value]:

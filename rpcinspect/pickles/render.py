@@ -24,9 +24,8 @@ def render(
     max_chars: int = 4000,
     short: bool = False,
 ) -> str:
-    """One line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i; `short`:
-    an RRef by its id alone, `RRef(0:2)`.
-    """
+    """Returns one line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i;
+    `short`: an RRef by its id alone, `RRef(0:2)`."""
     renderer = _Renderer(tensors or (), limits, max_chars, short)
     try:
         renderer.value(value)
@@ -89,7 +88,7 @@ T = TypeVar("T")
 
 
 class _FullError(Exception):
-    """The text has reached its length."""
+    """Raised when the text has reached its length."""
 
 
 class _Renderer:

@@ -16,7 +16,7 @@ from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, children
 
 
 class RRefForkData(NamedTuple):
-    """An RRef as it travels; ids are (created on worker, local id)."""
+    """An RRef as it is sent; ids are (created on worker, local id)."""
 
     owner_id: int
     rref_id: tuple[int, int]
@@ -26,7 +26,7 @@ class RRefForkData(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For people: `RRef(0:2 fork 0:11 owner 2)`, the ids as everywhere else."""
+        """Returns `RRef(0:2 fork 0:11 owner 2)`, with ids as everywhere else."""
         return "RRef({}:{} fork {}:{} owner {})".format(*self.rref_id, *self.fork_id, self.owner_id)
 
 
@@ -61,7 +61,7 @@ def tensor_index(node: Value) -> int | None:
 
 
 def tensor_reference(node: Value) -> int | None:
-    """What a reference to a tensor says as its index, whatever number that is."""
+    """Returns the index in a reference to a tensor, whatever number that is; None for other nodes."""
     if type(node) is not PickleCall:
         return None
     function, args = node.function, node.args
@@ -219,7 +219,7 @@ def worker_info(node: Value) -> WorkerInfo | None:
 
 
 def _fits(*numbers: int) -> bool:
-    """Whether these are integers of 64 bits."""
+    """Returns whether all are integers of 64 bits."""
     return all(-1 << 63 <= number < 1 << 63 for number in numbers)
 
 

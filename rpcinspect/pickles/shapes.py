@@ -5,7 +5,8 @@ arguments, state, items or pairs as a text, "" where they are what CPython 3.10â
 2.2â€“2.15 write. Only forms are checked here; values inside are judged by `judge`, which walks them, but for
 the arguments that a rule says to have judged itself (`settled`).
 
-A rule must hold whatever else the pickle does later: lists may grow after a call that was given them.
+A rule must hold whatever else the pickle does later: lists may grow after a call that was given them. Longer
+than other modules, by the table of rules at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STATE = "a state that its own pickling never writes"
 
 
 class Rule(Struct, frozen=True):
-    """How one callable may be called while a pickle is loaded."""
+    """What one callable may be called with while a pickle is loaded."""
 
     args: ShapeCheck
     """What is wrong with the arguments."""
@@ -154,7 +155,7 @@ def _fields(**fields: _ONE) -> ShapeCheck:
 
 
 def _exception_state(call: PickleCall) -> str:
-    """Attributes of its own. Those that C has for some exceptions it takes on trust when the text is made."""
+    """Checks for plain attributes; in some exceptions C trusts certain ones when it makes the text."""
     pairs = call.state.pairs if type(call.state) is Dict else None
     if pairs is None:
         return STATE

@@ -29,10 +29,9 @@ class States:
         return name in names or HOOKS in names
 
     def wrong(self, state: Value, *, own: bool) -> str:
-        """Of a class without `__setstate__`: attributes, and those in slots, by plain names. Any other
-        mapping could bring special names unseen. A `__setstate__` of its own gets what it likes, but no
-        special names.
-        """
+        """Returns what is wrong with an object's state, "" if nothing. A class without `__setstate__` gets
+        attributes and slots by plain names; another mapping could bring special names unseen. With a
+        `__setstate__` (`own`) all but special names passes."""
         key = (id(state), own)
         if key not in self._wrong:
             self._wrong[key] = self._why_wrong(state, own=own)

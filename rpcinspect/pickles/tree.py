@@ -28,7 +28,7 @@ class Global(Struct, frozen=True):
 
 
 class PickleCall(Struct, eq=False):
-    """An object that loading would make by calling something; nothing is ever called.
+    """An object that loading would make by a call; nothing is ever called.
 
     `function` is any value, usually a Global. What later opcodes add to the object is kept in order of kind.
     """
@@ -121,7 +121,7 @@ def children(node: Value) -> Iterable[Value]:
 
 
 def walk(roots: Iterable[Value], parts: Callable[[Value], Iterable[Value]] = children) -> Iterator[Value]:
-    """Every value in some values, the last root first: nodes once, scalars as often as they stand there.
+    """Yields every value in some values, the last root first: nodes once, scalars as often as they occur.
 
     `parts` says what is walked of a node, the last first; by default all of it.
     """

@@ -12,7 +12,7 @@ NameKind: TypeAlias = Literal["class", "function", "value", "any"]
 
 
 class Named(Struct, frozen=True):
-    """One thing that a message would make a live process import, call or trust."""
+    """A name that loading a message would import, call or trust."""
 
     name: str
     """`module.name`, or words for what has no name; as captured, so escape it before showing it."""
@@ -28,7 +28,7 @@ class Named(Struct, frozen=True):
 
 
 class NameRuling(Struct, frozen=True):
-    """What a policy says of a name that is in no list of ours."""
+    """What a policy allows for a name that is in no list of ours."""
 
     allowed: bool
     kind: NameKind = "any"

@@ -56,7 +56,7 @@ class AgentMechanism(Mechanism):
         self._begin_ns = 0
 
     def settings(self) -> Mapping[str, object]:
-        """See startup/rpcinspect_agent.py. There is a folder for queues then."""
+        """Makes the folder for queues; returns the settings that startup/rpcinspect_agent.py reads."""
         try:
             self._queues = Path(tempfile.mkdtemp(prefix="rpcinspect-", dir=_place()))
         except OSError as error:
@@ -70,7 +70,7 @@ class AgentMechanism(Mechanism):
 
     @property
     def _mark(self) -> Path:
-        """Whoever can't go on writing says there why."""
+        """Returns the file in which a process notes why it can't go on writing."""
         assert self._queues is not None
         return self._queues / "failed"
 
@@ -140,7 +140,7 @@ def _place() -> str | None:
 
 
 def _pid(queue: Path) -> int:
-    """Whose it is, as startup/rpcinspect_agent.py names it."""
+    """Returns the process of a queue, from the file's name as startup/rpcinspect_agent.py gives it."""
     return int(queue.name.partition("-")[0])
 
 
@@ -192,7 +192,7 @@ class MessageQueue(Struct, frozen=True):
 
 
 def read_queue(path: Path) -> MessageQueue | None:
-    """What a queue tells of its process; None if the file is no queue."""
+    """Reads a process's queue file; None if the file is no queue."""
     with path.open("rb") as file:
         data = file.read(DATA_AT)
     if len(data) < DATA_AT:
@@ -233,14 +233,14 @@ def append(log: Path, lines: bytes) -> None:
 
 
 def open_log(log: Path) -> BinaryIO:
-    """The log, at its end; not what somebody has put there as a link meanwhile."""
+    """Opens the log at its end; refuses a link that somebody has put there meanwhile."""
     file = os.fdopen(os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b")
     file.seek(0, os.SEEK_END)
     return file
 
 
 def _records(file: int, queue: MessageQueue) -> Iterator[bytes]:
-    """Those that are complete; of one that was being copied nothing is of use."""
+    """Returns the complete records; one that was being copied is of no use."""
     at = queue.tail
     while at < queue.head:
         length, complete, _ = ENTRY.unpack(_ring(file, queue.capacity, at, ENTRY.size))
@@ -257,7 +257,7 @@ def _ring(file: int, capacity: int, at: int, length: int) -> bytes:
 
 
 def _lock(descriptor: int) -> None:
-    """As the writers of the log do; one that was stopped while it had the lock is not waited for."""
+    """Locks the log as its writers do; does not wait for one that was stopped while it had the lock."""
     end = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < end:
         try:

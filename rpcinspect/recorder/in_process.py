@@ -57,7 +57,7 @@ class Recording:
         self._recorders.close()
 
     def flush(self) -> None:
-        """Everything that was sent until now is in the log."""
+        """Writes everything that was sent until now into the log."""
         if self._recorders is not None:
             self._recorders.flush()
 

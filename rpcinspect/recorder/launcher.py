@@ -132,7 +132,7 @@ def _become(
     stage: Callable[[], Sequence[int]],
     mask: set[int | signal.Signals],
 ) -> NoReturn:
-    """In the new process: the stage, then the command. Never returns, whatever happens."""
+    """Runs the stage in the new process, then the command. Never returns, whatever happens."""
     try:
         error, descriptors = None, list[int]()
         try:

@@ -36,7 +36,7 @@ class Library(Struct, frozen=True):
     def settings(
         self, log: Path, tensors: str, when_full: str, queue_bytes: int = QUEUE_BYTES
     ) -> dict[str, object]:
-        """What startup/rpcinspect_agent.py is told in any case."""
+        """Returns the settings that startup/rpcinspect_agent.py always gets."""
         return {
             "library": self.path,
             "torch": self.torch,
@@ -48,7 +48,8 @@ class Library(Struct, frozen=True):
 
 
 def build_agent(interpreter: str, tell: Callable[[str], object] = lambda line: None) -> Library:
-    """`tell` hears that something is compiled, which takes its time."""
+    """Returns the library for an interpreter's torch; calls `tell` before a compilation, which takes its
+    time."""
     try:
         with subprocess.Popen(
             [interpreter, str(BUILD)],
@@ -77,7 +78,7 @@ def build_agent(interpreter: str, tell: Callable[[str], object] = lambda line: N
 
 
 def interpreter_of(command: Sequence[str]) -> str:
-    """That of the program itself, or of the script's first line; else the one that runs us."""
+    """Returns the interpreter of a command: the program, or that of a script's first line; else our own."""
     program = shutil.which(command[0])
     if program is None:
         return sys.executable

@@ -33,7 +33,7 @@ from rpcinspect.session.process_end import ProcessEnd
 
 
 class ProcessNote(Struct, frozen=True, kw_only=True):
-    """One process that started RPC, or would have."""
+    """A process that started RPC, or tried to."""
 
     pid: int
     name: str | None = None
@@ -79,9 +79,8 @@ def _read(path: Path) -> ProcessNote | None:
 
 
 def is_running(pid: int, start: int | None = None) -> bool:
-    """Whether a process still runs, that which began at `start` if told; one that has ended and was not
-    waited for does not.
-    """
+    """Returns whether a process still runs, if `start` is given the one that began then; False for one that
+    has ended and was not waited for."""
     stat = process_stat(pid)
     return stat is not None and not is_zombie(stat) and start in (None, int(stat[START]))
 
@@ -107,7 +106,7 @@ class Reaper:
         """(wait status, time_ns) of those that have ended."""
         known = _children()
         self._known = known or frozenset()
-        """Those that others of us wait for."""
+        """Children that other parts of our process wait for."""
         self._was = _is_subreaper()
         self._adopts = known is not None and _set_subreaper(True)
 
@@ -131,7 +130,7 @@ class Reaper:
                 self.wait_for(pid)
 
     def close(self) -> None:
-        """Orphans go where they went before."""
+        """Lets orphans go where they went before."""
         if self._adopts:
             self.look()
             _set_subreaper(self._was)
@@ -139,7 +138,7 @@ class Reaper:
 
 
 def process_stat(pid: int) -> list[str] | None:
-    """What the kernel says of a process; None where there is none."""
+    """Returns the fields of /proc/PID/stat; None where there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -149,12 +148,12 @@ def process_stat(pid: int) -> list[str] | None:
 
 
 def is_zombie(stat: list[str]) -> bool:
-    """Whether it has ended, and its parent has not waited for it."""
+    """Returns whether the process has ended, and its parent has not waited for it."""
     return stat[STATE] in ("Z", "X")
 
 
 def _children() -> frozenset[int] | None:
-    """Of this process; None where the kernel does not list them."""
+    """Returns the children of this process; None where the kernel does not list them."""
     try:
         lists = [path.read_text(encoding="ascii") for path in Path("/proc/self/task").glob("*/children")]
     except OSError:
@@ -172,7 +171,7 @@ def _set_subreaper(on: bool) -> bool:
 
 
 def _prctl(option: int, argument: object) -> bool:
-    """Whether the system did it."""
+    """Calls prctl; returns whether that succeeded."""
     try:
         zero = ctypes.c_ulong(0)
         return bool(ctypes.CDLL(None).prctl(option, argument, zero, zero, zero) == 0)
@@ -193,7 +192,7 @@ SECONDS = 1.0
 
 
 class CommandProcesses:
-    """From before a command begins to after its end; `close` it in any case."""
+    """Watches a command's processes from before its begin to after its end; `close` it in any case."""
 
     def __init__(self, folder: Path) -> None:
         self._listener = _listener(folder / SOCKET)
@@ -255,7 +254,7 @@ class CommandProcesses:
             self._thread.join()
 
     def _watch(self) -> None:
-        """Until told to stop, and then what has come by then."""
+        """Takes notes until the end is asked for, and then what has come by then."""
         stopping = False
         while True:
             ready = self._poll.poll(0 if stopping else None)
@@ -273,7 +272,7 @@ class CommandProcesses:
                     self._take()
 
     def _take(self) -> None:
-        """One more process."""
+        """Takes one more process."""
         assert self._listener is not None
         try:
             caller, _ = self._listener.accept()
@@ -345,7 +344,7 @@ def _name(number: int) -> str:
 
 
 def _listener(path: Path) -> socket.socket | None:
-    """None where there can be none, such as in a folder with a name that is too long for that."""
+    """Returns the listening socket; None where there can be none, such as under too long a path."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.bind(str(path))
@@ -377,7 +376,7 @@ def oom_kills() -> int | None:
 
 
 def _counters() -> Iterator[Path]:
-    """Where it may be, the likeliest first: a container may see its own group as the root."""
+    """Returns where the counters may be, likeliest first: a container may see its group as the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -47,7 +47,7 @@ class RecordingResult(Struct, frozen=True, kw_only=True):
 
 
 class Mechanism(ABC):
-    """One way of recording one command, asked in the order below."""
+    """A way of recording one command; methods are called in the order below."""
 
     via: ClassVar[str]
 
@@ -58,16 +58,14 @@ class Mechanism(ABC):
         return {}
 
     def stage(self) -> Sequence[int]:
-        """In the process that becomes the command, which has one thread: descriptors that our process gets,
-        by default none. `RecordError`: it can't begin.
-        """
+        """Runs in the process that becomes the command, which has one thread; returns descriptors for our
+        process. Raises `RecordError` where recording can't begin."""
         return ()
 
     @abstractmethod
     def begin(self, descriptors: Sequence[int]) -> None:
-        """In our process, with what the stage gave, before the command runs. `RecordError` or `OutputError`:
-        it can't.
-        """
+        """Runs in our process, with the descriptors of `stage`, before the command. Raises `RecordError` or
+        `OutputError` where recording can't begin."""
 
     @abstractmethod
     def finish(self, notes: Sequence[ProcessNote], ends: Mapping[Process, ProcessEnd]) -> RecordingResult:
@@ -75,7 +73,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends whatever it started; also when something failed. Once more does no harm."""
+        """Ends whatever was started, also after a failure; closing twice is fine."""
 
 
 class Outcome(Struct, frozen=True):
@@ -93,7 +91,7 @@ class Outcome(Struct, frozen=True):
 def record(
     arguments: Sequence[str], mechanism: Mechanism, ready: Callable[[], None] = lambda: None
 ) -> Outcome:
-    """Runs the command to its end, and completes the recording. `ready` is called when it can begin."""
+    """Runs the command to its end, and completes the recording. Calls `ready` when the command can begin."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
         stack.callback(mechanism.close)
@@ -122,7 +120,7 @@ def surroundings(environment: Mapping[str, str], settings: Mapping[str, object])
 
 
 COUNTERS = ("messages", "bytes", "dropped", "failed")
-"""What is told of each process."""
+"""Counts that each process reports."""
 SHOWN = 16
 """Processes that are named; more are counted."""
 

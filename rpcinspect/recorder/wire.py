@@ -27,7 +27,8 @@ MAY_NOT_CAPTURE = (
 
 
 class WireMechanism(Mechanism):
-    """Packets of one interface. What can be refused is asked for by the process that becomes the command."""
+    """Records packets of one interface. The process that becomes the command asks for all that may be
+    refused."""
 
     via = "wire"
 

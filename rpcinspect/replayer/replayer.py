@@ -2,7 +2,7 @@
 
 In: an open session, a plan whose names the gate has passed, options. Out: a `ReplayOutcome`. Starts the
 processes of live workers and ends all of them, whatever happens; what can't go on becomes the failure of its
-session, and the next one begins.
+session, and the next one begins. Longer than other modules: one place starts processes and ends them.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class _Replayer:
             check([_SessionRun(self, planned).inputs() for planned in played], self.options.join)
 
     def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
-        """One session, from the start of its live workers to their end; without `workers`, in the group that
-        is joined."""
+        """Plays a session, from the start of its live workers to their end; without `workers`, in the joined
+        group."""
         if not planned.count("send"):
             return _SessionRun(self, planned).outcome(None)
         seeds = self._seeds.get(planned.number, self.options.seeds)
@@ -268,7 +268,7 @@ class _Replayer:
 
 @dataclass(eq=False)
 class _SessionRun:
-    """One session while it is played; what it found is in `outcome` afterwards, also if something raises."""
+    """A session while it is played; `outcome` has the result afterwards, also after an exception."""
 
     replay: _Replayer
     planned: PlannedSession
@@ -285,7 +285,7 @@ class _SessionRun:
 
     @property
     def options(self) -> ReplayOptions:
-        """Those of the whole replay."""
+        """Returns the options of the whole replay."""
         return self.replay.options
 
     @cached_property
@@ -305,7 +305,7 @@ class _SessionRun:
         return worker_ids(self.replay.opened.session, self.planned.cast, self.calls.values())
 
     def go(self, workers: Workers) -> None:
-        """Everything, with live workers that are started for it."""
+        """Plays the session with live workers that are started for it."""
         cast, ids = self.planned.cast, self.ids
         with LiveGroup(workers, self._memory()) as group:
             wait_s = 0.0
@@ -322,13 +322,13 @@ class _SessionRun:
                 self._note_ended(group, wait_s)
 
     def join(self) -> None:
-        """The same in a group that others have started."""
+        """Plays the session in a group that others have started."""
         assert self.options.join is not None
         inputs, trouble = self.inputs(), self.trouble.append
         play_joined(inputs, self.options.join, self._new_player, tap=self.tap, trouble=trouble)
 
     def inputs(self) -> SessionInputs:
-        """Everything that the player needs."""
+        """Returns the inputs of the player."""
         return SessionInputs(
             planned=self.planned,
             calls=self.calls,
@@ -359,7 +359,7 @@ class _SessionRun:
             self._run_player(group, loop, inputs, peers, membership.handle)
 
     def _play_agents(self, group: LiveGroup) -> None:
-        """The same with torch's agents in the place of played workers."""
+        """Plays the session with torch's agents in the place of played workers."""
         passes = passes_of(self.planned, self.calls)
         early = frozenset().union(*(its.early for its in passes.values()))
         inputs = replace(self.inputs(), early=early)

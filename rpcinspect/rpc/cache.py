@@ -29,8 +29,8 @@ class BoundedCache(Generic[K, V]):
         self.get = self._values.get
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Remember `value`; `size` is that of the key. Keys of more than a sixteenth of the bound are not
-        kept."""
+        """Remembers `value` under a key of `size` bytes, unless the key takes more than a sixteenth of the
+        bound."""
         size += self._entry_bytes
         if size > self._max_bytes >> 4:
             return

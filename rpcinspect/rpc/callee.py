@@ -23,7 +23,7 @@ from rpcinspect.rpc.record import RpcRecord
 
 
 class Callee(Struct, frozen=True):
-    """Whom a request calls, as far as it says that itself."""
+    """The function or object that a request calls, as far as the request itself names it."""
 
     what: str
     """A function or a class; `through` an RRef or with an `owner` the name of a method."""
@@ -102,7 +102,8 @@ def _before_forward(args: tuple[Value, ...]) -> int:
 
 
 def name_of(callee: Callee, made: Global | None) -> Name:
-    """What to call it; `made` is the class of its RRef's object, or the function that made it."""
+    """Returns the name to show; `made`: the class of the object behind the RRef, or the function that made
+    it."""
     if not callee.through and callee.owner is None:
         return Name(callee.what, callee.what)
     owner = made

@@ -32,7 +32,7 @@ class _ScriptCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def function(self) -> str:
-        """The operator with its overload, `aten::add.Scalar`, or the qualified name."""
+        """Returns the operator with its overload, `aten::add.Scalar`, or the qualified name."""
         return self.qualified_name if self.schema is None else self.schema.partition("(")[0]
 
 
@@ -190,7 +190,7 @@ class RRefBackwardResp(Struct, frozen=True):
 
 
 class UnknownCommand(Struct, frozen=True):
-    """A type that we do not know, or a payload that could not be read: kept whole."""
+    """A payload of an unknown type, or one that could not be read: kept whole."""
 
     message_type: int
     payload: bytes

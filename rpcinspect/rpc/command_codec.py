@@ -46,8 +46,8 @@ def from_message(message_type: int, payload: bytes, limits: Limits = DEFAULT_LIM
 
 
 def to_payload(command: Command, like: bytes | None = None) -> bytes:
-    """The payload that says `command`, without envelopes: as torch writes it, or in the forms of `like`, a
-    payload of the same type that could be read."""
+    """Returns the payload of `command`, without envelopes: as torch writes it, or in the forms of `like`, a
+    readable payload of the same type."""
     if isinstance(command, UnknownCommand):
         return command.payload
     codec = COMMANDS[message_type_of(command)]
@@ -63,8 +63,7 @@ def to_payload(command: Command, like: bytes | None = None) -> bytes:
 
 
 def to_message(command: Command, table: bytes = NO_TENSORS) -> RpcMessage:
-    """The message that says a command, as torch writes it; without envelopes and without a number of its
-    own."""
+    """Returns a command as a message, as torch writes it; without envelopes, with message id 0."""
     return RpcMessage(int(message_type_of(command)), 0, to_payload(command), table)
 
 
@@ -86,9 +85,8 @@ def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPi
 
 
 def parameter_indexes(pickle: PythonPickle, *, trainable: bool = False) -> frozenset[int]:
-    """Indexes of the tensors that a Python pickle makes an nn.Parameter of; `trainable`: those that then
-    require grad, as (data, requires_grad, hooks) say.
-    """
+    """Returns the indexes of tensors that a Python pickle wraps in an nn.Parameter; `trainable`: of those
+    with requires_grad."""
     found = set()
     for call in pickle.calls:
         if call.function in _REBUILD_PARAMETER and type(call.args) is tuple and call.args:
@@ -133,7 +131,7 @@ def _tuple_codec(
     before: TupleField | None = None,
     owned: slice | None = None,
 ) -> JitCodec:
-    """A tuple of these parts; `before`: what all values before them are."""
+    """Returns a codec for a tuple of these parts; `before`: the form of all values before them."""
     count = len(parts)
 
     def read(value: Value) -> Command:
@@ -167,7 +165,7 @@ def _script_call(value: Value) -> commands.ScriptCall:
 
 
 def _script_remote_call(value: Value) -> commands.ScriptRemoteCall:
-    """As a script call, then the ids of RRef and fork."""
+    """Reads a script call, then the ids of RRef and fork."""
     *call, rref_id, fork_id = _tuple(value, "script remote call", at_least=4)
     args, schema, name, is_async = _script_parts(call)
     return commands.ScriptRemoteCall(
@@ -197,14 +195,14 @@ def _script_values(command: commands.ScriptCall | commands.ScriptRemoteCall) -> 
 
 
 def _python_call(payload: bytes) -> commands.PythonCall:
-    """One byte is_async_execution, then the Python pickle."""
+    """Reads one byte is_async_execution, then the Python pickle."""
     if payload[:1] not in (b"\0", b"\1"):
         raise DecodeError("rpc", "a Python call starts with neither 00 nor 01 (is_async_execution)", 0)
     return commands.PythonCall(payload[1:], payload[0] == 1)
 
 
 def _propagate_gradients(value: Value) -> commands.PropagateGradientsReq:
-    """(gradient, …, context id, autograd message id, retain_graph)"""
+    """Reads (gradient, …, context id, autograd message id, retain_graph)."""
     *grads, context_id, message_id, retain_graph = _tuple(value, "gradients", at_least=3)
     metadata = AutogradMetadata(
         as_int(context_id, "autograd context id"), as_int(message_id, "autograd message id")
@@ -260,7 +258,7 @@ def _tensor_indexes(nodes: Sequence[Value]) -> tuple[int, ...]:
 
 
 def _tensor_refs(indexes: Sequence[int]) -> list[PickleCall]:
-    """One node for each tensor: the pickle refers to it where the tensor comes again."""
+    """Returns one node for each tensor: the pickle refers to it where the tensor repeats."""
     nodes = {
         index: PickleCall(Global("torch.jit._pickle", "build_tensor_from_id"), (index,)) for index in indexes
     }

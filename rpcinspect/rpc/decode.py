@@ -28,7 +28,8 @@ CACHE_BYTES = 1 << 22
 
 
 class DecodedRpc(Struct):
-    """A message, its envelopes off and its parts read. Not frozen: that triples the cost of making one."""
+    """A message without its envelopes, with its parts read. Not frozen: making one would cost three times as
+    much."""
 
     message: RpcMessage
     envelopes: tuple[Envelope, ...]
@@ -48,7 +49,7 @@ class RpcDecoder:
         self._commands: BoundedCache[tuple[int, bytes], Command] = BoundedCache(CACHE_BYTES)
 
     def decode(self, message: RpcMessage) -> DecodedRpc:
-        """Everything that the message says; damage becomes `problems`, nothing is raised."""
+        """Decodes all parts of a message; damage becomes `problems`, nothing is raised."""
         problems: list[LayerAndReason] = []
         peeled = peel_partial(message.type, message.payload, self._limits)
         command: Command = UnknownCommand(peeled.type, peeled.payload)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 
 class DType(Struct, frozen=True):
-    """One element type."""
+    """An element type."""
 
     name: str
     """As torch prints it, without `torch.`."""

@@ -145,7 +145,7 @@ def _to_suffix(envelope: Envelope, like: bytes | None) -> bytes:
 
 
 def _autograd_from_value(message_type: int, value: Value) -> RpcWithAutograd:
-    """(wrapped type, context id, autograd message id, sender, device map)"""
+    """Reads (wrapped type, context id, autograd message id, sender, device map)."""
     wrapped, context_id, message_id, from_worker_id, pairs = items(value, 5, "autograd envelope")
     devices = device_map(pairs)
     if devices is None:
@@ -173,7 +173,7 @@ def _autograd_to_value(envelope: Envelope) -> Value:
 
 
 def _profiling_req_from_value(message_type: int, value: Value) -> RpcWithProfilingReq:
-    """(wrapped type, [state, report_input_shapes, profile_memory], profiling id)"""
+    """Reads (wrapped type, [state, report_input_shapes, profile_memory], profiling id)."""
     wrapped, config, profiling_id = items(value, 3, "profiling request")
     return RpcWithProfilingReq(
         message_type=message_type,
@@ -193,7 +193,7 @@ def _profiling_req_to_value(envelope: Envelope) -> Value:
 
 
 def _profiling_resp_from_value(message_type: int, value: Value) -> RpcWithProfilingResp:
-    """(wrapped type, profiling id, number of events, event, …)"""
+    """Reads (wrapped type, profiling id, number of events, event, …)."""
     if type(value) is not tuple or len(value) < 3:
         raise DecodeError(
             "rpc", f"profiling response: expected a tuple of 3 or more, found {describe(value)}"

@@ -93,7 +93,7 @@ def type_name(message_type: int) -> str:
 
 
 class RpcMessage(Struct):
-    """One RPC message, its parts still encoded. Not frozen: that triples the cost of making one."""
+    """An RPC message with encoded parts. Not frozen: that triples the cost of making one."""
 
     type: int
     """A `MessageType`, or any other i32 from a release that we do not know."""

@@ -88,7 +88,7 @@ class _Layout(Struct, eq=False):
 
 
 class Patterns:
-    """Patterns by their bytes, within bounds."""
+    """Bounded cache of patterns by their bytes."""
 
     def __init__(self) -> None:
         self._layouts: dict[tuple[bytes, int], _Layout] = {}
@@ -106,7 +106,7 @@ class Patterns:
         return None if pattern is None else (pattern, parts[1::2])
 
     def learn(self, tp: TpMessage, rpc: DecodedRpc, facts: PickleFacts) -> None:
-        """Remembers a message that was decoded without a problem, if others may be like it."""
+        """Remembers a message that was decoded without a problem, if the ids allow a pattern."""
         payload, table = tp.payloads[PAYLOAD], tp.payloads[TABLE]
         if len(payload) + len(table) > MAX_PATTERN_BYTES or not _says_nothing(facts):
             return
@@ -146,7 +146,7 @@ def _cutter(places: IdPlaces, length: int) -> Callable[[bytes], tuple[Any, ...]]
 
 
 def _says_nothing(facts: PickleFacts) -> bool:
-    """Whether a pickle tells nothing of the session but which function is called, with which tensors."""
+    """Returns whether a pickle holds nothing about the session but the function and tensors."""
     told = facts.forks, facts.failed, facts.responder, facts.control, facts.sender, facts.receiver
     return not any((*told, facts.parameters))
 

@@ -40,7 +40,7 @@ WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASC
 
 
 class PickleFacts(Struct):
-    """What one command's pickles say; everything is empty for a command without pickles.
+    """Facts that one command's pickles hold; all are empty for a command without pickles.
 
     Not frozen: `audit` is made when it is asked for first.
     """
@@ -86,7 +86,7 @@ class FactsReader:
         self._known: BoundedCache[bytes, PickleFacts] = BoundedCache(CACHE_BYTES)
 
     def read(self, command: Command) -> PickleFacts:
-        """The facts; never raises: what can't be read says nothing, and `pickle.error` says why."""
+        """Returns the facts; never raises: where a pickle can't be read, `pickle.error` has the reason."""
         kind = type(command)
         if kind in PYTHON:
             data: bytes = command.serialized_py_obj  # type: ignore[union-attr]
@@ -109,8 +109,8 @@ class FactsReader:
         return NO_FACTS
 
     def _unread(self, command: UnknownCommand) -> Audit:
-        """The audit of the JIT pickle in a payload that says something else than its type should: alone, or
-        behind what an envelope wraps."""
+        """Returns the audit of the JIT pickle in a payload of another form than its type should have: alone,
+        or behind what an envelope wraps."""
         payload = command.payload
         if command.message_type in ENVELOPES:
             size = int.from_bytes(payload[-8:], "big")
@@ -150,7 +150,7 @@ def _forks(calls: Iterable[PickleCall]) -> tuple[RRefForkData, ...]:
 
 
 def _ends(calls: Iterable[PickleCall]) -> tuple[int, ...]:
-    """The lowest and the highest index that references to tensors say, as `PickleFacts.tensors`."""
+    """Returns the lowest and the highest index in references to tensors, as `PickleFacts.tensors`."""
     found = {index for call in calls if (index := tensor_reference(call)) is not None}
     return (min(found), max(found)) if found else ()
 

@@ -49,7 +49,7 @@ class ProfilerConfig(Struct, frozen=True):
 
 
 class LegacyEvent(Struct, frozen=True, kw_only=True):
-    """One event of the callee's profiler; fields in the order in which they travel."""
+    """An event of the callee's profiler; fields in the order on the wire."""
 
     kind: int
     """0 mark, 1 push range, 2 pop range, 3 memory allocation."""
@@ -114,7 +114,7 @@ def items(value: Value, count: int, what: str) -> Sequence[Value]:
 
 
 def tagged(value: Value, tag: str) -> PickleCall:
-    """A value with its TorchScript type, as the JIT pickles lists and dicts."""
+    """Wraps a value in its TorchScript type, as the JIT pickles lists and dicts."""
     return PickleCall(Global("torch.jit._pickle", "restore_type_tag"), (value, tag))
 
 
@@ -127,7 +127,7 @@ def _shape(value: Value) -> tuple[int, ...]:
 
 
 def events_from_values(values: Sequence[Value]) -> tuple[LegacyEvent, ...]:
-    """The events of one answer; equal lists that the pickle refers to again are read once."""
+    """Reads the events of one answer; lists that the pickle repeats are read once."""
     seen: dict[int, LegacyEvent] = {}
     events = []
     shapes = 0

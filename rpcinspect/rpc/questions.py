@@ -83,7 +83,7 @@ def fork_of(record: RpcRecord) -> tuple[int, int] | None:
 
 
 def created(record: RpcRecord) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """(RRef, its first fork) that a remote call makes."""
+    """Returns the ids of the RRef and of its first fork that a remote call makes; None for other messages."""
     command = record.rpc.command
     if isinstance(command, (commands.PythonRemoteCall, commands.ScriptRemoteCall)):
         return command.ret_rref_id.to_value(), command.ret_fork_id.to_value()
@@ -126,7 +126,7 @@ def missing_bytes(record: RpcRecord) -> int:
 
 
 def uncertain(record: RpcRecord) -> bool:
-    """Whether bytes of a tensor may be another tensor's, or belong nowhere."""
+    """Returns whether bytes of a tensor could be another tensor's, or no tensor's."""
     return any(tensor.extent is None and tensor.descriptor.length for tensor in record.tp.tensors)
 
 

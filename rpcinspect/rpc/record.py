@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class RpcRecord(Struct, eq=False, gc=False):
-    """One RPC message: how it travelled (`tp`) and what it says (`rpc`).
+    """An RPC message: how it travelled (`tp`) and what it contains (`rpc`).
 
     Of a message that a pattern fits, `rpc` is made only where somebody asks for it; who wants what all
     messages of the pattern have in common asks `like`.
@@ -65,11 +65,11 @@ class RpcRecord(Struct, eq=False, gc=False):
 
     @property
     def like(self) -> DecodedRpc:
-        """This message, or one that differs from it only in ids of contexts and autograd messages."""
+        """Returns this message, or one that differs only in ids of contexts and autograd messages."""
         return self.rpc if self.pattern is None else self.pattern.rpc
 
     def told(self, tell: Callable[[RpcRecord], T]) -> T:
-        """What a view tells of it; where that fails, what it tells of the bytes that are left."""
+        """Returns what a view makes of the record; where that fails, what it makes of the undecoded bytes."""
         try:
             return tell(self)
         except Exception as error:
@@ -77,15 +77,14 @@ class RpcRecord(Struct, eq=False, gc=False):
         return tell(self)
 
     def give_up(self, error: Exception, layer: str) -> None:
-        """After an exception that nobody expected, while this message was read or shown: of what it says only
-        the bytes are left, and a problem tells why.
-        """
+        """Replaces the decoded content by the bytes, and adds a problem, after an unexpected exception."""
         problem = unexpected(error, layer, self.location)
         self.rpc, self.facts, self.problems = _undecoded(self.tp), NO_FACTS, (*self.problems, problem)
 
     @property
     def location(self) -> Location:
-        """Of the first byte of the message's descriptor; in a log, of its record; of a live message none."""
+        """Returns the place of the first byte of the descriptor; in a log, of the record; empty for a live
+        message."""
         tp = self.tp
         if tp.pipe.origin is MessageOrigin.LIVE:
             return Location()
@@ -188,7 +187,7 @@ class RecordDecoder:
 
 
 def _undecoded(tp: TpMessage) -> DecodedRpc:
-    """A message as bytes; its type and its id are told where it is one of torch's."""
+    """Returns a message as bytes; with type and id where it is one of torch's."""
     try:
         message = from_payloads(tp.payloads)
     except DecodeError:

@@ -1,10 +1,10 @@
-"""The error that an answer reports: on which workers it came by, and what it was in the first place.
+r"""The error that an answer reports: on which workers it came by, and what it was in the first place.
 
 In: a record. Out: type and text of a pickled RemoteException or of an EXCEPTION; of the text, ids of workers,
 outermost first, and one line. Each worker that passes an error on puts itself in front of the text: `On
 WorkerInfo(id=1, name=…):` for Python functions (torch/distributed/rpc/internal.py), `Error on Node 1: ` for
 backward passes (request_callback_impl.cpp). Inside of another Python error the text stands once as a
-`repr`, with `\\n` for line breaks.
+`repr`, with `\n` for line breaks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CALL = re.compile(r"[A-Za-z_][\w.]*\(.*\)", re.DOTALL)
 
 
 class RemoteError(Struct, frozen=True):
-    """A failure that a message tells of."""
+    """A failure that an answer reports."""
 
     type: str | None
     """`builtins.ValueError`; None where only the text tells."""
@@ -37,7 +37,7 @@ class RemoteError(Struct, frozen=True):
 
 
 def error_of(record: RpcRecord) -> RemoteError | None:
-    """The failure that an answer tells of."""
+    """Returns the failure that an answer reports; None for other messages."""
     command, pickle = record.rpc.command, record.facts.pickle
     if isinstance(command, ExceptionResponse):
         return RemoteError(None, command.text.decode("utf-8", "backslashreplace"))
@@ -50,7 +50,7 @@ def error_of(record: RpcRecord) -> RemoteError | None:
 
 
 class Origin(Struct, frozen=True):
-    """Where an error came from, as far as its text tells."""
+    """Where an error came from, as far as the text names it."""
 
     nodes: tuple[int, ...]
     """Ids of the workers that it came by, the one where it was raised last."""
@@ -81,7 +81,7 @@ def _unescaped(text: str) -> str:
 
 
 def cause_line(lines: Sequence[str]) -> str:
-    """The line, of those that are not blank, that says what failed: the first, in TorchScript the last."""
+    """Returns the line that names the failure: the first that is not blank, in TorchScript the last."""
     if len(lines) > 1 and lines[0].startswith(TORCHSCRIPT_FAILED):
         return lines[-1].strip()
     return lines[0].strip() if lines else ""

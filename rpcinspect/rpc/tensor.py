@@ -44,7 +44,7 @@ class Quantizer(Struct, frozen=True, kw_only=True):
 
 
 class TensorMeta(Struct, frozen=True, kw_only=True):
-    """What the table says of one tensor. Sizes, strides and offset count elements."""
+    """An entry of the tensor table. Sizes, strides and offset count elements."""
 
     dtype: str
     """As torch prints it without `torch.`: `float32`, `qint8`; a key of `DTYPES`."""
@@ -81,7 +81,7 @@ def read_tensor_table(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Ten
 
 
 def storage_lengths(table: bytes) -> tuple[int, ...] | None:
-    """Bytes of each storage that a table speaks of, in the order of their indexes, which is that on the wire.
+    """Returns the bytes of each storage in a table, in the order of their indexes, as on the wire.
 
     None if the table is damaged, leaves out an index, or speaks of storages that can't be or are not on the
     CPU.
@@ -103,8 +103,7 @@ def storage_lengths(table: bytes) -> tuple[int, ...] | None:
 
 
 def to_tensor_table(metas: Sequence[TensorMeta], like: bytes | None = None) -> bytes:
-    """The table that says `metas`: as torch writes it, or in the forms of `like`, a table that could be
-    read."""
+    """Returns `metas` as a table: as torch writes it, or in the forms of `like`, a readable table."""
     table = _Table()
     if like is not None:
         table.read(read_jit(like))
@@ -157,7 +156,7 @@ class _Table:
         raise DecodeError("tensor", f"tensor {index} is rebuilt by an unknown function")
 
     def _quantized(self, args: tuple[Value, ...], index: int) -> TensorMeta:
-        """(STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])"""
+        """Reads (STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])."""
         if len(args) < 7 or type(args[4]) is not tuple or not args[4] or type(args[4][0]) is not Global:
             raise DecodeError("tensor", f"tensor {index}: no quantiser where one was expected")
         scheme, *rest = args[4]
@@ -175,7 +174,7 @@ class _Table:
         return _strided((*args[:4], *args[5:]), quantizer, parts)
 
     def _sparse(self, args: tuple[Value, ...], index: int) -> TensorMeta:
-        """(layout, sizes, requires_grad, index tensors…, values, hooks)"""
+        """Reads (layout, sizes, requires_grad, index tensors…, values, hooks)."""
         names = _SPARSE_PARTS.get(args[0]) if args and type(args[0]) is int else None
         if names is None or len(args) not in (3 + len(names[1]), 4 + len(names[1])):
             raise DecodeError("tensor", f"tensor {index}: not the arguments of a sparse tensor")
@@ -208,7 +207,7 @@ class _Table:
 def _strided(
     args: tuple[Value, ...], quantizer: Quantizer | None, parts: tuple[tuple[str, int], ...] = ()
 ) -> TensorMeta:
-    """(STORAGE, offset, sizes, strides, requires_grad, hooks [, math bits])"""
+    """Reads (STORAGE, offset, sizes, strides, requires_grad, hooks [, math bits])."""
     if len(args) not in (6, 7):
         raise DecodeError("tensor", f"a tensor is rebuilt from {len(args)} arguments, expected 6 or 7")
     dtype, storage, device, numel = _storage(args[0])

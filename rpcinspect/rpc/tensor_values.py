@@ -98,7 +98,8 @@ def first_values(meta: TensorMeta, storage: StorageBytes, n: int) -> list[object
 
 
 def plain_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int] | None:
-    """Where in its storage the logical bytes lie, [start, end), if they are a range of it as they are."""
+    """Returns the range [start, end) of the storage that holds the logical bytes as they are; None where no
+    single range does."""
     if meta.layout != "strided" or meta.conj or meta.neg or not is_contiguous(meta):
         return None
     dtype = DTYPES[meta.dtype]
@@ -219,7 +220,8 @@ def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
 
 
 def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same elements in the same order with as few dimensions as possible (numpy has a bound on those)."""
+    """Returns sizes and strides of the same elements with as few dimensions as possible, since numpy bounds
+    their number."""
     out: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -232,7 +234,7 @@ def _collapse(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[i
 
 
 def _unit(dtype: DType) -> int:
-    """Bytes of what carries one sign: an element, or half of a complex one."""
+    """Returns the bytes of a signed number: an element, or half of a complex one."""
     return dtype.item_bytes // 2 if dtype.kind == "complex" else dtype.item_bytes
 
 

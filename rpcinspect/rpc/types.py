@@ -66,7 +66,7 @@ def unpack_id(packed: int) -> tuple[WorkerId, int]:
 
 
 def is_worker_id(value: int) -> bool:
-    """Whether it is one of 16 bits. Of a larger one torch's C++ takes the last 16 bits, unasked."""
+    """Returns whether the value has 16 bits. torch's C++ silently cuts a larger one to the last 16 bits."""
     return -(1 << 15) <= value < 1 << 15
 
 
@@ -96,7 +96,7 @@ def _fits(value: int) -> bool:
 
 
 def describe(value: Value) -> str:
-    """What a value is, for an error text; never its content, which is hostile and may be long."""
+    """Describes a value for an error text by its type and size; the content is hostile and may be long."""
     if value is None:
         return "None"
     name = type(value).__name__

@@ -28,7 +28,7 @@ are."""
 def wrap_request(
     kind: int, *, builtin: bool, in_context: bool, requires_grad: bool, profiling: bool
 ) -> tuple[int, ...]:
-    """The envelopes of a request whose command is of a type.
+    """Returns the envelopes of a request with a command of type `kind`.
 
     `requires_grad`: any of its tensors does, and grad mode is on. Inside a context all but `builtin`
     operators are wrapped even if none does. Where the profiler is on, it wraps calls, and no fetches.
@@ -81,7 +81,8 @@ def wrong_request(kind: int, builtin: bool, types: tuple[int, ...], grads: bool)
 
 @lru_cache(maxsize=1024)
 def wrong_answer(request: tuple[int, ...], types: tuple[int, ...], grads: bool, failed: bool) -> str | None:
-    """How a captured answer breaks the rule; `request`: the envelopes of its request. See `wrap_answer`."""
+    """Returns how a captured answer breaks the rule of `wrap_answer`; None where it follows the rule.
+    `request`: the envelopes of its request."""
     predicted = wrap_answer(request, requires_grad=grads, failed=failed)
     if predicted == types:
         return None

@@ -52,7 +52,7 @@ PROCESS = "process"
 
 
 class LoggedStorage(Struct, frozen=True, kw_only=True):
-    """One storage of a message."""
+    """A storage of a message in a log."""
 
     length: int
     missing: tuple[tuple[int, int], ...] = ()
@@ -85,7 +85,7 @@ class SaidOfMessage(Struct, frozen=True, kw_only=True):
 
 
 class LoggedMessage(SaidOfMessage, frozen=True, kw_only=True):
-    """One message."""
+    """A message in a log."""
 
     end_ns: int
     type: int
@@ -140,7 +140,7 @@ class LoggedProcess(Struct, frozen=True, kw_only=True):
 
 
 class LoggedEnd(Struct, frozen=True, kw_only=True):
-    """Nothing more can go from or to `dst` in answer to requests of `src`."""
+    """The end of all traffic that belongs to requests from `src` to `dst`."""
 
     time_ns: Int
     src: LogName
@@ -166,7 +166,7 @@ Logged: TypeAlias = LoggedMessage | LoggedFailure | LoggedWorker | LoggedProcess
 
 
 class StorageHeader(Struct, kw_only=True):
-    """One item of `storages`, unless it is a length only."""
+    """An item of `storages` that is an object, not a plain length."""
 
     length: int
     missing: tuple[tuple[Int, Int], ...] = ()
@@ -175,7 +175,7 @@ class StorageHeader(Struct, kw_only=True):
     target: Text | None = None
 
     def logged(self) -> LoggedStorage:
-        """The storage, if all that is said of it can be."""
+        """Returns the storage. Raises `DecodeError` where lengths contradict each other."""
         length, missing = self.length, self.missing
         if not 0 <= length < 1 << 64:
             raise _wrong("the length of a storage is not a number of bytes")
@@ -211,7 +211,7 @@ class MessageHeader(SaidOfMessage, frozen=True, kw_only=True):
     storages: tuple[StorageHeader | int, ...] = ()
 
     def logged(self) -> LoggedMessage:
-        """The message, if its bytes add up."""
+        """Returns the message. Raises `DecodeError` where its bytes do not add up."""
         kind, time_ns = _type(self.type), self.time_ns
         storages = tuple(
             [
@@ -232,7 +232,7 @@ class MessageHeader(SaidOfMessage, frozen=True, kw_only=True):
 
 
 def read_header(header: Header) -> Logged | None:
-    """What it says; None where it is of a kind that is not known."""
+    """Returns the record that a header describes; None for a kind of record that is not known."""
     reader = READERS.get(header["rpc"])
     try:
         return None if reader is None else reader(header)

@@ -46,8 +46,7 @@ OTHERS = 1 << 62
 
 
 class JobNumbers:
-    """Numbers of the jobs of several logs; a name of a job, which says who its workers are, is its own in
-    every log.
+    """Numbers the jobs of several logs. Equal names of jobs are the same job in every log.
 
     A log that was made of a capture counts the jobs in it, so that the same number may be another job in
     another log. It is the same one unless the two logs contradict each other: an id with two names, a name
@@ -63,7 +62,7 @@ class JobNumbers:
         self._count = 0
 
     def meet(self, capture: int, workers: Sequence[LoggedWorker]) -> None:
-        """Takes what a log tells of its workers before it tells anything else."""
+        """Takes the workers that a log names at its start."""
         of_job: dict[int, list[LoggedWorker]] = defaultdict(list)
         for worker in workers:
             if isinstance(worker.job, int):
@@ -87,7 +86,7 @@ class JobNumbers:
 
 
 class _KnownWorkers:
-    """What logs have said of the workers of a job, by group."""
+    """The workers of a job in all logs so far, by group."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[int, int], str] = {}
@@ -125,7 +124,7 @@ MAX_SHAPES = 4096
 MAX_KEPT = 1 << 17
 """Payloads and storages of all shapes that are kept."""
 MAX_PROBLEMS = 1000
-"""Records that are told one by one as left out."""
+"""Records that are reported one by one as left out."""
 
 
 class LogJoin:
@@ -161,7 +160,7 @@ class LogJoin:
         self._capture = -1
 
     def feed(self, block: LogBlock) -> list[TpMessage]:
-        """The messages of a block that no other log has told of."""
+        """Returns the messages of a block that no other log has."""
         self.damaged |= block.damaged
         done: list[TpMessage] = []
         if block.capture != self._capture:
@@ -218,7 +217,7 @@ class LogJoin:
             self.problems.append(problem)
 
     def _first(self, capture: int, record: LogRecord, said: LoggedMessage) -> bool:
-        """Whether this is more than the other logs, or the other side, have told."""
+        """Returns whether this adds to what the other logs, or the other side, have."""
         digest = blake2b(record.payload, digest_size=16)
         digest.update(record.table)
         digest.update(

@@ -97,7 +97,7 @@ def loss_line(said: LoggedLoss) -> bytes:
 
 
 def span_line(time_ns: int, end_ns: int) -> bytes:
-    """From when to when whatever happened is in the log."""
+    """Returns the line that says which time a log covers."""
     return _line({"rpc": SPAN, "time_ns": time_ns, "end_ns": end_ns})
 
 

@@ -79,7 +79,7 @@ class Causes(Struct, frozen=True, dict=True):
     """Request → what it may have been sent for."""
 
     def of(self, index: int) -> tuple[tuple[int, ...], bool]:
-        """All requests that one may have been sent for, and whether that is certain."""
+        """Returns all requests that may have caused this one, and whether that is certain."""
         doubt = self.doubts.get(index)
         if doubt is not None:
             return doubt.parents, False
@@ -87,14 +87,13 @@ class Causes(Struct, frozen=True, dict=True):
         return (() if parent is None else (parent,)), True
 
     def own(self, index: int) -> bool:
-        """Whether it was sent by its sender's own program, certainly or most likely."""
+        """Returns whether the sender's own program sent the request, certainly or most likely."""
         doubt = self.doubts.get(index)
         return index not in self.parents and (doubt is None or doubt.decided is None)
 
     def decided(self, drivers: Collection[str] = ()) -> Causes:
-        """The same with the likeliest parent of each doubtful request, for whoever must act on one; what a
-        driver may have sent of its own counts as its own. The doubts stay.
-        """
+        """Returns these causes with the likeliest parent of each doubtful request, for callers that must act
+        on one; what a driver may have sent of its own counts as its own. The doubts stay."""
         parents = dict(self.parents)
         doubts = {}
         for index, doubt in self.doubts.items():
@@ -108,7 +107,7 @@ class Causes(Struct, frozen=True, dict=True):
 
     @cached_property
     def children(self) -> Mapping[int, tuple[int, ...]]:
-        """Request → those that were certainly sent for it, ascending."""
+        """Returns request → the requests that it certainly caused, ascending."""
         found: dict[int, list[int]] = {}
         for index, parent in self.parents.items():
             found.setdefault(parent, []).append(index)

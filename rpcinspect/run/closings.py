@@ -22,7 +22,7 @@ from rpcinspect.session.model import LogEvent, Session, Worker
 
 
 class PipeClosing(Struct, frozen=True, kw_only=True):
-    """How one pipe ended."""
+    """The end of a pipe."""
 
     pipe: int
     client: str
@@ -69,7 +69,7 @@ class Closings(Struct, frozen=True, kw_only=True):
 
     @property
     def pipes(self) -> int:
-        """How many pipes this tells of."""
+        """Returns the number of pipes in all departures, and of those that stayed open."""
         return self.open_pipes + sum(len(departure.pipes) for departure in self.departures)
 
 

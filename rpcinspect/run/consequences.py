@@ -94,7 +94,7 @@ class _Follower:
                 self.found[row] = self._gradient(row, before, beginner)
 
     def _gradient(self, row: int, before: Sequence[int], beginner: PossibleCauses | None) -> PossibleCauses:
-        """A gradient follows from those before it, or from whoever began the pass on this worker."""
+        """Finds the cause of a gradient: those before it, or whoever began the pass on this worker."""
         if not before:
             return beginner or self.own
         if beginner is None and len(before) == 1:
@@ -141,8 +141,8 @@ class _Follower:
         return self.requests.provenance.tensors({*self.forward} - {NONE})
 
     def _holder_of(self, row: int) -> int | None:
-        """The request that this worker served when it got or sent a forward message; None where several are
-        possible, or it is of its own program."""
+        """Returns the request that this worker served when it got or sent a forward message; None where
+        several are possible, or its own program was running."""
         requests = self.requests
         request = row if requests.session.messages.from_client[row] else requests.answer(row)
         if request is None:

@@ -49,7 +49,7 @@ class Segment(Struct, frozen=True, kw_only=True):
 
     @property
     def took_ns(self) -> int:
-        """How long it lasted."""
+        """Returns the duration of the segment."""
         return self.end_ns - self.begin_ns
 
 
@@ -60,8 +60,8 @@ def critical_path(
     passes: BackwardWaits,
     doubtful: Container[int] = (),
 ) -> tuple[Segment, ...]:
-    """The path of one context, in the order of time; `calls` may hold others too, `waiting` and `passes` are
-    what `waits` says.
+    """Returns the path of one context, in the order of time; `calls` may include calls of other contexts,
+    `waiting` and `passes` come from `waits`.
 
     The clean-up is left out: nobody waits for it. So are calls of which it is `doubtful` who made them:
     nobody knows who waits for them.
@@ -160,7 +160,7 @@ class _Path:
                 self._frames[call.index].passes = call.arrived_ns
 
     def _parent(self, call: Exchange, waiting: Mapping[int, int]) -> _Frame | None:
-        """Where a call was made: the creator sends of its own what it sends for no request of the context."""
+        """Returns where a call was made; calls without a cause in the context are the creator's own."""
         frame = self._frames.get(waiting.get(call.index, -1))
         if frame is not None:
             return frame if frame.worker == call.caller else None
@@ -204,7 +204,7 @@ class _Path:
     def _until_now(
         self, ascending: list[Exchange], time: Callable[[Exchange], int], *, only_calls: bool = False
     ) -> list[Exchange]:
-        """The last one, if there is any; later ones are dropped."""
+        """Returns the last one, if there is any; drops later ones."""
         while ascending and (
             time(ascending[-1]) > self._at or (only_calls and ascending[-1].kind == GRADIENT)
         ):

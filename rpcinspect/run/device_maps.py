@@ -29,7 +29,7 @@ DevicePairs = tuple[tuple[str, str], ...]
 
 
 class DeviceMap(Struct, frozen=True, kw_only=True):
-    """The map of one caller for one callee."""
+    """The device map of one caller for one callee."""
 
     job: int
     caller: str
@@ -157,7 +157,7 @@ def _messages(call: Exchange) -> Iterable[tuple[int, RpcRecord, bool]]:
 
 
 def _note(seen: _Usage, index: int, record: RpcRecord, *, forth: bool) -> None:
-    """One message; `forth`: it goes from the map's caller to its callee."""
+    """Notes one message; `forth`: it goes from the map's caller to its callee."""
     for envelope in record.rpc.envelopes:
         if (
             isinstance(envelope, RpcWithAutograd)

@@ -52,7 +52,7 @@ def decide(requests: Requests) -> CauseColumn:
 
 
 class _Sender:
-    """One worker: what it sent, and what each of that may have been sent for."""
+    """A worker with the requests that it sent and their candidates."""
 
     def __init__(self, requests: Requests, member: WorkerKey, worker: Traffic) -> None:
         self.requests = requests
@@ -150,7 +150,7 @@ class _RRefs:
         self._known[rref] = min(time_ns, self._known.get(rref, NEVER))
 
     def holders(self, case: Case) -> list[int]:
-        """The candidates one of which a request was sent for, as only they had an RRef that it uses."""
+        """Returns the candidates of which one sent a request, since only they had an RRef in it."""
         left: list[int] = []
         for rref in self._used(case.row):
             holders = None if case.unseen else self._alone(rref, case)
@@ -258,9 +258,8 @@ LEAST_VALUES = 4
 def matched(
     requests: Requests, worker: Traffic, cases: Mapping[int, Case], values: Mapping[int, frozenset[int]]
 ) -> dict[int, int]:
-    """Call → the one open request that has a value of its arguments, where all calls of the kind have a value
-    of an open request, and many of one only.
-    """
+    """Returns call → the only open request with a value among the call's arguments, where every call of the
+    kind has a value of an open request, and many of exactly one."""
     found: dict[int, int] = {}
     signs: dict[TypeAndFunction, list[Case]] = defaultdict(list)
     for case in cases.values():
@@ -300,8 +299,8 @@ def _of_one_function(
     cases: Sequence[Case],
     rule: Mapping[int, int],
 ) -> dict[int, int]:
-    """The same without what is certain already, if one function made all of these calls, and made one
-    whenever it was called."""
+    """Returns the matches without those that are certain already, if one function made all of these calls,
+    and made one whenever it was called."""
     functions = {requests.kind(parent).function for parent in rule.values()}
     if len(functions) != 1:
         return {}

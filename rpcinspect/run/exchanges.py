@@ -74,17 +74,17 @@ class Exchange(Struct, eq=False, kw_only=True):
 
     @property
     def housekeeping(self) -> bool:
-        """Whether agents keep house with it: references, contexts, start-up and shutdown."""
+        """Returns whether this is housekeeping of the agents: references, contexts, start-up and shutdown."""
         return self.control or self.kind in KEEPING
 
     @property
     def latency_ns(self) -> int | None:
-        """From the request's first byte to its answer's last."""
+        """Returns the time from the request's first byte to the answer's last; None without an answer."""
         return None if self.end_ns is None else max(0, self.end_ns - self.begin_ns)
 
     @property
     def gave_up_ns(self) -> int | None:
-        """When its caller gave it up."""
+        """Returns when the caller gave the call up; None where it did not, or no log shows it."""
         return None if self.failure is None else self.failure.time_ns
 
     @property
@@ -94,7 +94,7 @@ class Exchange(Struct, eq=False, kw_only=True):
 
     @property
     def answer_bytes(self) -> int:
-        """The same of the answer; 0 where there is none."""
+        """Returns the bytes of the answer, tensors included; 0 where there is none."""
         return 0 if self.response is None else size_of(self.response)
 
     @property
@@ -114,8 +114,8 @@ class Exchange(Struct, eq=False, kw_only=True):
 
     @property
     def cls(self) -> str | None:
-        """The class that has the method, where that is known: of the RRef's object as its owner says, else as
-        what made it says."""
+        """Returns the class of the method, where it is known: from the owner of the RRef, else from the call
+        that made the object."""
         return None if self.name is None else self.name.cls
 
     @property
@@ -125,7 +125,8 @@ class Exchange(Struct, eq=False, kw_only=True):
 
     @property
     def passed(self) -> tuple[Value, Value] | None:
-        """The same for whoever is called: of a method behind one of torch's proxies its own arguments."""
+        """Returns positional and keyword arguments of the callee: of a method behind one of torch's proxies
+        its own."""
         return passed_to(self.request)
 
     @property
@@ -140,14 +141,13 @@ class Exchange(Struct, eq=False, kw_only=True):
 
     @property
     def timing(self) -> Timing:
-        """The latency and its parts."""
+        """Returns the latency and its parts."""
         return self.run.timings[self.index]
 
     @property
     def parents(self) -> tuple[Exchange, ...]:
-        """Those that it was sent for, as `Causes` has it: one or none where that is certain; else all that
-        are possible, the likeliest first, and `parent_certain` is False.
-        """
+        """Returns the requests that may have caused this one, as `Causes` has them: at most one where that is
+        certain; else all candidates, the likeliest first, and `parent_certain` is False."""
         return tuple(self.run.calls[index] for index in self.run.causes.of(self.index)[0])
 
     @property
@@ -157,7 +157,7 @@ class Exchange(Struct, eq=False, kw_only=True):
 
     @property
     def children(self) -> tuple[Exchange, ...]:
-        """Those that were certainly sent for it, in the order in which they began."""
+        """Returns the requests that this one certainly caused, in the order in which they began."""
         return tuple(self.run.calls[index] for index in self.run.causes.children.get(self.index, ()))
 
 
@@ -172,7 +172,7 @@ class UnmatchedAnswer(Struct, frozen=True):
 
 
 class Exchanges(Struct, frozen=True):
-    """All messages of a session."""
+    """All messages of a session, requests joined with their answers."""
 
     calls: tuple[Exchange, ...]
     """In the order in which they began."""

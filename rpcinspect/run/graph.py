@@ -40,7 +40,7 @@ class GraphTensor(Struct, frozen=True, kw_only=True):
 
 
 class GraphGradient(Struct, frozen=True, kw_only=True):
-    """One BACKWARD_AUTOGRAD_REQ of an edge."""
+    """A BACKWARD_AUTOGRAD_REQ of an edge."""
 
     message: int
     answer: int | None
@@ -61,7 +61,7 @@ class GraphGradient(Struct, frozen=True, kw_only=True):
 
 
 class GraphEdge(Struct, frozen=True, kw_only=True):
-    """From the sender's send function to the receiver's recv function."""
+    """An edge from the sender's send function to the receiver's recv function."""
 
     autograd_message_id: int
     sender: str
@@ -77,6 +77,16 @@ class GraphEdge(Struct, frozen=True, kw_only=True):
     tensors: tuple[GraphTensor, ...]
     nbytes: int
     gradients: tuple[GraphGradient, ...]
+
+    @property
+    def tensors_requiring_grad(self) -> int:
+        """How many of its tensors do."""
+        return sum(tensor.requires_grad for tensor in self.tensors)
+
+    @property
+    def backward(self) -> tuple[int, ...]:
+        """Indexes of the messages that carried its gradients."""
+        return tuple(gradient.message for gradient in self.gradients)
 
 
 class Passing(Struct, frozen=True, kw_only=True):
@@ -98,7 +108,7 @@ class Passing(Struct, frozen=True, kw_only=True):
 
 
 class ContextGraph(Struct, frozen=True, kw_only=True):
-    """Everything that was seen of one context."""
+    """The autograd graph of one context, as far as it was captured."""
 
     context_id: int
     job: int
@@ -122,7 +132,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> frozenset[int]:
-        """Indexes of all its messages."""
+        """Returns the indexes of all messages of the context."""
         edges = {m for edge in self.edges for m in (edge.forward, *(g.message for g in edge.gradients))}
         return frozenset(edges.union(message.message for message in self.passing))
 
@@ -131,16 +141,16 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         return self.shown is None or message in self.shown
 
     def shows_gradient(self, gradient: GraphGradient) -> bool:
-        """Whether its message is to be shown or the answer to it, which nothing else may stand for."""
+        """Returns whether the gradient's message is shown, or the answer to it."""
         return self.shows(gradient.message) or (gradient.answer is not None and self.shows(gradient.answer))
 
     def shows_edge(self, edge: GraphEdge) -> bool:
-        """Whether its forward message is to be shown, or one of its gradients."""
+        """Returns whether the edge's forward message is shown, or one of its gradients."""
         return self.shows(edge.forward) or any(map(self.shows_gradient, edge.gradients))
 
     @property
     def gradients(self) -> tuple[GraphGradient, ...]:
-        """Of all edges, in the order of time."""
+        """Returns the gradients of all edges, in the order of time."""
         return tuple(sorted((g for edge in self.edges for g in edge.gradients), key=lambda g: g.message))
 
     @property
@@ -153,11 +163,25 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
         """Edges that a gradient came for."""
         return sum(1 for edge in self.edges if edge.gradients)
 
+    @property
+    def zero(self) -> int:
+        """Gradients that are all zeros."""
+        return sum(gradient.zero for edge in self.edges for gradient in edge.gradients)
+
+    @property
+    def failed(self) -> int:
+        """Gradients that were answered by an error."""
+        return sum(gradient.failed for edge in self.edges for gradient in edge.gradients)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the tensors of all edges and gradients, as they travelled."""
+        return sum(edge.nbytes + sum(gradient.nbytes for gradient in edge.gradients) for edge in self.edges)
+
 
 def read_graphs(run: RunModel) -> tuple[ContextGraph, ...]:
-    """The graphs in the order of the session's contexts. Without `run.source`, where the bytes of gradients
-    are, none of these is told to be zero.
-    """
+    """Returns the graphs in the order of the session's contexts. Zero gradients are found only with
+    `run.source`, which has the bytes of gradients."""
     reader, contexts = _GraphReader(run), run.session.contexts
     spans = context_spans(run.session, contexts)
     return tuple(reader.graph(*both) for both in zip(contexts, spans, strict=True))
@@ -174,7 +198,7 @@ class _GraphReader:
             self._edge(edge.autograd_message_id, edge.forward, edge.backward) for edge in context.edges
         )
         used = {edge.forward for edge in edges} | {g.message for edge in edges for g in edge.gradients}
-        waited = zip(edges, span.expected, strict=True)
+        waited = zip(edges, span.waited_for, strict=True)
         return ContextGraph(
             context_id=context.context_id,
             job=context.job,

@@ -34,7 +34,7 @@ STRAGGLER_OF = 5
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """One exchange. Times in nanoseconds, None where there is no answer."""
+    """Parts of one exchange's latency. Times in nanoseconds, None where there is no answer."""
 
     call: Exchange
     row: str
@@ -54,7 +54,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
     @property
     def total_ns(self) -> int | None:
-        """From the first byte of the request to the last of the answer."""
+        """Returns the time from the first byte of the request to the last of the answer."""
         if self.busy_ns is None or self.answer_ns is None:
             return None
         return self.request_ns + self.busy_ns + self.answer_ns
@@ -66,7 +66,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
     @property
     def gave_up_ns(self) -> int | None:
-        """How long the caller had waited when it gave up, where a log tells."""
+        """Returns how long the caller waited before it gave up; None where no log shows it."""
         call = self.call
         return None if call.gave_up_ns is None else max(0, call.gave_up_ns - call.begin_ns)
 
@@ -96,6 +96,8 @@ class LatencyGroup(Struct, frozen=True, kw_only=True):
     """Not answered because the caller stopped waiting, where a log tells that."""
     total: Spread | None
     """None if nothing was answered."""
+    took_ns: int
+    """In all."""
     own: Spread | None
     """The callee's own share."""
     nested_ns: int
@@ -115,12 +117,12 @@ class Straggler(Struct, frozen=True):
 
     @property
     def total_ns(self) -> int:
-        """From the first byte of the request to the last of the answer."""
+        """Returns the time from the first byte of the request to the last of the answer."""
         return self.timing.total_ns or 0
 
     @property
     def nested(self) -> bool:
-        """Whether it waited for calls of its own most of the time."""
+        """Returns whether the callee waited for calls of its own most of the time."""
         return 2 * (self.timing.nested_ns or 0) > self.total_ns
 
 
@@ -143,13 +145,13 @@ def read_latency(run: RunModel) -> Latency:
 
 
 def part_of(whole: Latency, requests: Collection[int]) -> Latency:
-    """Some of the exchanges and sums over these; which of them straggle is judged by all."""
+    """Returns some of the exchanges and sums over these; stragglers are judged by all exchanges."""
     timings = tuple(timing for timing in whole.timings if timing.call.index in requests)
     return _narrowed(whole, timings, [timing for timing in timings if not timing.call.control])
 
 
 def for_people(whole: Latency, *, housekeeping: bool = False) -> Latency:
-    """The same with sums over calls alone; with `housekeeping` over every exchange, the agents' own too."""
+    """Returns the latencies with sums over calls alone; with `housekeeping` over every exchange."""
     timings = tuple(timing for timing in whole.timings if housekeeping or not timing.call.housekeeping)
     return _narrowed(whole, timings, timings)
 
@@ -161,7 +163,7 @@ def _narrowed(whole: Latency, timings: tuple[Timing, ...], user: Sequence[Timing
 
 
 def _summed(timings: tuple[Timing, ...], user: Sequence[Timing]) -> Latency:
-    """Sums over those of the user."""
+    """Returns sums over the user's calls."""
     rows = _grouped(user, lambda timing: (timing.call.job, timing.row))
     pairs = _grouped(user, lambda timing: (timing.call.job, timing.call.caller, timing.call.callee))
     named: dict[tuple[int, str], set[str]] = defaultdict(set)
@@ -229,7 +231,7 @@ def _covered(spans: Iterable[Span], start: int, end: int) -> int:
 
 
 def _grouped(timings: Iterable[Timing], key: Callable[[Timing], Hashable]) -> list[list[Timing]]:
-    """Those that took longest in all come first."""
+    """Returns groups, the longest in sum first."""
     groups: dict[Hashable, list[Timing]] = defaultdict(list)
     for timing in timings:
         groups[key(timing)].append(timing)
@@ -259,6 +261,7 @@ def _group(
         failed=sum(call.failed for call in calls),
         given_up=sum(call.failure is not None and call.answer is None for call in calls),
         total=spread(totals),
+        took_ns=sum(totals),
         own=spread(sorted(t.own_ns for t in timings if t.own_ns is not None)),
         nested_ns=sum(timing.nested_ns or 0 for timing in timings),
         wire_ns=sum(t.request_ns + (t.answer_ns or 0) for t in timings),
@@ -276,7 +279,7 @@ def spread(ascending: Sequence[int]) -> Spread | None:
 
 
 def _stragglers(groups: Iterable[Sequence[Timing]]) -> tuple[Straggler, ...]:
-    """Judged among those like them: what calls of others take says nothing of these."""
+    """Returns the calls that took unusually long among calls of their kind."""
     found = []
     for timings in groups:
         usual = spread(sorted(timing.total_ns for timing in timings if timing.total_ns is not None))

@@ -49,10 +49,11 @@ class Statistics(Struct, frozen=True):
 
 
 class Tensor:
-    """One tensor of a message. Sizes and offsets in elements, lengths in bytes."""
+    """A tensor of a message. Sizes and offsets in elements, lengths in bytes."""
 
     def __init__(self, record: RpcRecord, number: int, read: LastRead | None) -> None:
-        """`read` gives its bytes; without it the tensor tells all but those and their hash."""
+        """`read`: reads the bytes; without it `sha256` is None, and methods that need bytes raise
+        `DecodeError`."""
         self._record = record
         self._read = read
         self.number = number
@@ -80,7 +81,7 @@ class Tensor:
 
     @property
     def target_device(self) -> str | None:
-        """The receiver's device; None where the message does not say."""
+        """Returns the receiver's device; None where the message does not name one."""
         return self.place.target_device
 
     @property
@@ -89,12 +90,12 @@ class Tensor:
 
     @cached_property
     def place(self) -> TensorPlace:
-        """What the wire tells of the storage."""
+        """Returns where the storage lies, and what of it was captured."""
         return place_of(self._record, self.meta)
 
     @property
     def placement(self) -> Placement:
-        """How sure it is that the bytes are this tensor's."""
+        """Returns how certain it is that the bytes are this tensor's."""
         return self.place.placement
 
     @property
@@ -114,7 +115,7 @@ class Tensor:
 
     @property
     def part(self) -> str | None:
-        """Which part of another tensor this one is: `indices`, `values`, …"""
+        """Returns which part of another tensor this one is, such as `indices`; None if it is none."""
         metas = self._record.like.tensors
         return next((name for meta in metas for name, part in meta.parts if part == self.number), None)
 
@@ -216,7 +217,7 @@ class Tensor:
 
 
 class Message:
-    """One message of a run."""
+    """A message of a run."""
 
     def __init__(self, run: RunModel, index: int) -> None:
         self._run = run
@@ -234,32 +235,32 @@ class Message:
 
     @property
     def sender(self) -> str:
-        """The worker that sent it: its name, `worker:ID` or its address."""
+        """Returns the worker that sent the message: its name, `worker:ID` or its address."""
         return self._run.session.source(self.record.row)
 
     @property
     def receiver(self) -> str:
-        """The worker that got it."""
+        """Returns the worker that got the message."""
         return self._run.session.destination(self.record.row)
 
     @property
     def is_request(self) -> bool:
-        """Whether it asks for something."""
+        """Returns whether the message is a request; False for an answer."""
         return self.record.tp.from_client
 
     @property
     def housekeeping(self) -> bool:
-        """Whether agents keep house with it: references, contexts, start-up and shutdown."""
+        """Returns whether this is housekeeping of the agents: references, contexts, start-up and shutdown."""
         return bool(self._run.housekeeping[self.record.row])
 
     @property
     def time_ns(self) -> int:
-        """When its first byte was captured, in nanoseconds since 1970."""
+        """Returns when the first byte was captured, in nanoseconds since 1970."""
         return self.record.tp.first_ns
 
     @property
     def end_time_ns(self) -> int:
-        """When its last byte was captured, in nanoseconds since 1970."""
+        """Returns when the last byte was captured, in nanoseconds since 1970."""
         return self.record.tp.last_ns
 
     @property
@@ -271,14 +272,14 @@ class Message:
 
     @property
     def exchange(self) -> Exchange | None:
-        """The exchange that it is of; None for an answer whose request was not captured."""
+        """Returns the exchange of the message; None for an answer whose request was not captured."""
         partner = None if self.is_request else self.partner
         index = self.index if self.is_request else None if partner is None else partner.index
         return None if index is None else self._run.calls[index]
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Its tensors in the order of its table; those that a sparse one is made of are among them."""
+        """Returns the tensors in the order of the tensor table, parts of sparse tensors among them."""
         return tensors_of(self.record, LastRead(self._run.bytes))
 
 

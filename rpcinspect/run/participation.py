@@ -52,7 +52,7 @@ def participation_of(session: Session, rows: bytes) -> Participation:
 
 
 def _or_answered_by(rows: bytes, columns: MessageColumns) -> bytes:
-    """The same, with each request whose answer is among them."""
+    """Returns the messages, with each request whose answer is among them."""
     picked = np.frombuffer(rows, dtype=np.uint8).copy()
     partner = np.asarray(columns.partner)
     requests = np.flatnonzero((np.asarray(columns.from_client) != 0) & (partner != NONE))

@@ -33,13 +33,13 @@ class PossibleCauses(Struct, eq=False):
 
     @property
     def certain(self) -> bool:
-        """Whether one explanation is left."""
+        """Returns whether exactly one explanation is left."""
         return len(self.rows) + self.own == 1 and not self.unseen
 
 
 class CauseColumn:
-    """Those of the requests among `count` rows: a column, as most have one that is certain; an object stays
-    only of a doubtful one. Each is set once."""
+    """The possible causes of `count` rows, each set once: a column for the certain ones, objects for the
+    others."""
 
     def __init__(self, count: int) -> None:
         self.parent = array("q", [UNJUDGED]) * count
@@ -53,7 +53,7 @@ class CauseColumn:
             self.parent[row], self.doubtful[row] = DOUBTFUL, one
 
     def of(self, row: int, other: PossibleCauses) -> PossibleCauses:
-        """That of a row; `other` where it was not judged."""
+        """Returns the possible causes of a row; `other` where it was not judged."""
         parent = self.parent[row]
         if parent >= 0:
             return PossibleCauses((parent,))
@@ -121,7 +121,7 @@ class Likelihood:
         return tuple(rows)
 
     def own(self, case: Case) -> bool:
-        """Whether it is rather the sender's own."""
+        """Returns whether the request is more likely the sender's own."""
         if not case.own or not self._any_waits(case):
             return case.own
         kind = self._kind(case)

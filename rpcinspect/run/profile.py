@@ -36,7 +36,7 @@ MODES = ("rpc_sync", "rpc_async", "rpc_async_jit")
 
 
 class OperatorRun(Struct, eq=False):
-    """One run of an operator at the callee."""
+    """A run of an operator at the callee."""
 
     name: str
     """As the callee recorded it, without the caller's key."""
@@ -47,7 +47,7 @@ class OperatorRun(Struct, eq=False):
     """By the callee's clock: since the epoch; in 1.8 of its monotonic clock."""
     end_ns: int
     is_async: bool
-    """It ended in another thread: its time counts in the total only."""
+    """Whether the operator ended in another thread: then the time counts in the total only."""
     memory: int
     """Bytes of the CPU that were allocated less those that were freed, children's included."""
     shapes: tuple[tuple[int, ...], ...]
@@ -56,22 +56,22 @@ class OperatorRun(Struct, eq=False):
 
     @property
     def total_ns(self) -> int:
-        """How long it took, children included."""
+        """Returns the duration, children included."""
         return self.end_ns - self.begin_ns
 
     @property
     def self_ns(self) -> int:
-        """How long it took without its children."""
+        """Returns the duration without children."""
         return 0 if self.is_async else self.total_ns - sum(child.total_ns for child in self.children)
 
     @property
     def self_memory(self) -> int:
-        """The same of memory."""
+        """Returns the allocated memory without that of children, in bytes."""
         return 0 if self.is_async else self.memory - sum(child.memory for child in self.children)
 
 
 class CallProfile(Struct, frozen=True, kw_only=True):
-    """One profiled call."""
+    """A profiled call."""
 
     request: int
     answer: int
@@ -95,7 +95,7 @@ class CallProfile(Struct, frozen=True, kw_only=True):
 
 
 class ProfileRow(Struct, frozen=True, kw_only=True):
-    """All runs that torch's table has in one row."""
+    """All runs that torch's table joins in one row."""
 
     job: int
     name: str
@@ -183,7 +183,7 @@ def _keys(events: Iterable[LegacyEvent]) -> Iterator[str]:
 
 
 def _key(call: Exchange, seen: frozenset[str]) -> tuple[str, bool]:
-    """(key, whether its mode was seen), as torch/distributed/rpc/rpc_utils.py builds it."""
+    """Returns (key, whether its mode was seen), as torch/distributed/rpc/rpc_utils.py builds it."""
     rest = f"#{_function(call.request)}({call.caller} -> {call.callee})"
     if call.kind in REMOTE:
         return f"rpc_remote{rest}", True
@@ -192,7 +192,7 @@ def _key(call: Exchange, seen: frozenset[str]) -> tuple[str, bool]:
 
 
 def _function(record: RpcRecord) -> str:
-    """The operator without its overload, TorchScript's name, or a Python function's `__qualname__`."""
+    """Returns the operator without overload, TorchScript's name, or a Python function's `__qualname__`."""
     command = record.rpc.command
     if isinstance(command, (ScriptCall, ScriptRemoteCall)):
         return command.function.partition(".")[0] if command.schema is not None else command.function

@@ -33,7 +33,7 @@ TypeAndFunction = tuple[int, str | None]
 
 
 class Case(Struct, eq=False):
-    """A request that code sends, and what is left of its candidates."""
+    """A request that code sent, and the candidates that are left for its cause."""
 
     row: int
     rows: list[int]
@@ -49,12 +49,13 @@ class Case(Struct, eq=False):
 
     @property
     def certain(self) -> bool:
-        """Whether one explanation is left."""
+        """Returns whether exactly one explanation is left."""
         return len(self.rows) + self.own == 1 and (self.settled or not self.unseen)
 
 
 class Traffic(Struct, eq=False):
-    """What one worker of a job sent and received, as rows in the order of time; the agents' own left out."""
+    """Messages that one worker of a job sent and received, as rows in the order of time; without the agents'
+    own."""
 
     sent: list[int] = field(default_factory=list)
     received: list[int] = field(default_factory=list)
@@ -85,7 +86,6 @@ class Requests:
             received.append(row)
 
     def kind(self, row: int) -> MessageKind:
-        """What kind of request it is."""
         return self.provenance.kind_of(row)
 
     def sign(self, row: int) -> TypeAndFunction:
@@ -94,30 +94,30 @@ class Requests:
         return kind.type, kind.function
 
     def of_types(self, types: Collection[int], rows: Iterable[int]) -> list[int]:
-        """Those of some requests that have one of these types."""
+        """Returns the rows of requests that have one of these types."""
         return self.where(lambda kind: kind.type in types, rows)
 
     def code(self, rows: Iterable[int]) -> list[int]:
-        """Those for which a function runs that can send something."""
+        """Returns the rows of requests that run a function that can send something."""
         return self.where(lambda kind: kind.type in CALLS and not kind.builtin, rows)
 
     def where(self, test: Callable[[MessageKind], bool], rows: Iterable[int]) -> list[int]:
-        """Those whose kind passes a test, which is asked once of each kind."""
+        """Returns the rows whose kind passes a test; the test runs once per kind."""
         of, wanted = self.provenance.kind, {n for n, kind in enumerate(self.provenance.kinds) if test(kind)}
         return [row for row in rows if of[row] in wanted]
 
     def answer(self, row: int) -> int | None:
-        """The row of its answer; of an answer that of its request."""
+        """Returns the row of a request's answer, or of an answer's request."""
         partner = self._partner[row]
         return None if partner == NONE else partner
 
     def answered(self, row: int) -> int:
-        """When the first byte of its answer was seen."""
+        """Returns when the first byte of the answer was captured."""
         partner = self._partner[row]
         return NEVER if partner == NONE else self.begin[partner]
 
     def over(self, row: int) -> int:
-        """When the last byte of its answer was seen."""
+        """Returns when the last byte of the answer was captured."""
         partner = self._partner[row]
         return NEVER if partner == NONE else self.arrived[partner]
 
@@ -128,7 +128,7 @@ class Requests:
         return self.kind(call).type in REMOTE or self.over(call) <= self.answered(row)
 
     def context(self, row: int) -> int | None:
-        """The autograd context that it belongs to."""
+        """Returns the autograd context of the request."""
         context = self.provenance.context[row]
         return None if context == NO_CONTEXT else context
 
@@ -137,10 +137,10 @@ class Requests:
         return self.context(row) if self.kind(row).wrapped else None
 
     def unseen_until(self, member: WorkerKey) -> int:
-        """Until when a worker may have served requests that were not captured; before the capture if none is
-        missing. That is where a pipe to it was there before the capture or can't be seen, where it can't be
-        told whose a pipe is, where bytes were lost, and before an answer to what is missing.
-        """
+        """Returns the time until which a worker may have served requests that were not captured; before the
+        capture if none is missing. Requests are missing where a pipe to the worker began before the capture
+        or can't be seen, where the owner of a pipe is unknown, where bytes were lost, and before an answer to
+        a missing request."""
         if self._nameless or self._lost:
             return NEVER
         pipes = self._to.get(member, ())
@@ -184,9 +184,8 @@ class Requests:
         return found
 
     def wanted(self, row: int) -> int:
-        """When its sender may have asked for it first: it waits while its pipe is connected, so that what
-        asked for it may be answered before its first byte is sent.
-        """
+        """Returns the earliest time at which the sender may have asked for the request: while a pipe
+        connects, requests wait, so that their cause may be answered before their first byte is sent."""
         since, until = self._connecting.get(self._pipe[row], (NEVER, -NEVER))
         return since if self.begin[row] <= until else self.begin[row]
 

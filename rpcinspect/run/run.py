@@ -76,7 +76,7 @@ class RunModel(Closing):
 
     @classmethod
     def open(cls, paths: Sequence[str], options: Options | None = None) -> RunModel:
-        """Reads captures as one run; raises `CaptureError` for a path that is no capture."""
+        """Reads captures as one run. Raises `CaptureError` for a path that is no capture."""
         decoding = Decoding(paths, options)
         try:
             return cls.of(decoding, list(decoding.records()), decoding.close)
@@ -128,7 +128,7 @@ class RunModel(Closing):
         return frozenset(c.index for c in calls if c.index in self.picked or c.answer in self.picked)
 
     def __len__(self) -> int:
-        """How many messages it has."""
+        """Returns the number of messages."""
         return len(self.messages)
 
     def __bool__(self) -> bool:
@@ -139,19 +139,29 @@ class RunModel(Closing):
         return f"RunModel({len(self.messages):,} messages, {len(self.workers):,} workers)"
 
     def message(self, index: int) -> Message:
-        """One message by its index, as a program asks for it. Raises `IndexError` where there is none."""
+        """Returns a message by its index. Raises `IndexError` where there is none."""
         if not 0 <= index < len(self.messages):
             raise IndexError(f"there is no message #{index}: the run has {len(self.messages):,}")
         return Message(self, index)
 
     @cached_property
+    def start_ns(self) -> int:
+        """What times count from: the first message; without any, the first packet."""
+        packets = (one.first_time_ns for one in self.session.captures if one.first_time_ns is not None)
+        return min(self.session.messages.time_ns or packets, default=0)
+
+    def seconds(self, time_ns: int | None) -> str:
+        """A time of the capture from there, in seconds; nothing for none."""
+        return "" if time_ns is None else f"{(time_ns - self.start_ns) / 1e9:.6f}"
+
+    @cached_property
     def housekeeping(self) -> builtins.bytes:
-        """Of each row of the session 1 where agents keep house with the message."""
+        """Returns a byte per row of the session, 1 for housekeeping of the agents."""
         return self.session.messages.housekeeping()
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """Who is who, as far as the captures tell."""
+        """Returns the workers, as far as the captures identify them."""
         return self.session.workers
 
     @property
@@ -170,7 +180,7 @@ class RunModel(Closing):
 
     @property
     def bytes(self) -> CaptureBytes:
-        """Bytes by their place in the captures."""
+        """Returns the bytes of the captures, by their place."""
         assert self.source is not None
         return self.source
 
@@ -192,7 +202,7 @@ class RunModel(Closing):
 
     @cached_property
     def calls(self) -> dict[int, Exchange]:
-        """The same by the index of the request, in the order in which they began."""
+        """Returns the exchanges by the index of the request, in the order in which they began."""
         return self.exchanges.by_index()
 
     @cached_property
@@ -278,9 +288,8 @@ class RunModel(Closing):
         return replace(graph, shown=graph.messages & self.picked) if self.is_part else graph
 
     def critical_path(self, graph: ContextGraph) -> tuple[Segment, ...]:
-        """What the duration of a context consists of; of a part, the pieces that its exchanges determined:
-        there may be gaps between them.
-        """
+        """Returns the segments of a context's duration; of a part, those that its exchanges determined,
+        perhaps with gaps."""
         calls = self.whole._calls_of.get((graph.job, graph.context_id), ())
         path = critical_path(graph, calls, self.waiting, self.passes, self.causes.doubts)
         return tuple(one for one in path if not self.is_part or one.request in self.requests)

@@ -16,7 +16,7 @@ from rpcinspect.tensorpipe.records import Placement, TpTensor
 
 
 class TensorPlace(Struct, frozen=True):
-    """What the wire says of the storage of one torch tensor."""
+    """Place of the storage of one torch tensor on the wire."""
 
     storage_nbytes: int | None
     missing_bytes: int
@@ -59,7 +59,7 @@ def _place_of_parts(record: RpcRecord, meta: TensorMeta) -> TensorPlace:
 
 
 class LastRead:
-    """Reads storages; the last one is kept, of which several tensors may be."""
+    """Reads storages; keeps the last one, since several tensors may share it."""
 
     def __init__(self, source: CaptureBytes) -> None:
         self.source = source
@@ -75,7 +75,7 @@ class LastRead:
         return self._data
 
     def holds(self, extent: Extent) -> bool:
-        """Whether it is the one that is kept."""
+        """Returns whether this storage is the one in memory."""
         return extent is self._extent
 
 
@@ -98,9 +98,9 @@ def hash_of(record: RpcRecord, meta: TensorMeta, read: LastRead) -> str | None:
 
 
 def affordable(record: RpcRecord, meta: TensorMeta, read: LastRead) -> bool:
-    """Whether the elements of a tensor whose storage is whole may be gone through: those of one that has its
-    storage for itself may, which are no more than were captured. See `CaptureBytes.affords`.
-    """
+    """Returns whether the elements of a tensor with a whole storage may be read: always where the tensor has
+    the storage for itself, since the elements are no more than were captured; else see
+    `CaptureBytes.affords`."""
     extent = whole_storage(record, meta)
     if extent is None:
         return False

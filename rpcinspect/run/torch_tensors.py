@@ -28,8 +28,8 @@ SCHEMES = frozenset({"per_tensor_affine", "per_channel_affine", "per_channel_aff
 def torch_tensor(
     metas: Sequence[TensorMeta], index: int, storage: Callable[[TensorMeta], bytes]
 ) -> TorchTensor:
-    """One tensor of a table; `storage` gives all bytes of the storage that a row names. It owns its memory,
-    which is as large as that storage was, and requires no grad.
+    """Returns one tensor of a table as torch's own; `storage` gives all bytes of a row's storage. The tensor
+    owns its memory, which is as large as that storage was, and requires no grad.
 
     Raises `RpcInspectError` where torch is not installed or too old for the type, `DecodeError` where the
     table contradicts itself or the storage.

@@ -89,7 +89,8 @@ def read_passes(calls: Sequence[Exchange], causes: Causes) -> BackwardWaits:
 
 
 def _left(returned: Exchange, origin: Callable[[Exchange], Exchange | None]) -> int | None:
-    """When the gradient left its receiver that came back as this one; None for one that came from others."""
+    """Returns when the gradient left its receiver that came back as this one; None for one from other
+    workers."""
     at = returned
     for _ in range(MAX_HOPS):
         before = None if at.caller == returned.callee else origin(at)
@@ -139,7 +140,7 @@ class _Received:
 
 
 def _later(one: Exchange, other: Exchange) -> Exchange:
-    """The one that was answered later; the first of two that were answered at once."""
+    """Returns the one that was answered later; the first of two that were answered at once."""
     return other if _answered(other) > _answered(one) else one
 
 

@@ -60,7 +60,7 @@ class SessionBuilder:
     """The stage: `feed` every record, then `finish`."""
 
     def __init__(self, source: CaptureBytes | None = None) -> None:
-        """Of `source` tensors are read, to tell which of them are equal."""
+        """`source`: where the bytes of tensors are read, to find equal tensors."""
         self.columns = MessageColumns()
         self.evidence = IdentityEvidence()
         self._senders: set[tuple[int, bool, int]] = set()
@@ -101,7 +101,7 @@ class SessionBuilder:
                 partner[other] = row
 
     def _note(self, records: Sequence[RpcRecord]) -> None:
-        """What messages tell of workers, contexts and RRefs; of a pattern, without decoding them."""
+        """Notes what messages show of workers, contexts and RRefs; of a pattern, without decoding them."""
         add, feed = self._contexts.add, self.provenance.feed
         for record in records:
             record.told(feed)
@@ -134,7 +134,7 @@ class SessionBuilder:
             self._missing_bytes += sum(record.tp.payload_missing)
 
     def count_problems(self, records: Sequence[RpcRecord]) -> None:
-        """Counts those of records that all have seen: whoever shows a message may find one."""
+        """Counts the problems of records after views have shown them: showing a message may find one."""
         for record in records:
             self._problems += len(record.problems)
 
@@ -176,7 +176,7 @@ class SessionBuilder:
         by_completion: bool = False,
         failed: Iterable[tuple[int, LoggedFailure]] = (),
     ) -> Session:
-        """Everything; the arguments are what the stages below have counted and kept.
+        """Returns the session; the arguments are what the stages below have counted and collected.
 
         `sums`: bytes of RPC, of tensors, of other protocols and of the store;
         `by_completion`: indexes count messages as they became complete, not as they were sent; `failed`:
@@ -269,9 +269,8 @@ def _row(record: RpcRecord) -> tuple[int, ...]:
 def _failures(
     session: Session, failed: Iterable[tuple[int, LoggedFailure]]
 ) -> tuple[dict[int, CallFailure], tuple[CallFailure, ...]]:
-    """Calls that ended without an answer, by the row of the request, and those whose request is not there.
-    Each belongs to the last request of its pipe with its id that had begun by then; ids are used again.
-    """
+    """Returns calls that ended without an answer, by the row of the request, and those without a request.
+    Each belongs to the last request of its pipe with its id that had begun by then; ids are used again."""
     found: dict[int, CallFailure] = {}
     lost: list[CallFailure] = []
     failed = sorted(failed, key=lambda item: item[1].time_ns)

@@ -20,7 +20,7 @@ JobRRef: TypeAlias = tuple[int, Id]
 
 
 def classes_of(session: Session) -> dict[JobRRef, Global]:
-    """RRef → the class of its object, or the function that made it."""
+    """Returns RRef → the class of its object, or the function that made it."""
     provenance, columns = session.provenance, session.messages
     makers: dict[JobRRef, set[Global | None]] = defaultdict(set)
     told: dict[JobRRef, set[Global | None]] = defaultdict(set)
@@ -51,7 +51,7 @@ def classes_of(session: Session) -> dict[JobRRef, Global]:
 
 
 def names_of(session: Session) -> dict[int, Name]:
-    """Of every request that calls somebody who can be named."""
+    """Returns the name to show of each request's callee, by row; requests without one are left out."""
     provenance, classes = session.provenance, classes_of(session)
     brought = provenance.brought()
     known: dict[tuple[int, Global | None], Name] = {}

@@ -25,7 +25,7 @@ from rpcinspect.session.provenance import NO_CONTEXT
 
 
 class ContextLog:
-    """Rows of every autograd context, as columns: there may be one of every message."""
+    """Collects the rows of every autograd context, as columns: each message may have one."""
 
     def __init__(self) -> None:
         self._context = array("q")
@@ -48,9 +48,8 @@ class ContextLog:
         self._added.clear()
 
     def finish(self, session: Session, name: Callable[[int, int], str]) -> tuple[AutogradContext, ...]:
-        """One record per context and job, by job and id; labels and indexes are the session's, `name` gives
-        the label of a worker by id and job.
-        """
+        """Returns one record per context and job, by job and id; labels and indexes are the session's, `name`
+        gives the label of a worker by id and job."""
         self.settle()
         m = session.messages
         context, row = np.asarray(self._context), np.asarray(self._row)
@@ -117,7 +116,7 @@ def _context(context: int, job: int, creator: str, facts: Sequence[ContextFact])
 
 
 class ContextSpan(Struct, frozen=True, kw_only=True):
-    """When one context began, passed backward and ended."""
+    """Times at which a context began, passed backward and ended."""
 
     messages: tuple[int, ...]
     """Indexes of all its messages and of the answers to its requests, ascending."""
@@ -127,10 +126,15 @@ class ContextSpan(Struct, frozen=True, kw_only=True):
     """Last byte of its last message before the clean-up, answers included."""
     backward_ns: int | None
     """First byte of the first message of a backward pass; None if none crossed the network."""
-    expected: tuple[bool, ...]
+    waited_for: tuple[bool, ...]
     """Of each edge: a gradient came for it, or had to come."""
     came: int
     """Edges that a gradient came for."""
+
+    @property
+    def expected(self) -> int:
+        """Edges that a gradient came for, or had to come for."""
+        return sum(self.waited_for)
 
 
 def context_spans(session: Session, contexts: Sequence[AutogradContext]) -> tuple[ContextSpan, ...]:
@@ -156,7 +160,7 @@ def _span(
         begin_ns=min((columns.time_ns[row] for row in working), default=0),
         end_ns=max((columns.end_time_ns[row] for row in working), default=0),
         backward_ns=backward_ns,
-        expected=tuple(
+        waited_for=tuple(
             bool(edge.backward) or is_missing(session, edge, backward_ns) for edge in context.edges
         ),
         came=sum(1 for edge in context.edges if edge.backward),
@@ -164,7 +168,7 @@ def _span(
 
 
 def _with_answers(session: Session, rows: Iterable[int]) -> set[int]:
-    """Rows, and those of the answers to the requests among them."""
+    """Returns rows, and the rows of the answers to requests among them."""
     columns = session.messages
     found = set()
     for row in rows:
@@ -189,8 +193,7 @@ def first_ns(session: Session, begun: Sequence[int]) -> int | None:
 
 
 def is_missing(session: Session, edge: Edge, backward_ns: int | None) -> bool:
-    """Whether an edge was there when the first pass of its context began, and got no gradient: the pass waits
-    for it.
-    """
+    """Returns whether an edge existed when the first pass of its context began, and got no gradient: the pass
+    waits for it."""
     begin_ns = session.messages.time_ns[int(session.order[edge.forward])]
     return not edge.backward and backward_ns is not None and begin_ns < backward_ns

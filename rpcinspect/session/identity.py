@@ -17,19 +17,19 @@ WorkerKey: TypeAlias = tuple[int, str]
 
 
 class End(Struct, eq=False):
-    """What was said about one end of a pipe."""
+    """Names and ids that were seen for one end of a pipe."""
 
     names: set[str] = field(default_factory=set)
     ids: set[int] = field(default_factory=set)
 
     def add(self, other: End) -> None:
-        """What was said of another end that is the same worker's."""
+        """Adds the names and ids of another end of the same worker."""
         self.names |= other.names
         self.ids |= other.ids
 
 
 class IdentityEvidence:
-    """Collects what messages say of the ends of their pipes."""
+    """Collects names and ids of the ends of pipes."""
 
     def __init__(self) -> None:
         self.ends: dict[tuple[int, bool], End] = defaultdict(End)
@@ -38,23 +38,22 @@ class IdentityEvidence:
         """Grows with every fact that was not known before."""
 
     def id(self, pipe: int, client: bool, worker_id: int) -> None:
-        """An end's worker id."""
+        """Adds the worker id of an end."""
         ids = self.ends[pipe, client].ids
         if worker_id not in ids:
             ids.add(worker_id)
             self.facts += 1
 
     def name(self, pipe: int, client: bool, name: str) -> None:
-        """An end's worker name."""
+        """Adds the worker name of an end."""
         names = self.ends[pipe, client].names
         if name not in names:
             names.add(name)
             self.facts += 1
 
     def of(self, pipe: Pipe, client: bool) -> End:
-        """All that was said of an end, to read. The name in a handshake outweighs what messages say of the
-        client; an empty one is no worker's: what wrote the capture did not know it.
-        """
+        """Returns a copy of what is known of an end. The name in a handshake outweighs the messages' names of
+        the client; an empty name means that the writer of the capture did not know it."""
         said = self.ends.get((pipe.number, client))
         if client and pipe.client_name:
             return End({pipe.client_name}, set() if said is None else said.ids)

@@ -26,7 +26,7 @@ NONE = -1
 
 
 class CaptureInfo(Struct, frozen=True, kw_only=True):
-    """One file of the session."""
+    """A file of the session."""
 
     capture: int
     path: str
@@ -56,7 +56,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """A worker, as far as the capture tells who it is."""
+    """A worker, as far as the capture identifies it."""
 
     name: str | None
     id: int | None
@@ -88,7 +88,7 @@ class Edge(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AutogradContext(Struct, frozen=True, kw_only=True, gc=False):
-    """One distributed autograd context."""
+    """A distributed autograd context."""
 
     context_id: int
     creator: str
@@ -104,7 +104,7 @@ class AutogradContext(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Fork(Struct, frozen=True, kw_only=True, gc=False):
-    """One fork of an RRef, as far as it was seen."""
+    """A fork of an RRef, as far as messages about it were captured."""
 
     fork_id: Id
     holder: str | None
@@ -114,9 +114,9 @@ class Fork(Struct, frozen=True, kw_only=True, gc=False):
     begin: int | None
     """Index of the message that made the RRef, or brought the fork."""
     requested: int | None
-    """RREF_FORK_REQUEST: the holder told the owner."""
+    """RREF_FORK_REQUEST, from the holder to the owner."""
     accepted: int | None
-    """RREF_CHILD_ACCEPT: the holder told the giver."""
+    """RREF_CHILD_ACCEPT, from the holder to the giver."""
     deleted: int | None
     """RREF_USER_DELETE."""
     acknowledged: int | None
@@ -160,7 +160,7 @@ class RRef(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CallFailure(Struct, frozen=True, kw_only=True):
-    """Why a call ended at its caller without an answer; only logs tell that."""
+    """The reason why a call ended at its caller without an answer; only logs have it."""
 
     caller: str
     callee: str
@@ -172,7 +172,7 @@ class CallFailure(Struct, frozen=True, kw_only=True):
     reason: str
     """`timeout`, `connection` (it broke) or `error` (of the agent)."""
     text: str
-    """What the caller was told."""
+    """The error that the caller got."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -187,7 +187,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class LogEvent(Struct, frozen=True, kw_only=True):
-    """One line of a worker's own text log that speaks of RPC, as `checks/worker_logs.py` reads it."""
+    """A line about RPC in a worker's own text log, as `checks/worker_logs.py` reads it."""
 
     file: int
     """Index of the log among those that were named."""
@@ -199,7 +199,7 @@ class LogEvent(Struct, frozen=True, kw_only=True):
     what: str
     """A name of `workerlog/patterns.py`."""
     lost: bool
-    """It says that the peer's end of a connection is gone."""
+    """Whether the line says that the peer's end of a connection is gone."""
     severity: str | None
     time_ns: int | None
     """In the capture's time; None where it can't be told."""
@@ -215,7 +215,7 @@ class LogEvent(Struct, frozen=True, kw_only=True):
 
 
 class LogFile(Struct, frozen=True, kw_only=True):
-    """One text log of a worker."""
+    """A worker's text log."""
 
     path: str
     workers: tuple[str, ...]
@@ -232,7 +232,7 @@ class LogFile(Struct, frozen=True, kw_only=True):
 
 
 class WorkerLogs(Struct, frozen=True, kw_only=True):
-    """All text logs of workers, and their lines that speak of RPC."""
+    """All text logs of workers, and the lines about RPC in them."""
 
     files: tuple[LogFile, ...]
     events: tuple[LogEvent, ...]
@@ -253,7 +253,7 @@ class Totals(Struct, frozen=True, kw_only=True):
 
 
 class MessageHeads(NamedTuple):
-    """Messages without what they say: columns of them."""
+    """Columns of messages without their content."""
 
     number: list[int]
     """Their indexes."""
@@ -300,7 +300,8 @@ class MessageColumns:
         return len(self.time_ns)
 
     def latency_ns(self, row: int) -> int | None:
-        """From a request's first byte to its answer's last, for both; None without the other one."""
+        """Returns the time from a request's first byte to its answer's last, for both; None without the other
+        one."""
         partner = self.partner[row]
         if partner == NONE:
             return None
@@ -308,7 +309,7 @@ class MessageColumns:
         return max(0, self.end_time_ns[answer] - self.time_ns[request])
 
     def housekeeping(self) -> bytes:
-        """Of each row 1 where agents keep house with the message: references, contexts, their own calls."""
+        """Returns a byte per row, 1 for housekeeping: references, contexts, the agents' own calls."""
         kept = np.isin(np.asarray(self.type), list(KEEPING)) | (np.asarray(self.control) != 0)
         return bytes(kept.astype(np.int8))
 
@@ -319,7 +320,7 @@ class MessageColumns:
 
 
 class Session(Struct, eq=False, kw_only=True, frozen=True):
-    """Everything that is known once all captures were read."""
+    """All facts that are known after the last capture was read."""
 
     captures: tuple[CaptureInfo, ...]
     workers: tuple[Worker, ...]
@@ -338,7 +339,7 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
     """Index of each row."""
     contexts: tuple[AutogradContext, ...]
     rrefs: tuple[RRef, ...]
-    """Those of which a fork is known."""
+    """RRefs with a known fork."""
     findings: tuple[Finding, ...]
     totals: Totals
     problems: tuple[Problem, ...] = field(default=())
@@ -352,16 +353,16 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
 
     @property
     def logged(self) -> bool:
-        """Whether it was read from logs, which know no pipes and no packets."""
+        """Returns whether the session was read from logs, which have no pipes and no packets."""
         return any(capture.reader == "log" for capture in self.captures)
 
     def with_problems(self, problems: Sequence[Problem]) -> Session:
-        """The same with more of those that belong to no message."""
+        """Returns the session with more problems that belong to no message."""
         totals = replace(self.totals, problems=self.totals.problems + len(problems))
         return replace(self, problems=(*self.problems, *problems), totals=totals)
 
     def heads(self, rows: Sequence[int]) -> MessageHeads:
-        """What there is to tell of messages, without what they say."""
+        """Returns the columns of some messages, without their content."""
         m = self.messages
         at: NDArray[np.int64] = np.asarray(rows, dtype=np.int64)
         partner, forth = np.asarray(m.partner)[at], np.asarray(m.from_client)[at]

@@ -35,7 +35,7 @@ UNPUBLISHED = -2
 
 
 class Job(Struct, eq=False):
-    """One job of the capture."""
+    """A job of the capture."""
 
     store: StoreJob | None = None
     pipes: list[int] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Job(Struct, eq=False):
     until_ns: int = -1
     """When the last of its pipes ended; `NEVER` while one may be open."""
     names: frozenset[str] = frozenset()
-    """Those in its store."""
+    """Names in the job's store."""
     all_seen: bool = False
     """Each of its workers listens where its store says."""
     places: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class Job(Struct, eq=False):
     """(name of a client, whom it called) → pipes: a worker opens one to another, in each of their groups."""
 
     def lives(self, time_ns: int) -> bool:
-        """Whether it was there at that time, as far as pipes and store tell."""
+        """Returns whether the job existed at that time, as far as pipes and store show."""
         if self.until_ns >= time_ns:
             return True
         times = self.store.times if self.store is not None else ()
@@ -64,7 +64,7 @@ class Job(Struct, eq=False):
         return at > 0 and times[at - 1] > self.until_ns
 
     def add(self, number: int, pipe: Pipe, listener: ListenerKey) -> None:
-        """One more of its pipes; for `met`, all that are not published at an address are one listener."""
+        """Adds a pipe of the job; for `met`, all listeners without a published address count as one."""
         self.pipes.append(number)
         self.until_ns = max(self.until_ns, NEVER if pipe.ended_ns is None else pipe.ended_ns)
         if pipe.client_name:
@@ -87,7 +87,7 @@ class Placed(Struct, frozen=True):
 
 
 def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityEvidence) -> Placed:
-    """Puts each pipe into its job."""
+    """Assigns each pipe to a job."""
     jobs = [Job(store=store, names=frozenset(store.names())) for store in stores]
     listeners, own = _sweep(pipes, jobs, evidence)
     guests = [frozenset(name for name, _ in job.met) - job.names for job in jobs]
@@ -142,13 +142,14 @@ class _Owner(Struct, frozen=True):
 
 
 def _met(owners: Sequence[_Owner], pipe: Pipe) -> _Owner | None:
-    """Which of those that a store says to listen at an address, one after the other, a pipe met."""
+    """Returns which of the listeners at an address, one after the other, a pipe met."""
     at = bisect_right(owners, pipe.first_ns, key=lambda owner: owner.since_ns)
     return owners[at - 1] if at else None
 
 
 def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, list[_Owner]]:
-    """By address; who was read, and not seen to be set, has been there since the last pipe before ended."""
+    """Returns the listeners by address; an address that was read, and not seen to be set, was there since the
+    last pipe before ended."""
     told: dict[str, list[tuple[Published, int]]] = defaultdict(list)
     for number, job in enumerate(jobs):
         assert job.store is not None
@@ -212,7 +213,7 @@ class _Stores:
                     self._of[name].append(job)
 
     def only(self, pipe: Pipe, evidence: IdentityEvidence) -> Job | None:
-        """The one job that this pipe can be of, though no store tells its listener."""
+        """Returns the only possible job of a pipe whose listener is in no store."""
         jobs = self._jobs
         if pipe.client_name:
             jobs = [*self._of.get(pipe.client_name, ()), *self._growing]
@@ -250,11 +251,11 @@ class _Own:
         self._pipes = pipes
 
     def lives(self, time_ns: int) -> bool:
-        """Whether there is one at that time."""
+        """Returns whether there is a job at that time."""
         return bool(self.jobs) and self.jobs[-1].lives(time_ns)
 
     def add(self, number: int) -> None:
-        """To the job that is there, or a new one."""
+        """Adds a pipe to the current job, or to a new one."""
         pipe = self._pipes[number]
         again = bool(self.jobs) and (pipe.client_name, _unpublished(pipe)) in self.jobs[-1].met
         if again or not self.lives(pipe.first_ns):
@@ -263,9 +264,8 @@ class _Own:
 
 
 def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, ListenerKey]) -> None:
-    """Of pipes to addresses that are in no store: where all of them have ended, the next one may meet another
-    listener.
-    """
+    """Numbers the listeners of pipes to addresses that are in no store: after all pipes have ended, the next
+    may meet another listener."""
     latest: dict[str, tuple[int, int]] = {}
     for number in job.pipes:
         if number in listeners:
@@ -337,7 +337,7 @@ def _tied(
     listeners: Mapping[int, ListenerKey],
     evidence: IdentityEvidence,
 ) -> set[tuple[str, int]]:
-    """Each name with its id, where both are said of one end."""
+    """Returns each name with its id, where one end has both."""
     servers: dict[ListenerKey, End] = defaultdict(End)
     ends = []
     for number in part:

@@ -18,7 +18,7 @@ EndKind = Literal["exit", "signal", "running", "unknown"]
 
 
 class ProcessEnd(Struct, frozen=True, kw_only=True):
-    """How one process ended, as far as its recorder could know."""
+    """The end of a process, as far as its recorder could know."""
 
     how: EndKind
     """`exit`: by itself; `signal`: by that; `running`: not when the recording ended; `unknown`: nobody tells.
@@ -38,23 +38,23 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, said: LoggedProcess) -> ProcessEnd:
-        """What a log says of the end of a process."""
+        """Returns the end of a process as a log has it."""
         return cls(**{name: getattr(said, name) for name in cls.__struct_fields__})
 
     def logged(self, name: str, worker_id: int | None, job: LogJob) -> LoggedProcess:
-        """The same for a log, of a worker."""
+        """Returns the end as a record of a log, for a worker."""
         from rpcinspect.rpclog.header import LoggedProcess  # only where there is a log
 
         return LoggedProcess(name=name, id=worker_id, job=job, **asdict(self))
 
     @property
     def over(self) -> bool:
-        """Whether it is known to have ended."""
+        """Returns whether the process certainly ended."""
         return self.how in ("exit", "signal")
 
     @property
     def well(self) -> bool:
-        """Whether it ended by itself, and nothing tells of a fault."""
+        """Returns whether the process ended by itself, without a sign of a fault."""
         return self.how == "exit" and not self.status and self.error is None
 
     def __str__(self) -> str:
@@ -69,7 +69,8 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """The same behind a name: `was killed by SIGKILL`, `ended by itself with exit status 1`."""
+        """Returns a predicate for a worker's name: `was killed by SIGKILL`, `ended by itself with exit status
+        1`."""
         if self.how == "signal":
             return f"was {self}"
         if self.how == "exit":
@@ -78,7 +79,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
 
 
 def agreed(told: list[ProcessEnd]) -> ProcessEnd | None:
-    """What several records say of the processes of one worker; `unknown` where they differ."""
+    """Returns the end that all records of one worker's processes agree on; `unknown` where they differ."""
     if not told:
         return None
     return told[0] if all(one == told[0] for one in told) else ProcessEnd(how="unknown")

@@ -107,7 +107,7 @@ class MessageKind(Struct, frozen=True):
 
 
 class Event(NamedTuple):
-    """What one message does to an RRef."""
+    """What a message does to an RRef."""
 
     what: What
     row: int
@@ -121,7 +121,7 @@ class Provenance:
     """The stage: `feed` every record in the order of rows; it is complete once all were fed."""
 
     def __init__(self, source: CaptureBytes | None = None) -> None:
-        """Of `source` the tensors of calls and answers are read; without it they have no marks."""
+        """`source`: where the tensors of calls and answers are read; without it tensors have no marks."""
         self._source = source
         self.kinds: list[MessageKind] = []
         self.kind = array("i")
@@ -139,7 +139,7 @@ class Provenance:
         """(row, mark) of tensors."""
 
     def feed(self, record: RpcRecord) -> None:
-        """Takes the next record; nothing is kept of one at which this fails."""
+        """Takes the next record; keeps nothing of a record at which this fails."""
         pattern = record.pattern
         if pattern is None:
             kind, marks = self._kind(record)
@@ -226,7 +226,7 @@ class Provenance:
         return found
 
     def of_kinds(self, test: Callable[[MessageKind], bool]) -> NDArray[np.bool_]:
-        """Of each row whether its kind passes a test, which is asked once of each kind."""
+        """Returns of each row whether its kind passes a test; the test runs once per kind."""
         passes = np.asarray([test(kind) for kind in self.kinds], dtype=bool)
         found: NDArray[np.bool_] = passes[np.asarray(self.kind)]
         return found
@@ -236,17 +236,17 @@ class Provenance:
         return self.kinds[self.kind[row]]
 
     def values(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
-        """Of each of these rows the marks of its values."""
+        """Returns the marks of values of each of these rows."""
         found = _by_row(self._marks, rows)
         return {row: frozenset((*found.get(row, ()), *self.kind_of(row).marks)) for row in rows}
 
     def tensors(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
-        """Of each of these rows the marks of its tensors, those that tell nothing left out."""
+        """Returns the marks of tensors of each of these rows, without `HIDDEN`."""
         found = _by_row(self._tensors, rows)
         return {row: frozenset(found.get(row, ())) - {HIDDEN} for row in rows}
 
     def opaque(self, rows: Collection[int]) -> list[int]:
-        """Those of these rows that have tensors without marks, as they are too many or bytes are missing."""
+        """Returns the rows with tensors that have no marks: too many tensors, or bytes are missing."""
         return [row for row, marks in _by_row(self._tensors, rows).items() if HIDDEN in marks]
 
 
@@ -328,7 +328,7 @@ def mark_of(value: int | float | str | bytes) -> int:
 
 
 def tensor_mark(extent: Extent, source: CaptureBytes) -> int | None:
-    """A number for the bytes of a storage; None where bytes are missing, or tell nothing."""
+    """Returns a number for the bytes of a storage; None where bytes are missing or too few."""
     size = extent.length
     if extent.missing or size < LEAST_BYTES:
         return None

@@ -42,7 +42,7 @@ class _RRefMessages(Struct, eq=False):
 
 
 def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef, ...]:
-    """All RRefs of which a fork was seen, by job and id; `name` gives the label of a worker by id and job."""
+    """Returns all RRefs with a captured fork, by job and id; `name` gives a worker's label by id and job."""
     seen: dict[RRefKey, _RRefMessages] = defaultdict(_RRefMessages)
     accepted: dict[RRefKey, int] = {}
     pipes = session.messages.pipe
@@ -134,7 +134,8 @@ class _RRefReader:
             )
 
     def _holder(self, begin: int | None, made: bool, seen: _RRefMessages, fork: Id) -> str | None:
-        """Who got the fork: the receiver of what brought it; else the sender of what it says of the fork."""
+        """Returns who got the fork: the receiver of the message that brought it, else the sender of a message
+        about it."""
         if begin is not None:
             return self._end(begin, sends=made)
         told = seen.requested.get(fork)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from rpcinspect.session.model import Arrival
-from rpcinspect.store.conversation import DirectoryKey, StoreEntry, directory_key, members_of
+from rpcinspect.store.directory import DirectoryKey, StoreEntry, directory_key, members_of
 
 SETS = ("set", "multi_set", "append")
 """Operations that are captured when they happen; replies tell of what happened before."""
@@ -42,12 +42,12 @@ class Published(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The address without its transport, as endpoints are written."""
+        """Returns the address without its transport, as endpoints are written."""
         return self.address.rpartition("://")[2].lower()
 
 
 class StoreJob(Struct, eq=False):
-    """What one job has left in its store, as far as it was captured."""
+    """Entries that one job left in its store, as far as they were captured."""
 
     entries: list[StoreEntry] = field(default_factory=list)
     """Without those that repeat what is known."""
@@ -60,12 +60,12 @@ class StoreJob(Struct, eq=False):
 
     @property
     def begin_ns(self) -> int:
-        """When its first entry was seen."""
+        """Returns the time of the first entry."""
         return self.times[0]
 
     @property
     def begun(self) -> bool:
-        """Whether its beginning was captured: all its pipes are younger."""
+        """Returns whether the job's start was captured, so that all its pipes are younger."""
         first = self.entries[0]
         key = directory_key(first.key)
         return first.operation in SETS and key is not None and key.group == 0 and not self.dynamic
@@ -76,9 +76,8 @@ class StoreJob(Struct, eq=False):
         return bool(self.listed)
 
     def arrivals(self) -> dict[tuple[int, str], Arrival]:
-        """(group, name) → when that worker connected to the store at which it told its name. Its name itself
-        says nothing of that: a worker sets it once all have come, since Gloo's group is made before.
-        """
+        """Returns (group, name) → when that worker connected to the store. The time of the name's own entry
+        is later: a worker sets the name once all have come, since Gloo's group is made before."""
         found: dict[tuple[int, str], Arrival] = {}
         used: set[tuple[str, int]] = set()
         for entry in () if self.dynamic else self.entries:
@@ -96,7 +95,7 @@ class StoreJob(Struct, eq=False):
         return found
 
     def names(self) -> set[str]:
-        """Names of all workers that it tells of."""
+        """Returns the names of all workers in the store."""
         found = {
             value.decode("utf-8", "surrogateescape") if isinstance(of, int) else of
             for (_, _, of), (value, _) in self.known.items()
@@ -104,7 +103,7 @@ class StoreJob(Struct, eq=False):
         return found | {name for members in self.listed.values() for name, _ in members}
 
     def published(self) -> Iterator[Published]:
-        """Each address of each worker, from when it was first told."""
+        """Yields each address of each worker, with the time of its first entry."""
         seen: set[tuple[int, str, bytes]] = set()
         for entry in self.entries:
             key = directory_key(entry.key)
@@ -123,7 +122,7 @@ class _Store:
     def __init__(self) -> None:
         self.jobs: list[StoreJob] = []
         self._old: set[tuple[Fixed, bytes]] = set()
-        """What earlier jobs have told."""
+        """Entries of earlier jobs."""
 
     def take(self, entry: StoreEntry, key: DirectoryKey) -> None:
         if key.kind == "members":
@@ -165,7 +164,7 @@ class _Store:
 
     @staticmethod
     def _comes_back(job: StoreJob, fixed: Fixed, value: bytes) -> bool:
-        """Whether that is one who has left a group without a fixed size."""
+        """Returns whether this is a worker that has left a group without a fixed size."""
         group, _, of = fixed
         listed = job.listed.get(group)
         if not listed:
@@ -188,7 +187,7 @@ class _Store:
 
 
 def split_jobs(entries: Iterable[StoreEntry]) -> list[StoreJob]:
-    """The jobs that these entries tell of, in the order of their beginnings."""
+    """Returns the jobs that made these entries, in the order of their beginnings."""
     stores: dict[tuple[str, str], _Store] = defaultdict(_Store)
     for entry in sorted(entries, key=lambda entry: entry.time_ns):
         key = directory_key(entry.key)

@@ -22,7 +22,8 @@ def shorten(value: str, limit: int) -> str:
 
 
 def shorten_middle(value: str, limit: int) -> str:
-    """The same, cut in the middle: of names with dots the end tells most, and the beginning something."""
+    """Returns the text, cut in the middle to at most `limit` characters: of dotted names the end matters
+    most."""
     if len(value) <= limit:
         return value
     head = (limit - 1) // 3
@@ -65,7 +66,7 @@ def amount(count: int) -> str:
 
 
 def packed(identifier: int) -> str:
-    """A 64-bit id as creator:counter, which is what people compare."""
+    """Returns a 64-bit id as creator:counter, which is what people compare."""
     creator, counter = unpack_id(identifier)
     return f"{creator}:{counter}"
 
@@ -102,5 +103,5 @@ def numbers(indexes: Iterable[int]) -> str:
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """Each name once, in order."""
+    """Returns each name once, in order."""
     return tuple(dict.fromkeys(names))

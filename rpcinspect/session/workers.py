@@ -27,7 +27,7 @@ from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, ListenerKey, place
 from rpcinspect.session.process_end import ProcessEnd, agreed
 from rpcinspect.session.store_jobs import split_jobs
-from rpcinspect.store.conversation import StoreEntry, worker_directory
+from rpcinspect.store.directory import StoreEntry, worker_directory
 from rpcinspect.tensorpipe.records import Pipe
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class WorkerIdentities(Struct, frozen=True):
 
 
 def unnamed(pipes: Sequence[Pipe]) -> WorkerIdentities:
-    """Nobody is known but those that their pipes name."""
+    """Returns identities for pipes alone, where nothing else names workers."""
     return WorkerIdentities(
         tuple([pipe.client_name or str(pipe.client) for pipe in pipes]),
         tuple([pipe.server_name or str(pipe.server) for pipe in pipes]),
@@ -89,7 +89,6 @@ def _call_job(
     listener_of: Sequence[ListenerKey],
     evidence: IdentityEvidence,
 ) -> WorkerIdentities:
-    """The identities of one job."""
     directory = worker_directory(job.store.entries if job.store is not None else ())
     elsewhere: dict[tuple[int, str], str] = {}
     for worker, address in directory.addresses.items():
@@ -217,7 +216,7 @@ def is_name(label: str) -> bool:
 
 
 def is_address(label: str) -> bool:
-    """Whether a label is what stands for a worker of which only the address is known."""
+    """Returns whether a label is the address of a worker without a known name."""
     host, colon, port = label.rpartition(":")
     return bool(colon) and port.isdigit() and (host.startswith("[") or host.replace(".", "").isdigit())
 

@@ -59,9 +59,8 @@ class LogSource(MessageSource):
 
 
 def log_facts(join: LogJoin) -> WireFacts:
-    """What logs tell of losses and ends; their flows are those that stand for pipes. Where a record may be
-    lost, nothing can be said to be missing on any way.
-    """
+    """Returns losses and ends as logs have them, by the flows that stand for pipes. After a damaged record,
+    any flow may lack messages."""
     flows = [pipe.flow for pipe in join.pipes]
     dropped = [flows[number] if request else flows[number].reversed for number, request in sorted(join.lost)]
     damaged = [*flows, *[flow.reversed for flow in flows]] if join.damaged else dropped

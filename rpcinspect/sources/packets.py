@@ -81,7 +81,7 @@ class PacketSource(MessageSource):
         self._problems.append(unexpected(error, "tcp", Location(capture=capture, packet=packet)))
 
     def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
-        """The segments of one capture; of several, in the clock of the first."""
+        """Returns the segments of one capture; of several, in the clock of the first."""
         offset = self._clock_offset(reader)
         self._offsets.append(offset)
         shift = offset.shift_ns if offset is not None else 0

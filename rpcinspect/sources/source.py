@@ -35,10 +35,10 @@ class ReadWatch(Struct, frozen=True):
 
 
 class MessageSource(ABC):
-    """Gives messages as they become complete; once they have all been taken, knows who is who."""
+    """Gives messages as they become complete; after the last one, knows the workers."""
 
     pipes: Sequence[Pipe]
-    """Those that are known by now."""
+    """Pipes that are known by now."""
     failed: Collection[tuple[int, LoggedFailure]] = ()
     """(pipe, call that ended without an answer), where that is told: what ends a call at its caller puts
     nothing on the wire."""
@@ -47,7 +47,7 @@ class MessageSource(ABC):
 
     @abstractmethod
     def messages(self) -> Iterator[list[TpMessage]]:
-        """Gives all of them, some at a time."""
+        """Yields all messages, some at a time."""
 
     @property
     @abstractmethod
@@ -57,7 +57,7 @@ class MessageSource(ABC):
     @property
     @abstractmethod
     def problems(self) -> Sequence[Problem]:
-        """Those that belong to no message."""
+        """Returns the problems that belong to no message."""
 
     @abstractmethod
     def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
@@ -78,7 +78,7 @@ class MessageSource(ABC):
         """Bytes that were read, of how many (None where nobody knows)."""
 
     def offset(self, capture: int) -> ClockOffset | None:
-        """How a capture's clock differs from the first one's; None where nothing tells."""
+        """Returns how a capture's clock differs from the first one's; None where that is unknown."""
         return None
 
 

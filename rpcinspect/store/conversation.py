@@ -1,29 +1,28 @@
-"""The TCPStore conversation of one connection -> keys with their values -> who is called what.
+"""The TCPStore conversation of one connection -> keys with their values.
 
 In: the ordered bytes of both directions, segment by segment, each with its time. Out: a `StoreEntry` for
-every key whose value the bytes tell, and in the end a `WorkerDirectory`. May assume that `looks_like_store`
-knew the connection, so both directions start at their first byte; they may be fed in any interleaving, and
-one may be missing.
+every key whose value the bytes tell. May assume that `looks_like_store` knew the connection, so both
+directions start at their first byte; they may be fed in any interleaving, and one may be missing.
 
     request   u8 operation, then its arguments; a string is u64 length + bytes, a list u64 count + items
     reply     one per request, in the order of the requests; some operations have none
 
 Nothing but the order says which reply belongs to which request, and nothing marks where a request begins:
 after lost bytes a direction is given up. Mirrors `torch/csrc/distributed/c10d/TCPStore.cpp` and
-`TCPStoreLibUvBackend.cpp`; the keys are those of `tensorpipe_agent.cpp` and `torch/distributed/rpc`.
+`TCPStoreLibUvBackend.cpp`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
-from functools import lru_cache
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import Generator
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.store.directory import StoreEntry, directory_key
 from rpcinspect.store.operations import (
     OPERATIONS,
     WAIT,
@@ -49,30 +48,8 @@ STOP_WAITING, WAIT_CANCELED = 0, 1
 """Replies to `WAIT` and `BARRIER`; the second one only after a `CANCEL_WAIT`."""
 
 
-class StoreEntry(Struct, frozen=True):
-    """At this time this key had this value."""
-
-    key: str
-    """With all its prefixes, e.g. `/rpc_prefix_0/names/0`. UTF-8, other bytes as `surrogateescape`."""
-    value: bytes
-    """Cut to `KEPT_VALUE_BYTES` unless it has a `directory_key`; for an `append`, what was appended."""
-    size: int
-    """Bytes of the whole value."""
-    operation: str
-    """`set`, `multi_set`, `append` (from the client), `get`, `multi_get`, `compare_set`, `add` (replies), and
-    the request `wait`, which has no value, for keys under which ranks meet."""
-    time_ns: int
-    """Capture time of the segment that holds its last byte, whenever that was read."""
-    server: str = ""
-    """Where the store listens, `ip:port`; set by whoever knows the connection."""
-    since_ns: int | None = None
-    """When the connection was opened; None where that was not captured."""
-    pause_ns: int = 0
-    """The longest time before this in which its client said nothing."""
-
-
 class StoreProblem(Struct, frozen=True):
-    """Why one direction was not followed to its end."""
+    """Reason why one direction was not followed to its end."""
 
     reason: str
     from_client: bool
@@ -80,49 +57,8 @@ class StoreProblem(Struct, frozen=True):
     """Bytes from the start of that direction."""
 
 
-class WorkerDirectory(Struct, frozen=True):
-    """Who is called what, by group: N of `/rpc_prefix_N/` (the N-th init_rpc of a process), 0 without it."""
-
-    names: Mapping[tuple[int, int], str]
-    """(group, worker id) -> name: from `names/<id>`, without it from the list of members."""
-    addresses: Mapping[tuple[int, str], str]
-    """(group, name) -> address as published, e.g. `uv://127.0.0.1:33589`, `uv://[::1]:4`, `shm://...`."""
-    members: Mapping[int, tuple[tuple[str, int], ...]]
-    """group -> every (name, id) ever listed as a member; only for groups without a fixed world size."""
-
-
-class DirectoryKey(Struct, frozen=True):
-    """What a key of the directory is about."""
-
-    root: str
-    """All before `/rpc_prefix_N/`, such as `/worker/attempt_1`: several jobs may share a store by it."""
-    group: int
-    kind: Literal["name", "address", "members"]
-    of: int | str = ""
-    """The id whose name it is, or the name whose address."""
-
-
-@lru_cache(maxsize=4096)
-def directory_key(key: str) -> DirectoryKey | None:
-    """What this key is about; None for keys that say nothing of workers, whose entries need not be kept."""
-    prefix = _GROUP.search(key)
-    root = key[: prefix.start()] if prefix else ""
-    group = int(prefix[1]) if prefix else 0
-    if found := _NAME_KEY.search(key):
-        return DirectoryKey(root, group, "name", int(found[1]))
-    if found := _ADDRESS_KEY.search(key):
-        return DirectoryKey(root, group, "address", found[1])
-    return DirectoryKey(root, group, "members") if _MEMBERS_KEY.search(key) else None
-
-
-def members_of(value: bytes) -> tuple[tuple[str, int], ...]:
-    """The (name, id) of each member in a list of members."""
-    text = value.decode("utf-8", "surrogateescape")
-    return tuple([(found[1], int(found[2])) for found in _MEMBER.finditer(text)])
-
-
 class StoreConversation:
-    """Both directions of one connection to the store.
+    """Both directions of a connection to the store.
 
     Keeps an incomplete item of at most `limits.store_item_bytes` and the requests that await a reply.
     """
@@ -137,7 +73,7 @@ class StoreConversation:
         self._server = _Side(self._replies(), "replies", limits)
 
     def feed(self, from_client: bool, data: bytes, time_ns: int) -> list[StoreEntry]:
-        """More bytes of one direction, all captured at this time; returns what became known, from either."""
+        """Takes more bytes of one direction, captured at `time_ns`; returns what became known from both."""
         if from_client:
             self._client.feed(data, time_ns)
             self._server.run()
@@ -147,7 +83,7 @@ class StoreConversation:
         return found
 
     def gap(self, from_client: bool, length: int) -> None:
-        """So many bytes of one direction are missing here: it is not followed any further."""
+        """Marks `length` bytes of one direction as missing; that direction is not followed any further."""
         if from_client:
             self._client.lose(length)
             self._server.run()
@@ -156,7 +92,7 @@ class StoreConversation:
             self._pending.clear()
 
     def finish(self) -> list[StoreProblem]:
-        """No more bytes will come; says what could not be read, at most once per direction.
+        """Ends both directions; returns what could not be read, at most one problem per direction.
 
         A request without a reply is none: the store is often closed while a worker waits for a key.
         """
@@ -272,29 +208,6 @@ class StoreConversation:
             raise _ProtocolError(f"{answer} in answer to a wait")
 
 
-def worker_directory(entries: Iterable[StoreEntry]) -> WorkerDirectory:
-    """What the entries of all connections to one store say about its workers; later entries win."""
-    names: dict[tuple[int, int], str] = {}
-    addresses: dict[tuple[int, str], str] = {}
-    members: dict[int, dict[tuple[str, int], None]] = {}
-    for entry in entries:
-        key = directory_key(entry.key)
-        if key is None or not entry.value:  # the reply to a GET of a key that isn't there
-            continue
-        text = entry.value.decode("utf-8", "surrogateescape")
-        if isinstance(key.of, int):
-            names[key.group, key.of] = text
-        elif key.kind == "address":
-            addresses[key.group, key.of] = text
-        else:
-            members.setdefault(key.group, {}).update(dict.fromkeys(members_of(entry.value)))
-    # Who joins a dynamic group asks for this list but not for the names of those who came before.
-    for group, listed in members.items():
-        for name, worker_id in listed:
-            names.setdefault((group, worker_id), name)
-    return WorkerDirectory(names, addresses, {group: tuple(listed) for group, listed in members.items()})
-
-
 class _Request(Struct, frozen=True):
     operation: Operation
     keys: tuple[str, ...]
@@ -354,7 +267,7 @@ class _Side:
         self._times.append((self._dropped + len(self._buffer), time_ns))
 
     def run(self) -> None:
-        """Reads as far as it goes."""
+        """Reads as far as the bytes go."""
         if self.problem is not None:
             return
         try:
@@ -365,11 +278,11 @@ class _Side:
             self.stop(f"more than {self._limit:,} bytes of {self._what} that match no operation")
 
     def lose(self, length: int) -> None:
-        """Bytes are missing behind those that were fed."""
+        """Marks that bytes are missing behind those that were fed."""
         self.stop(f"{length:,} bytes of {self._what} are missing", self._dropped + len(self._buffer))
 
     def stop(self, reason: str, offset: int | None = None) -> None:
-        """Reads nothing any more; the offset is that of the item unless told."""
+        """Ends the reading; `offset`: that of the current item unless given."""
         if self.problem is None:
             self.problem = reason, self._item_start if offset is None else offset
             self._buffer.clear()
@@ -406,7 +319,7 @@ class _Side:
         return count
 
     def value(self, key: str) -> _Steps[tuple[bytes, int]]:
-        """As much of a value as is kept, and its whole size."""
+        """Reads a value; returns the part that is kept, and the whole size."""
         size = int.from_bytes((yield from self.take(8)), "little")
         if size > self._limit:
             raise _ProtocolError(
@@ -436,8 +349,3 @@ class _Side:
 
 _MEETING_KEY = re.compile(r"/rpc_prefix_\d{1,9}/0/\d{1,9}\Z", re.ASCII)
 """Under which a rank tells where its Gloo listens."""
-_NAME_KEY = re.compile(r"(?:^|/)names/(\d{1,9})\Z", re.ASCII)
-_ADDRESS_KEY = re.compile(r"(?:^|/)addrs/(.+)\Z", re.DOTALL)
-_MEMBERS_KEY = re.compile(r"(?:^|/)names/_ALL_WORKER_INFOS\Z")
-_GROUP = re.compile(r"/rpc_prefix_(\d{1,9})/", re.ASCII)
-_MEMBER = re.compile(r"([^,]+)-(\d{1,9}),", re.ASCII)

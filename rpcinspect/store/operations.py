@@ -41,7 +41,8 @@ class Operation(Struct, frozen=True):
 
 
 def looks_like_store(first_client_bytes: bytes) -> StoreGeneration | None:
-    """The generation that a client with these first bytes speaks; None: not a store's, or too few bytes."""
+    """Returns the protocol generation of a client with these first bytes; None for other protocols, or too
+    few bytes."""
     for opening, generation in _OPENINGS:
         if first_client_bytes.startswith(opening):
             return generation
@@ -49,7 +50,7 @@ def looks_like_store(first_client_bytes: bytes) -> StoreGeneration | None:
 
 
 def may_become_store(first_client_bytes: bytes) -> bool:
-    """Whether these bytes are too few to tell: with more of them `looks_like_store` could still say yes."""
+    """Returns whether these bytes are too few to tell: `looks_like_store` may succeed with more."""
     if any(opening.startswith(first_client_bytes) for opening, _ in _OPENINGS):
         return True
     length = len(first_client_bytes)

@@ -16,7 +16,7 @@ from ipaddress import IPv6Address
 
 from msgspec import Struct, field
 
-from rpcinspect.store.conversation import StoreEntry, directory_key
+from rpcinspect.store.directory import StoreEntry, directory_key
 
 MAX_READ = 4096
 """Addresses that are kept of one visit."""
@@ -26,7 +26,7 @@ _KEY = re.compile(r"^(.*?)/rpc_prefix_(\d{1,9})/(?:0/(\d{1,9})$|(shutdown/))?", 
 
 
 class Visit(Struct, kw_only=True):
-    """One process at a store for one init_rpc."""
+    """A process at a store during one init_rpc."""
 
     client: str
     """`ip:port` from which it came."""
@@ -43,31 +43,31 @@ class Visit(Struct, kw_only=True):
     rank: int | None = None
     name: str | None = None
     address: str | None = None
-    """Where its RPC agent listens, as it told the store: `uv://ip:port`."""
+    """Where its RPC agent listens, as published in the store: `uv://ip:port`."""
     meets_at: str | None = None
-    """`ip:port` where its Gloo listens, as it told the store."""
+    """`ip:port` where its Gloo listens, as published in the store."""
     read: dict[str, str] = field(default_factory=dict)
     """`ip:port` that it read → whose that is: `rank 1` or a name."""
     awaited: dict[int, None] = field(default_factory=dict)
     """Ranks for whose address it waited, whether it came or not."""
     succeeded: bool = False
-    """It did what follows init_rpc only."""
+    """Whether the process did what only follows init_rpc."""
 
     @property
     def place(self) -> str | None:
-        """That address without its transport."""
+        """Returns the address without its transport."""
         return None if self.address is None else self.address.rpartition("://")[2].lower()
 
     @property
     def who(self) -> str:
-        """What to call it."""
+        """Returns the worker's name, else its rank, else the address of the client."""
         if self.name is not None:
             return self.name
         return self.client if self.rank is None else f"rank {self.rank}"
 
 
 class Visits:
-    """The visits of one connection; `feed` every entry."""
+    """Collects the visits of one connection; `feed` every entry."""
 
     def __init__(self, client: str, server: str) -> None:
         self._client, self._server = client, server
@@ -123,7 +123,7 @@ class Visits:
 
 
 def gloo_address(value: bytes) -> str | None:
-    """The first address in what Gloo of any release tells a store; None where there is none.
+    """Returns the first address in a value that Gloo of any release stores; None where there is none.
 
     A host's name comes before it since 2.4 (each with its length), or it is alone.
     """

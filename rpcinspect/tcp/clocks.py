@@ -109,14 +109,14 @@ class ClockSamples:
         return min(offsets, key=lambda offset: offset.uncertainty_ns, default=None)
 
     def _pairs(self) -> Iterator[tuple[Flow, Flow]]:
-        """Both directions between two endpoints, each two once."""
+        """Yields both directions between two endpoints, each pair once."""
         for flow in list(self._flows):
             if str(flow) < str(flow.reversed) and flow.reversed in self._flows:
                 yield flow, flow.reversed
 
 
 def _differences(mine: _Times, theirs: _Times) -> dict[int, list[int]]:
-    """Of the same packets: capture of theirs → how much later mine was captured."""
+    """Returns, for packets in both captures, capture of theirs → how much later mine was captured."""
     found: dict[int, list[int]] = defaultdict(list)
     for key, times in mine.times.items():
         (time_ns,) = times.values()

@@ -32,7 +32,7 @@ class _Pair(Struct, eq=False):
     by_isn: dict[int, Connection] = field(default_factory=dict)
     """The latest connection of each initial sequence number of a client."""
     headless: list[Connection] = field(default_factory=list)
-    """Those whose beginning has not been seen."""
+    """Connections whose beginning was not captured."""
     switches: list[tuple[int, int, Connection]] = field(default_factory=list)
     """(capture, packet, connection) in the order of capture."""
 
@@ -367,8 +367,8 @@ class Tcp:
 
 
 def _keep_alive_probes(end: int | None, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:
-    """Which segments are the one byte before the end of all that was sent so far, cut off or not: such a byte
-    is no data."""
+    """Returns which segments are the one byte before the end of all that was sent so far, cut off or not:
+    such a byte is no data."""
     before = np.concatenate(([starts[0] if end is None else end], ends[:-1]))
     probes: NDArray[np.bool_] = (ends - starts == 1) & (ends == np.maximum.accumulate(before))
     return probes

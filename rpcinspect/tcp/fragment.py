@@ -64,7 +64,7 @@ class FragmentPiece(Struct):
 
 
 class Fragment(Struct):
-    """One fragment of one packet."""
+    """A fragment of an IP packet."""
 
     row: int
     """In the block of packets."""
@@ -146,7 +146,7 @@ class Datagram(Struct, eq=False):
 
 
 class Reassembly:
-    """The stage, for one capture file at a time."""
+    """Reassembles the fragments of one capture file after the other."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
@@ -168,7 +168,7 @@ class Reassembly:
                 yield datagram
 
     def gave_segment(self, first_part: Datagram) -> None:
-        """Says that the packet of a first part is not one that gave no segment."""
+        """Takes back that the packet of a first part gave no segment."""
         datagram = first_part.origin
         assert datagram is not None
         datagram.silent -= 1
@@ -257,7 +257,7 @@ FIN, SYN = 1, 2
 
 
 class SegmentColumns(Struct, frozen=True, eq=False):
-    """Segments of one link type and IP version; positions count from the window."""
+    """Segments of one link type and IP version, as columns; positions count from the window."""
 
     row: Int64s
     flow: Int64s
@@ -274,7 +274,7 @@ def list_fragments(
     fragments: list[Fragments],
     place: Callable[[int, int, int, int], tuple[int, list[FragmentPiece]]],
 ) -> list[Fragment]:
-    """Fragments one by one, in file order; `place` says in which row and where in the file one lies."""
+    """Returns fragments one by one, in file order; `place` gives the row and file offset of one."""
     listed = []
     for some in fragments:
         packets = some.packets
@@ -298,7 +298,8 @@ def list_fragments(
 def lay_out(
     parts: list[SegmentColumns], datagrams: list[Datagram], base: list[int], window_offset: int
 ) -> SegmentColumns:
-    """Segments of the window of these packets as ranges of the file: one row for each piece of a payload.
+    """Returns segments as ranges of the file, one row for each piece of a payload, with positions from the
+    window of these packets.
 
     What belongs to the first byte is said by the first row, what belongs to the last by the last. Behind them
     come second copies of bytes that differ, for the next stage to find.

@@ -51,7 +51,7 @@ class IpPackets(Struct, frozen=True, eq=False):
 
 
 class Fragments(Struct, frozen=True, eq=False):
-    """Parts of packets, at their data."""
+    """Fragments of packets, each at its data."""
 
     packets: IpPackets
     """`protocol` is the one of the whole packet; in IPv6 it is good in first fragments only."""
@@ -120,14 +120,14 @@ def read_ipv6(window: bytes, rows: Rows, count: Count) -> tuple[IpPackets, Fragm
 
 
 def _ipv6_fragments(window: bytes, packets: IpPackets) -> Fragments:
-    """Packets at their fragment header, all of which is there."""
+    """Returns packets at their complete fragment headers."""
     header = gather(window, packets.rows.at, ">u2", 4).astype(np.int64)
     packets = IpPackets(packets.rows.moved(8), packets.addresses, header[:, 0] >> 8)
     return Fragments(packets, header[:, 2] << 16 | header[:, 3], header[:, 1] & 0xFFF8, header[:, 1] & 1 != 0)
 
 
 def behind_extensions(window: bytes, packets: IpPackets) -> IpPackets:
-    """Packets with extension headers behind them, or at a fragment header that says they are a part."""
+    """Moves packets behind their extension headers, or to the header that marks a fragment."""
     known = _IS_EXTENSION[len(packets.addresses)]
     extended = known[packets.protocol]
     if not extended.any():

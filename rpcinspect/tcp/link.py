@@ -148,7 +148,7 @@ def _serial_ppp(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
 
 
 def _mpls(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-    """A stack of labels; what it carries is told by the first half byte, 0 for Ethernet's control word."""
+    """Skips a stack of labels; the next half byte tells the payload, 0 is Ethernet's control word."""
     done: list[tuple[Rows, Kinds]] = []
     for _ in range(MAX_LABELS):
         rows = rows.having(4)
@@ -240,7 +240,7 @@ MAX_NESTING = 8
 
 
 def _gre(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-    """GRE: flags say which optional words there are; version 1 (PPTP) may have one more."""
+    """Skips GRE: flags tell which optional words there are; version 1 (PPTP) may have one more."""
     rows = rows.having(4)
     flags, kind = gather(window, rows.at, ">u2", 2).astype(np.int64).T
     words = 1 + (flags & 0xC000 != 0) + (flags & 0x2000 != 0) + (flags & 0x1000 != 0)
@@ -259,7 +259,7 @@ def _gre(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
 
 
 def _udp(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-    """UDP: the destination's port says what is carried."""
+    """Skips UDP; the destination's port tells the payload."""
     rows = rows.having(8)
     port = gather(window, rows.at + 2, ">u2")[:, 0]
     known = _IS_TUNNEL_PORT[port]
@@ -273,7 +273,7 @@ def _udp(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
 
 
 def _vxlan(window: bytes, rows: Rows) -> tuple[Rows, Kinds]:
-    """VXLAN: 8 bytes, of which the flags say that there is a network's number."""
+    """Skips VXLAN: 8 bytes, whose flags must announce the network's number."""
     rows = rows.having(8)
     valid = gather(window, rows.at, "u1")[:, 0] & 0x08 != 0
     chosen = rows.keep(valid).moved(8)

@@ -39,7 +39,7 @@ _DO_NOT_FRAGMENT = 0x4000
 
 
 class Packetizer:
-    """One connection. Each method gives the frames of what it is told, to be written in their order."""
+    """Writes one TCP connection. Each method returns frames, to be written in the order of the calls."""
 
     def __init__(self, client: HostPort, server: HostPort, *, initial: tuple[int, int]) -> None:
         """`initial`: the sequence numbers at which client and server begin."""
@@ -59,8 +59,8 @@ class Packetizer:
         yield self._frame(0, ACK, 0)
 
     def data(self, from_client: bool, data: bytes | memoryview, at: int | None = None) -> Iterator[bytes]:
-        """Bytes of one side, in as many segments as they need. `at`: their distance from the first byte that
-        it says, where they do not follow what was sent last; what lies between may come later, or never."""
+        """Returns bytes of one side as segments. `at`: offset in this side's stream, where the bytes do not
+        follow those that were sent last; what lies between may come later, or never."""
         view, side = memoryview(data), 0 if from_client else 1
         at = self._sent[side] if at is None else at
         for start in range(0, len(view), MAX_PAYLOAD):
@@ -69,8 +69,8 @@ class Packetizer:
             yield self._frame(side, ACK | PSH if last else ACK, at + start, part)
 
     def close(self, by_client: bool, said: tuple[int, int] | None = None) -> Iterator[bytes]:
-        """One side has nothing more to say, then the other. `said`: how many bytes client and server have
-        said, where some of them were never sent here."""
+        """Returns the FINs of one side, then of the other. `said`: lengths of the client's and the server's
+        stream, where some bytes were never sent here."""
         first = 0 if by_client else 1
         ends = self._sent if said is None else said
         last = ends[first], ends[1 - first]
@@ -87,7 +87,7 @@ class Packetizer:
         *,
         options: bytes = b"",
     ) -> bytes:
-        """`at`: counted from the first byte that the side says; its SYN is at -1."""
+        """Returns one frame. `at`: from the first byte of the side's stream; its SYN is at -1."""
         acknowledgment = (self._first[1 - side] + self._sent[1 - side]) % 2**32 if flags & ACK else 0
         self._took(side, at, at + len(payload) + bool(flags & (SYN | FIN)))
         sequence = (self._first[side] + at) % 2**32
@@ -105,7 +105,7 @@ class Packetizer:
 
 
 class _FrameMaker:
-    """What all frames from one end to the other have in common."""
+    """The parts that all frames from one end to the other have in common."""
 
     def __init__(self, source: HostPort, destination: HostPort) -> None:
         self._ports = source[1], destination[1]

@@ -22,7 +22,7 @@ NO_COLUMN = np.empty(0, dtype=np.int64)
 
 
 class CaptureBytes:
-    """Bytes by their place in a capture: from the window in hand, else through `pread`."""
+    """Reads bytes of a capture by file offset: from the window in hand, else through `pread`."""
 
     __slots__ = ("_again", "_capture", "_end", "_most", "_pread", "_start", "_window", "refused")
 
@@ -52,9 +52,8 @@ class CaptureBytes:
         return self._pread(capture, offset, length)
 
     def affords(self, size: int) -> bool:
-        """Whether so many bytes that are read, or stand for others, once more are within what may be in all:
-        tensors of a terabyte can be made of four bytes, by a stride of 0 and by sharing a storage.
-        """
+        """Returns whether `size` more bytes are within the budget for bytes that are read, or expanded, more
+        than once. A stride of 0 or a shared storage makes a tensor of a terabyte out of four bytes."""
         self._again += size
         if self._most is None or self._again <= self._most:
             return True
@@ -184,7 +183,7 @@ class SegmentRun(Struct, eq=False, gc=False):
 
 
 class Extent(Struct, gc=False, eq=False):
-    """Where a range of a stream lies in the capture files, and which of its bytes were not captured."""
+    """Place of a stream's range in the capture files, and which bytes of the range were not captured."""
 
     length: int
     pieces: tuple[tuple[int, int, int], ...]
@@ -245,7 +244,7 @@ class Extent(Struct, gc=False, eq=False):
         return Extent(end - start, tuple(pieces), tuple(missing))
 
     def read(self, source: CaptureBytes) -> bytes:
-        """The bytes, zeros where they were not captured."""
+        """Returns the bytes, zeros where they were not captured."""
         if not self.missing:
             if len(self.pieces) == 1:
                 return source.read(*self.pieces[0])

@@ -19,7 +19,7 @@ PATIENCE_NS = 1_000_000_000
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Connections from one host to one address."""
+    """Connection attempts from one host to one address that were refused or got no answer."""
 
     host: str
     server: str
@@ -32,7 +32,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 def refusals(connections: Iterable[Connection]) -> tuple[Refusal, ...]:
-    """Those that nobody took, in the order of time."""
+    """Returns the connection attempts that no server accepted, in the order of time."""
     tried: dict[tuple[str, str, bool], list[int]] = defaultdict(list)
     taken: dict[tuple[str, str], int] = {}
     for connection in connections:
@@ -71,7 +71,7 @@ def refused_attempts(connections: Iterable[Connection]) -> Iterator[tuple[str, i
 
 
 def reached(connections: Iterable[Connection], addresses: Collection[str | None]) -> frozenset[str]:
-    """Those of these addresses to which a connection came about."""
+    """Returns the addresses to which a connection was established."""
     found = set()
     for connection in connections if addresses else ():
         for stream in connection.streams if connection.client is None else (connection.client,):
@@ -82,7 +82,7 @@ def reached(connections: Iterable[Connection], addresses: Collection[str | None]
 
 
 def _taken(connection: Connection, client: Stream) -> bool:
-    """Whether the server has said anything but no."""
+    """Returns whether the server has sent anything but a refusal."""
     return not _refused(connection, client) and connection.other(client).first_ns is not None
 
 

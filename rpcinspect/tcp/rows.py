@@ -32,7 +32,7 @@ LEAST_ETHERTYPE = 0x600
 
 
 class Rows(Struct, frozen=True, eq=False):
-    """Some packets of a block and where the next header of each begins; positions count from the window."""
+    """Packets of a block, and where the next header of each begins; positions count from the window."""
 
     row: Int64s
     """Row in the packet block."""
@@ -45,7 +45,7 @@ class Rows(Struct, frozen=True, eq=False):
 
     @classmethod
     def of_block(cls, block: PacketBlock) -> Rows:
-        """All packets of a block, at their link-layer header."""
+        """Returns all packets of a block, at their link-layer headers."""
         row = np.arange(len(block), dtype=np.int64)
         if block.heads is not None:
             at = block.heads.at
@@ -67,11 +67,11 @@ class Rows(Struct, frozen=True, eq=False):
         return self.keep(self.end - self.at >= size)
 
     def moved(self, size: int | Int64s) -> Rows:
-        """The same rows with the next header `size` bytes further."""
+        """Returns the rows with the next header `size` bytes further."""
         return Rows(self.row, self.at + size, self.end, self.wire)
 
     def joined(self, other: Rows) -> Rows:
-        """These rows and then the others."""
+        """Returns these rows, then the others."""
         return Rows(
             np.concatenate((self.row, other.row)),
             np.concatenate((self.at, other.at)),
@@ -123,13 +123,14 @@ def joined(parts: list[tuple[Rows, Kinds]]) -> tuple[Rows, Kinds]:
 
 
 def alternatives(rows: Rows, chosen: Mask, yes: Rows, kind_yes: Kinds, kind_no: int) -> tuple[Rows, Kinds]:
-    """`yes` with its kinds in place of the chosen rows, and the others where they are, all of one kind."""
+    """Returns `yes` and its kinds in place of the chosen rows; the other rows keep their place and get
+    `kind_no`."""
     others = rows.keep(~chosen)
     return joined([(yes, kind_yes), (others, np.full(len(others), kind_no, dtype=np.uint16))])
 
 
 def distinct_numbers(values: Numbers) -> list[int]:
-    """As np.unique, without sorting where all are the same, as they are in most blocks."""
+    """Returns what np.unique does, without sorting where all values are the same, as in most blocks."""
     if len(values) and (values == values[0]).all():
         return [int(values[0])]
     return [int(value) for value in np.unique(values)]

@@ -43,7 +43,7 @@ FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 
 
 class Endpoint(Struct, frozen=True, order=True):
-    """One end of a TCP connection."""
+    """An end of a TCP connection."""
 
     host: str
     """Address as text, IPv6 in its short form without brackets."""
@@ -54,7 +54,7 @@ class Endpoint(Struct, frozen=True, order=True):
 
 
 class Flow(Struct, frozen=True, order=True):
-    """One direction between two endpoints (not of one connection: ports are used again)."""
+    """A direction between two endpoints. Several connections may share a flow: ports are used again."""
 
     source: Endpoint
     destination: Endpoint
@@ -69,7 +69,7 @@ class Flow(Struct, frozen=True, order=True):
 
 
 class _Found(Struct, frozen=True, eq=False):
-    """What the packets of one window gave so far."""
+    """Segments of one window so far."""
 
     parts: list[SegmentColumns] = field(default_factory=list)
     fragments: list[Fragments] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Segmenter:
         self._reassembly = Reassembly(self._count)
 
     def feed(self, block: PacketBlock | TcpBlock) -> SegmentBlock:
-        """Segments of one block of packets."""
+        """Returns the TCP segments of a block of packets."""
         if isinstance(block, TcpBlock):
             return self._numbered(block)
         if block.heads is not None:
@@ -118,10 +118,8 @@ class Segmenter:
         return found
 
     def _by_heads(self, block: PacketBlock, heads: PacketHeads) -> SegmentBlock | None:
-        """Segments of packets whose first bytes are there; None if these don't tell: there are fragments, or
-        a packet is not there to its end that gave no segment, or is a tunnel's, whose headers may contradict
-        each other about where it ends.
-        """
+        """Returns the segments of packets of which only the first bytes are read; None if these are not
+        enough: for fragments, tunnels, or a cut packet without a segment."""
         others: list[tuple[str, int]] = []
         found = self._read(block, lambda reason, packets: others.append((reason, packets)))
         if found.fragments:
@@ -199,7 +197,8 @@ class Segmenter:
     # -- fragments: packets in a window of their own -----------------------------------------------------
 
     def _put_together(self, block: PacketBlock, fragments: list[Fragments]) -> list[SegmentColumns]:
-        """Segments of the packets that these fragments complete; whole packets may be fragments of others."""
+        """Returns the segments of packets that these fragments complete; whole packets may be fragments of
+        others."""
         window, base = block.window, block.window_offset
 
         def place(row: int, at: int, end: int, wire: int) -> tuple[int, list[FragmentPiece]]:
@@ -224,7 +223,7 @@ class Segmenter:
     def _read_datagrams(
         self, block: PacketBlock, datagrams: list[Datagram], whole: bool
     ) -> tuple[SegmentColumns, list[Fragment]]:
-        """Segments of packets of one IP version, and the fragments of other packets among what they hold."""
+        """Returns the segments of packets of one IP version, and the fragments inside them."""
         contents = [datagram.content() for datagram in datagrams]
         window = b"".join(data for data, _ in contents)
         size = as_int64([len(data) for data, _ in contents])
@@ -319,7 +318,7 @@ class Segmenter:
 
 
 def _key(direction: Direction) -> bytes:
-    """As `_flow_indexes` has it: addresses, then the ports in a number of eight bytes."""
+    """Returns the key of `_flow_indexes`: addresses, then the ports in a number of eight bytes."""
     ports = direction.source_port << 16 | direction.destination_port
     return direction.source + direction.destination + ports.to_bytes(8, "big")
 
@@ -335,7 +334,7 @@ def _endpoint(address: bytes, port: bytes) -> Endpoint:
 
 
 def _count_nothing(reason: str, packets: int) -> None:
-    """For first parts, which are counted with their packets."""
+    """Counts nothing: first parts are counted with their packets."""
 
 
 def _joined(block: PacketBlock, parts: list[SegmentColumns], *, has_fragments: bool = False) -> SegmentBlock:

@@ -33,7 +33,7 @@ end_of = attrgetter("end")
 
 
 class SettledBytes:
-    """All before `end` is settled: captured, or a hole. `end` is None until the start is settled."""
+    """Bytes of a direction before `end`, all captured or holes. `end` is None until the start is known."""
 
     __slots__ = ("_head", "_history", "_rested", "_source", "end", "flow", "holes", "origin", "runs")
 
@@ -107,9 +107,8 @@ class SettledBytes:
         return extent, first, last
 
     def whole(self, starts: Int64s, ends: Int64s) -> tuple[int, Int64s, Int64s]:
-        """Of ascending settled ranges the first ones, as long as each lies inside one segment of one and the
-        same run: (capture, their offsets in its file, their times).
-        """
+        """Returns (capture, file offsets, times) of the first ranges that each lie inside one segment of the
+        same run; ranges are ascending and settled."""
         run = self.runs[self._locate(int(starts[0]))]
         if run.missing:
             return -1, NO_COLUMN, NO_COLUMN
@@ -122,7 +121,7 @@ class SettledBytes:
         return run.capture, offsets[low] + (starts - edges[low]), times[low]
 
     def numbers(self, capture: int, offsets: Int64s) -> NDArray[np.uint64]:
-        """The 64-bit numbers at these offsets, as long as they are at hand."""
+        """Returns the 64-bit numbers at file offsets, as far as they are in the window."""
         return self._source.numbers(capture, offsets)
 
     def _place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:

@@ -28,7 +28,7 @@ MAX_CONFLICTS = 1000
 
 
 class Connection:
-    """One TCP connection between two endpoints; ports that are used again make another one."""
+    """A TCP connection between two endpoints; a port that is used again makes another one."""
 
     __slots__ = (
         "backward",
@@ -62,12 +62,12 @@ class Connection:
 
     @property
     def streams(self) -> tuple[Stream, Stream]:
-        """Both directions."""
+        """Returns both directions."""
         return self.forward, self.backward
 
     @property
     def ended_ns(self) -> int | None:
-        """When either side closed it or reset it; None while that was not captured."""
+        """Returns when a side closed or reset the connection; None while that was not captured."""
         ends = (self.forward.fin_ns, self.backward.fin_ns, self.reset_ns)
         return min((end for end in ends if end is not None), default=None)
 
@@ -82,7 +82,7 @@ class Connection:
 
 
 class Conflict(Struct, frozen=True):
-    """Two copies of the same stream bytes that differ; the first was kept."""
+    """Copies of the same stream bytes that differ; the first copy was kept."""
 
     position: int
     length: int
@@ -92,7 +92,7 @@ class Conflict(Struct, frozen=True):
 
 
 class Stream(SettledBytes):
-    """One direction of a connection, which grows as its segments are captured."""
+    """A direction of a connection; grows as segments are captured."""
 
     __slots__ = (
         "_pending",
@@ -121,7 +121,7 @@ class Stream(SettledBytes):
         self.sent: tuple[int, int] | None = None
         """(latest capture, position after the last byte that it shows to be sent, cut off or not)."""
         self.fin: int | None = None
-        """Position after the last byte, once a FIN told it."""
+        """Position after the last byte, once a FIN was captured."""
         self.fin_ns: int | None = None
         """When that FIN was captured."""
         self.acked: int | None = None
@@ -172,7 +172,7 @@ class Stream(SettledBytes):
             self._drain()
 
     def finish(self) -> None:
-        """Nothing more will be captured of this stream: settles all that is pending, and the tail."""
+        """Settles all that is pending, and the tail, at the end of the capture."""
         if self.finished:
             return
         self.settle_start()
@@ -248,7 +248,7 @@ class Stream(SettledBytes):
             at += 1
 
     def _compare_all(self, run: SegmentRun, start: int, end: int) -> None:
-        """Notes where a second copy of [start, end) differs from whatever was kept of it."""
+        """Notes where a second copy of [start, end) differs from the parts that were kept."""
         if not run.missing and start < end and len(self.conflicts) < MAX_CONFLICTS:
             for kept in self._kept(start, end):
                 self._compare(kept, run, max(kept.start, start), min(kept.end, end))
@@ -288,5 +288,5 @@ def unwrap(near: int, sequence: int) -> int:
 
 
 def _first_position(isn: int | None) -> int | None:
-    """Of a stream that begins behind this sequence number."""
+    """Returns the position of a stream's first byte, behind this sequence number."""
     return None if isn is None else EPOCH + ((isn + 1) % WRAP)

@@ -1,18 +1,14 @@
-"""Which connection carries which tensor bytes: one entry per channel of TensorPipe.
+"""Which connection carries which tensor bytes, for one channel of a pipe.
 
 In: the tensors of each direction's messages in order (`expect`), and the streams of the channel's connections
 as they turn up (`attach`). Out: each tensor's place in the capture, in its `TpTensor`. Strict order is
 the only rule: a channel uses each of its lanes in the order of messages, then of tensors; time tells nothing
-under load.
-
-Mirrors `tensorpipe/channel/{basic,mpt,cuda_basic}/channel_impl.cc`. Channels that move bytes outside the
-network are named in `INVISIBLE`.
+under load. Mirrors `tensorpipe/channel/{basic,mpt,cuda_basic}/channel_impl.cc`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
@@ -21,14 +17,12 @@ from msgspec import Struct
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.align import Places, align
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS, CUDA_CHUNK_BYTES, split_basic
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor
 from rpcinspect.tensorpipe.records import Placement, TpMessage, TpTensor
 
-MPT_LANES = 16
-CUDA_CHUNK_BYTES = 1 << 20
 MAX_QUEUED_FRAMES = 1 << 20
 """How many frames one lane waits for before a tensor that needs several is not taken apart any more."""
-
 
 MANY = 16
 """Frames that are looked for all at once by numpy; fewer are faster one by one."""
@@ -48,7 +42,7 @@ class TensorParts:
         self.lost: Placement | None = None
 
     def place(self, tensor: TpTensor, part: int, extent: Extent | None, placement: Placement) -> bool:
-        """Takes one part; True if the tensor's place is settled now."""
+        """Sets the place of one part; returns True once all parts of the tensor have one."""
         self.parts[part] = extent
         if placement is not Placement.CERTAIN and self.lost is not Placement.UNCERTAIN:
             self.lost = placement
@@ -64,7 +58,7 @@ class TensorParts:
 
 
 class LaneFrame(Struct, eq=False, gc=False):
-    """What one frame on a lane will be."""
+    """What the next frame on a lane belongs to."""
 
     message: TpMessage | None
     """None: of a message that was lost, but whose lengths are known."""
@@ -84,7 +78,7 @@ class DueFrame(Struct, frozen=True):
 
 
 class Lane:
-    """One direction of one connection of a channel.
+    """A direction of one connection of a channel.
 
     While nothing was lost, frames are given to tensors as they come. Behind a loss, or if the start of the
     stream was not captured, everything waits until the end, and then is aligned.
@@ -314,7 +308,7 @@ def ended_well(stream: Stream) -> bool:
 
 
 def _settle(frame: LaneFrame, extent: Extent | None, placement: Placement, done: list[TpMessage]) -> None:
-    """Gives a tensor its place, or what is known of it; a message that waits for no more is done."""
+    """Gives a tensor its place, or its certainty; a message that waits for no more is done."""
     message, tensor, parts = frame.message, frame.tensor, frame.parts
     if message is None or tensor is None:
         return
@@ -346,7 +340,7 @@ class Channel:
         """The next tensor of a direction; it belongs to that message, which waits for it."""
         lanes = self.lanes[direction]
         length = tensor.descriptor.length
-        if self.split is _split_basic:
+        if self.split is split_basic:
             message.waiting += 1
             lanes[0].expect(LaneFrame(message, tensor, length))
             return
@@ -372,30 +366,8 @@ class Channel:
         return [*self.lanes[0], *self.lanes[1]]
 
 
-class ChannelKind(Struct, frozen=True):
-    """How a channel that a capture can show lays tensors on its connections."""
-
-    lanes: int
-    split: Callable[[int], list[tuple[int, int]]]
-    """Bytes of a tensor → (lane, bytes) of each frame, in order."""
-
-
-def _split_basic(length: int) -> list[tuple[int, int]]:
-    return [(0, length)]
-
-
-def _split_mpt(length: int) -> list[tuple[int, int]]:
-    edges = [length * i // MPT_LANES for i in range(MPT_LANES + 1)]
-    return [(i, edges[i + 1] - edges[i]) for i in range(MPT_LANES)]
-
-
-def _split_cuda_basic(length: int) -> list[tuple[int, int]]:
-    full, rest = divmod(length, CUDA_CHUNK_BYTES)
-    return [(0, CUDA_CHUNK_BYTES)] * full + ([(0, rest)] if rest else [])
-
-
 def _joined(parts: list[Extent | None]) -> Extent | None:
-    """One extent from the parts of a tensor, all of which are there."""
+    """Joins the parts of a tensor, all of which are known, into one extent."""
     if len(parts) == 1:
         return parts[0]
     pieces: list[tuple[int, int, int]] = []
@@ -407,24 +379,3 @@ def _joined(parts: list[Extent | None]) -> Extent | None:
         missing += [(a + length, b + length) for a, b in part.missing]
         length += part.length
     return Extent(length, tuple(pieces), tuple(missing))
-
-
-MPT = "mpt_uv"
-"""Its one requested connection only tells the addresses of its lanes, which are connections of their own."""
-
-CHANNELS: dict[str, ChannelKind] = {
-    "basic": ChannelKind(1, _split_basic),
-    MPT: ChannelKind(MPT_LANES, _split_mpt),
-    "cuda_basic": ChannelKind(1, _split_cuda_basic),
-}
-
-INVISIBLE: dict[str, str] = {
-    "cma": "tensor bytes are read from the other process's memory (cma, process_vm_readv)",
-    "shm": "tensor bytes are moved through shared memory",
-    "xth": "tensor bytes are copied between threads of one process (xth)",
-    "mpt_shm": "tensor bytes are moved through shared memory (mpt_shm)",
-    "cuda_ipc": "tensor bytes are copied between GPUs of one host (cuda_ipc)",
-    "cuda_xth": "tensor bytes are copied inside one process (cuda_xth)",
-    "cuda_gdr": "tensor bytes are moved by RDMA from GPU memory (cuda_gdr)",
-    "mpt_ibv": "tensor bytes are moved by RDMA (mpt_ibv)",
-}

@@ -79,7 +79,7 @@ def looks_like_descriptor(body: bytes) -> ControlLayout | None:
 
 
 def read_first_frame(body: bytes, limits: Limits = DEFAULT_LIMITS) -> FirstFrame:
-    """First frame from the connecting side of every connection, lanes of mpt excepted."""
+    """Reads the connecting side's first frame, with which all connections but mpt's lanes begin."""
     reader = NopReader(body, limits=limits)
     index = _alternative(reader, 2)
     reader.structure(1)
@@ -119,7 +119,7 @@ def write_brochure(value: Brochure, layout: ControlLayout) -> bytes:
 def read_brochure_answer(
     body: bytes, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[BrochureAnswer, ControlLayout]:
-    """First frame from the listening side of a connection that began with a `SpontaneousConnection`."""
+    """Reads the listening side's first frame on a connection that began with a `SpontaneousConnection`."""
     reader = NopReader(body, limits=limits)
     layout = _enter(reader, BROCHURE_ANSWER)
     answer = (
@@ -178,7 +178,7 @@ def write_descriptor(value: TpDescriptor, layout: ControlLayout) -> bytes:
 
 
 def read_mpt_hello(body: bytes) -> MptHello:
-    """First frame of mpt's control connection (from the listening side) or of a lane (from the other)."""
+    """Reads the first frame of mpt's control connection (listening side) or of a lane (connecting side)."""
     reader = NopReader(body)
     index = _alternative(reader, 2)
     reader.structure(1)

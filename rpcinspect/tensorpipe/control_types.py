@@ -42,7 +42,7 @@ class TpDevice(Struct, frozen=True):
     index: int
 
     def __str__(self) -> str:
-        """As torch writes it: `cpu`, `cuda:1`."""
+        """Returns the device as torch writes it: `cpu`, `cuda:1`."""
         return self.type if self.type == "cpu" or self.index < 0 else f"{self.type}:{self.index}"
 
 
@@ -65,14 +65,15 @@ DeviceDescriptors: TypeAlias = tuple[tuple[TpDevice, str], ...]
 
 
 class Brochure(Struct, frozen=True):
-    """Second frame of the connecting side: what it could speak."""
+    """Second frame of the connecting side: the transports and channels that it offers."""
 
     transport_domain_descriptors: tuple[tuple[str, str], ...]
     channel_device_descriptors: tuple[tuple[str, DeviceDescriptors], ...]
 
 
 class BrochureAnswer(Struct, frozen=True, kw_only=True):
-    """First frame of the listening side: what is to be spoken, and the ids of the connections to open."""
+    """First frame of the listening side: the chosen transport and channels, and ids of the connections to
+    open."""
 
     transport: str
     address: str
@@ -107,7 +108,7 @@ class TpTensorDescriptor(Struct, frozen=True, kw_only=True):
 
 
 class TpDescriptor(Struct, frozen=True):
-    """What comes before each message: the lengths of its parts."""
+    """Descriptor that precedes each message: the lengths of the message's parts."""
 
     metadata: bytes
     payloads: tuple[TpPayload, ...]

@@ -31,7 +31,7 @@ from rpcinspect.unexpected import unexpected
 
 
 class NewHandler(Handler):
-    """A connection of which too little was seen to tell what it is."""
+    """A connection with too few bytes to tell the protocol."""
 
     def advance(self, done: list[TpMessage]) -> Handler | None:
         """Decides as soon as the first bytes of the client are there."""
@@ -116,12 +116,12 @@ class NewHandler(Handler):
         return True
 
     def finish(self) -> None:
-        """A connection whose client said nothing."""
+        """Counts the connection as skipped: its client sent nothing."""
         self._skip()
 
 
 class ForeignHandler(Handler):
-    """Another protocol, or nothing that can be told: its bytes are counted and let go."""
+    """A connection of another or an unknown protocol; its bytes are counted and dropped."""
 
     def __init__(self, registry: Registry, connection: Connection) -> None:
         super().__init__(registry, connection)
@@ -176,7 +176,7 @@ class Demux:
         return done
 
     def _advance(self, handler: Handler, done: list[TpMessage]) -> None:
-        """Until the connection's role is known, as far as what was captured of it tells."""
+        """Feeds a connection until its role is known, as far as it was captured."""
         successor = handler.advance(done)
         while successor is not None:
             self._handlers[successor.connection.number] = successor
@@ -207,7 +207,7 @@ class Demux:
         return done
 
     def _try(self, work: Callable[[], T], flow: Flow | None = None, number: int | None = None) -> T | None:
-        """What it gives; None where it fails against expectation."""
+        """Returns the result of `work`; None after an unexpected exception, which becomes a problem."""
         try:
             return work()
         except Exception as error:

@@ -9,84 +9,25 @@ Mirrors the reading half of `tensorpipe/core/pipe_impl.cc`.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from rpcinspect.errors import DecodeError, LimitExceeded, Problem
+from rpcinspect.errors import DecodeError, Problem
 from rpcinspect.limits import Limits
 from rpcinspect.tcp.stream import Stream
-from rpcinspect.tensorpipe.control import read_descriptor
-from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor, announced
 from rpcinspect.tensorpipe.nop import LAYER
-from rpcinspect.tensorpipe.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
+from rpcinspect.tensorpipe.rebuild import MAX_RANGE_BYTES, rebuild
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 from rpcinspect.tensorpipe.search import DescriptorSearch
+from rpcinspect.tensorpipe.shape_table import Shape, ShapeTable
 
-CACHED_DESCRIPTORS = 4096
-CACHED_BYTES = 1 << 22
-"""Of their bodies; a shape takes some twenty times as much. No larger part than a sixteenth is kept."""
 OTHER_LENGTHS = "the lengths of payload frames are not those in the descriptor"
 LEAST_BYTES = 64
 """Messages that are shorter, as none of torch's agent is, are taken one by one."""
 
 
-class Shape(Struct, eq=False):
-    """A descriptor and what follows from it; one object for all equal descriptors."""
-
-    body: bytes
-    descriptor: TpDescriptor
-    layout: ControlLayout
-    lengths: tuple[int, ...]
-    """Of the payloads."""
-    frames: struct.Struct
-    """Cuts the payload frames: length, payload, length, payload, …"""
-    frames_bytes: int
-    tensors: bool
-    """Whether there are any."""
-
-
-class ShapeTable:
-    """Descriptors by their bytes: a training loop has a handful of different ones."""
-
-    def __init__(self, limits: Limits, read_table: ReadTable | None = None) -> None:
-        """`read_table` lets lost descriptors be rebuilt."""
-        self.read_table = read_table
-        self._limits = limits
-        self.known: dict[bytes, Shape] = {}
-        """Those that were read, by their bytes."""
-        self._bytes = 0
-
-    def get(self, body: bytes) -> Shape:
-        """The shape of a descriptor frame's body; raises `DecodeError`."""
-        shape = self.known.get(body)
-        if shape is None:
-            descriptor, layout = read_descriptor(body, self._limits)
-            lengths = tuple(payload.length for payload in descriptor.payloads)
-            total = sum(lengths)
-            if total > self._limits.payload_bytes:
-                raise LimitExceeded(LAYER, "payload_bytes", self._limits.payload_bytes, total)
-            frames = struct.Struct("<" + "".join(f"Q{n}s" for n in lengths))
-            tensors = bool(descriptor.tensors)
-            shape = Shape(body, descriptor, layout, lengths, frames, frames.size, tensors)
-            if len(self.known) >= CACHED_DESCRIPTORS or self._bytes + len(body) > CACHED_BYTES:
-                self.known.clear()
-                self._bytes = 0
-            if len(body) <= CACHED_BYTES >> 4:
-                self.known[body] = shape
-                self._bytes += len(body)
-        return shape
-
-    def lengths(self, body: bytes) -> tuple[ControlLayout, tuple[int, ...]]:
-        """The layout and the lengths of the payloads; raises `DecodeError`."""
-        shape = self.get(body)
-        return shape.layout, shape.lengths
-
-
 class DescriptorReader:
-    """The stage for one direction: `advance` after the stream grew, `finish` at its end."""
+    """Reads the descriptors of one direction: `advance` after the stream grew, `finish` at the end."""
 
     def __init__(
         self,
@@ -316,9 +257,8 @@ class DescriptorReader:
         self._problem(position, reason)
 
     def _contradicted(self, shape: Shape, at: int) -> bool:
-        """Whether one of the payloads' frames, the first of them at `at`, says another length, as far as they
-        have come: what a damaged length announces may never come.
-        """
+        """Returns whether a payload's frame, the first of them at `at`, announces another length, among those
+        that have come: what a damaged length announces may never come."""
         for length in shape.lengths:
             if announced(self.cursor.stream, at) not in (None, length):
                 return True

@@ -30,7 +30,7 @@ def announced(stream: Stream, position: int) -> int | None:
 
 
 class FrameCursor:
-    """Reads one stream from `position` on; the owner moves `position` over what it has used."""
+    """Reads a stream from `position` on; the owner moves `position` past what was used."""
 
     __slots__ = ("_buffer", "_buffer_end", "_buffer_start", "position", "stream")
 

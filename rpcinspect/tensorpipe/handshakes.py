@@ -11,7 +11,7 @@ from __future__ import annotations
 from rpcinspect.errors import DecodeError, Location, Problem
 from rpcinspect.tcp.segment import Endpoint
 from rpcinspect.tcp.stream import Connection, Stream
-from rpcinspect.tensorpipe.channel import MPT
+from rpcinspect.tensorpipe.channel_kinds import MPT
 from rpcinspect.tensorpipe.control import (
     DESCRIPTOR_SIGNATURE,
     SIGNATURE_OFFSET,
@@ -208,7 +208,7 @@ class RequestedHandler(Handler):
         return False
 
     def advance(self, done: list[TpMessage]) -> None:
-        """Claims its role once, then feeds the pipe that it belongs to."""
+        """Claims the role once, then feeds the pipe of that role."""
         if not self._claimed:
             self._claimed = True
             self.registry.claim(self, done)
@@ -223,16 +223,16 @@ class RequestedHandler(Handler):
             done += role.owner.advance()
 
     def orphan(self) -> LaneCandidate | None:
-        """A lane for sure, but of which pipe?"""
+        """Returns the connection as a lane of an unknown pipe; None once the role is known."""
         return LaneCandidate(self.connection, self.position) if self._role is None else None
 
     def finish(self) -> None:
-        """A connection that nothing explained is not ours to count as decoded."""
+        """Counts the connection as skipped where no pipe has claimed it."""
         if self._role is None:
             self._skip()
 
     def assign(self, role: Role, done: list[TpMessage]) -> None:
-        """The pipe's answer (or the order of ids) says what this connection is for."""
+        """Takes the role that the pipe's answer, or the order of ids, gives to this connection."""
         self._role = role
         role.owner.handshake_bytes += self.position - (self.client.origin or self.position)
         self._unattached = True
@@ -292,7 +292,7 @@ class RequestedHandler(Handler):
             role.owner.attach_connection("basic", 0, (self.client, server), starts)
 
     def _register_lanes(self, state: PipeState, hello: MptServerHello, done: list[TpMessage]) -> None:
-        """Behind address translation lanes are where the pipe's server is seen, at the ports they tell."""
+        """Registers lanes. Behind address translation they are at the host that the pipe's server has."""
         host = self.client.flow.destination.host
         for index, lane in enumerate(hello.lane_advertisements):
             port = lane.address.rpartition(":")[2]

@@ -39,11 +39,11 @@ class MidstreamHandler(Handler):
             done += self._state.advance()
 
     def orphan(self) -> LaneCandidate | None:
-        """Not a pipe's own connection, so perhaps one of its lanes."""
+        """Returns the connection as a possible lane, unless it turned out to be a pipe's own."""
         return LaneCandidate(self.connection, None) if self._state is None else None
 
     def finish(self) -> None:
-        """Nothing of ours was found: the bytes are another protocol's, or a channel's without its pipe."""
+        """Counts the bytes as skipped where no descriptor was found."""
         if self._state is None:
             self._skip()
 

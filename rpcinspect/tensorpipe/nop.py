@@ -39,7 +39,7 @@ class NopReader:
         self.offset = offset
 
     def finish(self) -> None:
-        """Everything must have been read."""
+        """Raises `DecodeError` if bytes are left."""
         if self.offset != self._end:
             raise DecodeError(
                 LAYER, f"{self._end - self.offset} bytes after the end of the value", self.offset
@@ -109,7 +109,7 @@ class NopReader:
         return self.integer()
 
     def skip(self, written: bytes) -> bool:
-        """Whether exactly these bytes are next; only then they are read."""
+        """Reads exactly these bytes if they are next; returns whether they were."""
         if self._data.startswith(written, self.offset):
             self.offset += len(written)
             return True

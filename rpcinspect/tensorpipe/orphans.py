@@ -32,7 +32,7 @@ from rpcinspect.tensorpipe.records import TpMessage
 
 MARGIN = 4.0
 FLOOR_NS = 20_000
-"""Distances below this one are not told apart."""
+"""Distances below this one count as equal."""
 FAR_NS = 1_000_000_000
 """Distances count up to this one, so that a single late tensor does not decide."""
 MAX_RIVALS = 256
@@ -46,7 +46,7 @@ Distances = list[tuple[TpMessage, int]]
 
 
 class LaneCandidate(Struct, frozen=True):
-    """A connection that may be a lane of some pipe."""
+    """A connection that is perhaps a lane of some pipe."""
 
     connection: Connection
     start: int | None
@@ -100,9 +100,8 @@ def _rivals(orphans: Sequence[LaneCandidate]) -> Sequence[LaneCandidate]:
 
 
 def hosts_of(orphans: Iterable[LaneCandidate]) -> set[tuple[str, str]]:
-    """(from, to) of all that these connections carried: the tensors of a pipe between two hosts may be in a
-    connection between them, to whatever port.
-    """
+    """Returns the (source, destination) hosts of these connections: only pipes between the same two hosts, at
+    any port, can have tensors in one of them."""
     return {
         (stream.flow.source.host, stream.flow.destination.host)
         for orphan in orphans
@@ -142,7 +141,7 @@ def _is_clear(match: LaneMatch, rivals: Sequence[LaneMatch]) -> bool:
 
 
 def _wants_more_luck(other: LaneMatch, match: LaneMatch) -> bool:
-    """Whether it is the same pair, but more tensors were not sent: that alone makes it less likely."""
+    """Returns whether a match has the same pair as another and skips more tensors, which is less likely."""
     same = other.state is match.state and other.orphan is match.orphan
     return same and all(a >= b for a, b in zip(other.unsent, match.unsent, strict=True))
 

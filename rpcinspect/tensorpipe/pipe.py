@@ -16,7 +16,8 @@ from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.stream import Connection, Stream
-from rpcinspect.tensorpipe.channel import CHANNELS, INVISIBLE, MPT, Channel, DueFrame
+from rpcinspect.tensorpipe.channel import Channel, DueFrame
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS, INVISIBLE, MPT
 from rpcinspect.tensorpipe.control_types import (
     BOOTSTRAP_TRANSPORT,
     TRANSPORT_DESCRIPTOR_ID,
@@ -25,9 +26,10 @@ from rpcinspect.tensorpipe.control_types import (
     TpDevice,
     TpTensorDescriptor,
 )
-from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
+from rpcinspect.tensorpipe.descriptor import DescriptorReader
 from rpcinspect.tensorpipe.nop import LAYER
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor, Visibility
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 
 FROM_CLIENT, FROM_SERVER = 0, 1
 
@@ -39,7 +41,7 @@ MAX_MEMO = 4096
 
 
 class PipeState:
-    """Joins the connections of one pipe; `advance` after any of its streams grew."""
+    """Joins the connections of a pipe; `advance` after any of the streams grew."""
 
     def __init__(self, pipe: Pipe, shapes: ShapeTable, limits: Limits, *, patient: bool = True) -> None:
         """`patient`: messages whose tensors can be placed only at the end wait for that."""
@@ -123,7 +125,7 @@ class PipeState:
     def attach_lane(
         self, name: str, lane: int, streams: tuple[Stream, Stream], starts: tuple[int | None, int | None]
     ) -> None:
-        """A connection that carries one lane of a channel in both directions."""
+        """Adds a connection that carries one lane of a channel in both directions."""
         channel = self.open_channel(name)
         if channel is not None and lane < len(channel.lanes[0]):
             for direction in (FROM_CLIENT, FROM_SERVER):
@@ -165,7 +167,7 @@ class PipeState:
         return done
 
     def finish(self, elsewhere: Placement = Placement.MISSING) -> list[TpMessage]:
-        """After `finish_messages`: tensors get the places that only the end could tell.
+        """Gives tensors the places that only the end of the capture tells; call `finish_messages` before.
 
         `elsewhere`: what tensors are whose connection is not known.
         """
@@ -241,7 +243,7 @@ class PipeState:
 
     @property
     def _knows_channels(self) -> bool:
-        """Whether it is known how tensors travel, be it out of sight."""
+        """Returns whether the channels of tensors are known, invisible ones included."""
         return self._implied is not None or self.pipe.visible is not Visibility.NO_HANDSHAKE
 
     @property

@@ -102,7 +102,7 @@ def _agrees(data: bytes, known: bytearray, body: bytes, size: int) -> bool:
 
 
 def _captured(stream: Stream, start: int, end: int) -> bytearray:
-    """One for each byte of the range that was captured."""
+    """Returns a byte for each byte of the range, 1 where it was captured."""
     known = bytearray(b"\1") * (end - start)
     hole = stream.next_hole(start)
     while hole is not None and hole[0] < end:

@@ -21,11 +21,11 @@ NO_FLOW = Flow(Endpoint("", 0), Endpoint("", 0))
 
 
 class Placement(Enum):
-    """How sure it is which captured bytes are a tensor's."""
+    """Certainty about which captured bytes belong to a tensor."""
 
     CERTAIN = "certain"
     UNCERTAIN = "uncertain"
-    """Bytes were captured, but which of them are this tensor's can't be told."""
+    """Bytes were captured, but which of them are this tensor's is unknown."""
     MISSING = "missing"
     """The bytes were not captured, or never were on the network."""
 
@@ -51,7 +51,7 @@ class MessageOrigin(Enum):
 
 
 class Pipe(Struct, eq=False):
-    """One worker's way of sending requests to another: several TCP connections; one is named here.
+    """The connections that carry one worker's requests to another; one of them is named here.
 
     In a log it is all that the worker has asked the other one, whichever way that took.
     """
@@ -81,7 +81,7 @@ class Pipe(Struct, eq=False):
 
     @property
     def logged(self) -> bool:
-        """Whether its messages were seen in a log."""
+        """Returns whether the messages come from a log."""
         return self.origin is MessageOrigin.LOG
 
     @property
@@ -96,7 +96,7 @@ class Pipe(Struct, eq=False):
 
 
 class TpTensor(Struct, eq=False, gc=False):
-    """One tensor of a TensorPipe message: in torch a *storage*, which several torch tensors may share."""
+    """A tensor of a TensorPipe message: in torch a *storage*, which several torch tensors may share."""
 
     descriptor: TpTensorDescriptor
     placement: Placement

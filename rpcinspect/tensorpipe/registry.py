@@ -13,15 +13,15 @@ from msgspec import Struct
 
 from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
-from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.directory import StoreEntry
 from rpcinspect.store.visits import Visit
 from rpcinspect.tcp.stream import Connection, Stream
-from rpcinspect.tensorpipe.descriptor import ShapeTable
 from rpcinspect.tensorpipe.orphans import LaneCandidate
 from rpcinspect.tensorpipe.pipe import PipeState
 from rpcinspect.tensorpipe.rebuild import ReadTable
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 from rpcinspect.tensorpipe.search import DescriptorSearch
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 
 
 class Role(Struct, frozen=True):
@@ -37,16 +37,16 @@ class Role(Struct, frozen=True):
 
 
 class Requested(Protocol):
-    """An extra connection, which said an id that its listener had given out."""
+    """An extra connection, which begins with an id that its listener gave out."""
 
     key: tuple[str, int]
     """(listener, registration id)."""
 
     def is_descriptor(self) -> bool:
-        """Whether its first bytes are a descriptor's."""
+        """Returns whether the first bytes are a descriptor's."""
 
     def assign(self, role: Role, done: list[TpMessage]) -> None:
-        """Tells what it is for."""
+        """Takes the role of the connection."""
 
 
 class Registry:
@@ -59,7 +59,7 @@ class Registry:
         self.shapes = ShapeTable(limits, read_table)
         self.pipes: list[PipeState] = []
         self.opened: list[Pipe] = []
-        """Those that they are the state of."""
+        """The pipes of `pipes`."""
         self.store_entries: list[StoreEntry] = []
         self.visits: list[Visit] = []
         """Of processes at stores; how they ended is known once all streams have."""
@@ -88,7 +88,7 @@ class Registry:
         return DescriptorSearch(stream, position, self.shapes.lengths, self.limits)
 
     def note_ends(self) -> None:
-        """Tells pipes when they ended, as far as that is known by now."""
+        """Sets the end times of pipes, as far as the connections have them."""
         for state in self.pipes:
             if state.connection is not None:
                 state.pipe.ended_ns = state.connection.ended_ns
@@ -104,7 +104,7 @@ class Registry:
             self._roles[key] = role
 
     def claim(self, handler: Requested, done: list[TpMessage]) -> None:
-        """A requested connection has said its id."""
+        """Gives a requested connection the role that its id stands for, now or once the id is known."""
         key = handler.key
         role = self._roles.get(key)
         if role is not None and not (role.implied and handler.is_descriptor()):
@@ -119,9 +119,8 @@ class Registry:
 
 
 class Handler:
-    """What a connection is being treated as: it is told when the connection's streams grew, and at the end,
-    and gives complete messages.
-    """
+    """Reads one connection as one protocol: `advance` after its streams grew, `finish` at the end, give
+    complete messages."""
 
     def __init__(self, registry: Registry, connection: Connection) -> None:
         self.registry = registry
@@ -135,11 +134,11 @@ class Handler:
         """The streams have ended, and those of all others; before it is asked whether it is an orphan."""
 
     def orphan(self) -> LaneCandidate | None:
-        """This connection, if nothing has explained it and it may be a lane of some pipe."""
+        """Returns the connection as a possible lane of some pipe; None where its role is known."""
         return None
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Ends the connection."""
 
     def _skip(self) -> None:
         """Counts all bytes of the connection as another protocol's."""

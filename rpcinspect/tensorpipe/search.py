@@ -30,7 +30,7 @@ ReadLengths = Callable[[bytes], tuple[ControlLayout, Sequence[int]]]
 
 
 class DescriptorSearch:
-    """Searches on as the stream grows; what it says doesn't depend on how the stream was cut up."""
+    """Searches for descriptors as the stream grows; the result does not depend on how the stream was cut."""
 
     __slots__ = ("_begin", "_limits", "_lowest", "_read", "_spent", "position", "stream")
 

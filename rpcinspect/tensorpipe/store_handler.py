@@ -9,7 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rpcinspect.errors import Problem
-from rpcinspect.store.conversation import StoreConversation, StoreEntry, directory_key
+from rpcinspect.store.conversation import StoreConversation
+from rpcinspect.store.directory import StoreEntry, directory_key
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.store.visits import Visit, Visits
 from rpcinspect.tcp.stream import Connection
@@ -76,7 +77,7 @@ class StoreHandler(Handler):
             stream.release(position)
 
     def _told(self, entry: StoreEntry) -> StoreEntry:
-        """An entry with what is known of its connection."""
+        """Returns an entry with server and times of its connection."""
         server, since, pause = self._server_address, self._since_ns, self._pause_ns
         return replace(entry, server=server, since_ns=since, pause_ns=pause)
 

@@ -30,7 +30,7 @@ ONE_SIDED = frozenset({"missing", "extra", "repeated"})
 
 
 class Told(Struct, frozen=True):
-    """What there is to say of a difference, in printable text."""
+    """A difference in printable text."""
 
     path: str
     values: tuple[str, str] | None
@@ -84,7 +84,7 @@ def _values(difference: Difference, limit: int) -> tuple[str, str]:
 
 
 def _narrowed(a: JsonValue, b: JsonValue) -> tuple[JsonValue, JsonValue]:
-    """Of two mappings, the entries in which they differ."""
+    """Returns the entries in which two mappings differ."""
     if not (isinstance(a, dict) and isinstance(b, dict)):
         return a, b
     keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]

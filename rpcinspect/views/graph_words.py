@@ -21,7 +21,7 @@ def tensor_words(tensor: GraphTensor) -> str:
 
 
 def tensors_words(tensors: Sequence[GraphTensor]) -> str:
-    """The first few of them."""
+    """Returns the first few tensors in words."""
     return some([tensor_words(tensor) for tensor in tensors], MAX_TENSORS)
 
 
@@ -31,14 +31,14 @@ def what_words(what: str) -> str:
 
 
 def edge_words(edge: GraphEdge) -> str:
-    """Its id, what is called or returns, and the tensors that require grad."""
+    """Returns the edge's id, its call or answer, and the tensors that require grad."""
     grads = [tensor for tensor in edge.tensors if tensor.requires_grad]
     what = what_words(edge.what) if edge.answers is None else f"#{edge.answers} returns"
     return f"edge {packed(edge.autograd_message_id)}  {what}  {tensors_words(grads)}, {amount(edge.nbytes)}"
 
 
 def gradient_words(edge: GraphEdge, gradient: GraphGradient) -> str:
-    """Of which edge it is, what came, and whether there is anything to say about it."""
+    """Returns the gradient's edge, its tensors, and a remark where there is one."""
     words = [
         f"gradient of {packed(edge.autograd_message_id)}",
         f"{tensors_words(gradient.tensors)}, {amount(gradient.nbytes)}",
@@ -64,7 +64,7 @@ def passing_words(message: Passing) -> str:
 
 
 def graph_title(graph: ContextGraph, several_jobs: bool = False) -> str:
-    """One line about a context."""
+    """Returns a line about a context."""
     job = f" of job {graph.job}" if several_jobs else ""
     words = [
         f"context {packed(graph.context_id)}{job}, made by {printable(graph.creator)}: "

@@ -24,7 +24,7 @@ LISTED = {"args", "grads"}
 
 
 class Fact(NamedTuple):
-    """One of them."""
+    """A named line about a message."""
 
     name: str
     text: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from rpcinspect.fields.phrases import Phrases
+from rpcinspect.fields.phrases import Phrases, end_label
 from rpcinspect.fields.session import SoFar, is_housekeeping, pipe_ends
 from rpcinspect.filter.matches import Shown
 from rpcinspect.pipeline import Decoding
@@ -17,7 +17,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.jsonl.lines import head_lines, lines, message_lines, tail_lines
 from rpcinspect.views.jsonl.message import MessageRenderer
-from rpcinspect.views.text.table import Layout, MessageRow, end_label, failed, line_width, write_line
+from rpcinspect.views.text.table import Layout, MessageRow, failed, line_width, write_line
 
 ENDS_WIDTH = 25
 """Of two names of usual length; longer ones push the columns to the right."""
@@ -43,7 +43,7 @@ class JsonStream:
 
 
 class TableStream:
-    """Table lines one by one."""
+    """Prints the table line by line."""
 
     def __init__(self, decoding: Decoding, console: Console, *, show_all: bool) -> None:
         self._decoding = decoding

@@ -17,12 +17,12 @@ BAD = frozenset({"error", "fatal"})
 
 
 def said(event: LogEvent) -> str:
-    """What a line says."""
+    """Returns the text of a line, cut short."""
     return shorten(printable(event.text), MAX_SAID)
 
 
 def is_bad(event: LogEvent) -> bool:
-    """Whether it tells of something that went wrong."""
+    """Returns whether the line reports that something went wrong."""
     return event.lost or event.severity in BAD or event.what in ("raised", "crashed", "timed-out")
 
 

@@ -19,7 +19,7 @@ MAX_TEXT = 2000
 
 
 class Statement(Struct, frozen=True, kw_only=True):
-    """What one line of a log says of RPC."""
+    """What one line of a log states about RPC."""
 
     what: str
     """One of the names in `TEXTS`."""
@@ -55,7 +55,7 @@ class Statement(Struct, frozen=True, kw_only=True):
 
 
 def read_text(text: str) -> Statement | None:
-    """What a line says; None if that is not of RPC."""
+    """Returns the statement of a line; None if the line is not about RPC."""
     text = text[:MAX_TEXT].rstrip()
     if not _HINT.search(text):
         return None

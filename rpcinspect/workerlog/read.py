@@ -22,7 +22,7 @@ MAX_LINE = 1 << 16
 
 
 class LogLine(Struct, frozen=True, kw_only=True):
-    """One line that speaks of RPC."""
+    """A line about RPC."""
 
     number: int
     """In its file, from 1."""
@@ -34,7 +34,7 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
 
 class WorkerLog(Struct, frozen=True, kw_only=True):
-    """What one text log says of RPC."""
+    """The lines about RPC in one text log."""
 
     path: str
     lines: tuple[LogLine, ...]
@@ -47,14 +47,14 @@ class WorkerLog(Struct, frozen=True, kw_only=True):
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Who writes it, as far as its lines tell."""
+        """Returns the workers that wrote the log, as far as the lines name them."""
         return tuple(
             dict.fromkeys(line.statement.worker for line in self.lines if line.statement.worker is not None)
         )
 
 
 def read_lines(path: str, lines: Iterable[str], worker: str | None = None) -> WorkerLog:
-    """The log; `worker`: whose it is where the user says so."""
+    """Reads a log; `worker`: the worker that wrote it, where the user names one."""
     found: list[LogLine] = []
     first: Stamp | None = None
     last: Stamp | None = None

@@ -195,5 +195,5 @@ def test_a_newer_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [b'"1"', b"0", b"true", b"1.0", b"null"])
 def test_no_version(tmp_path: Path, version: bytes) -> None:
-    with pytest.raises(CaptureError, match="names no version"):
+    with pytest.raises(CaptureError, match="has no version"):
         CaptureReader(str(write(tmp_path, b'{"rpclog":%b}\n' % version)))

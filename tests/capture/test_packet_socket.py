@@ -52,5 +52,5 @@ def test_each_packet_that_is_asked_for_comes_once(interface: str, link: int, wha
 
 @pytest.mark.parametrize("name", ["no-such", "", "x" * 30])
 def test_an_interface_that_is_not_there(name: str) -> None:
-    with pytest.raises(CaptureError, match=r"no such interface; there are .*lo.*any"):
+    with pytest.raises(CaptureError, match=r"no such interface; this machine has .*lo.*any"):
         open_socket(name)

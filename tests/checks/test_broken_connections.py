@@ -122,6 +122,6 @@ def test_who_took_no_connection() -> None:
         silent=False,
     )
     (finding,) = told(workers, refusals=(no,))
-    assert finding.text.startswith("w3 took no connection of w1: w1 failed in app.hop with ECONNREFUSED")
+    assert finding.text.startswith("w3 refused a connection from w1: w1 failed in app.hop with ECONNREFUSED")
     (finding,) = told(workers)
     assert "does not tell to whom" in finding.text

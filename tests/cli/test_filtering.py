@@ -130,7 +130,7 @@ def test_what_is_known_at_the_end_only_is_refused_to_views_that_print_at_once(fi
     for options in (("--stream", CHAIN), ("--stream", "--format", "jsonl", CHAIN), ("-",)):
         ran = decode("-f", f"request and {field}", *options, stdin=CHAIN.read_bytes())
         assert ran.code == 2
-        assert f"-f: {field} can be told only at the end" in ran.err
+        assert f"-f: {field} is known only at the end" in ran.err
     ran = decode("-f", f"request and {field}", "--format", "jsonl", "-", stdin=CHAIN.read_bytes())
     assert indexes(ran) == picked(f"request and {field}", CHAIN)
 

@@ -13,8 +13,8 @@ from tests.cli.runner import CHAIN, rpcinspect
 
 EVERY = ("decode", "latency", "replay", "reproduce", "diff")
 SHARED = {
-    "Write to it, not to stdout.": ("decode", "latency", "replay", "diff"),
-    "Only what matches, such as": ("decode", "latency"),
+    "Write to this file.": ("decode", "latency", "replay", "diff"),
+    "Show only what matches, such as": ("decode", "latency"),
     "Read natively, with tshark, or where needed with tshark (auto).": EVERY,
     "Set a tshark preference; repeatable.": EVERY,
     "Accept what torch.testing accepts.": ("replay", "diff"),

@@ -87,7 +87,7 @@ def test_zones(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["5", "+15:00", ""])
 def test_what_is_no_zone(text: str) -> None:
-    with pytest.raises(UsageMistake, match="a time zone is written as UTC"):
+    with pytest.raises(UsageMistake, match="write a time zone as UTC"):
         read_zone(text)
 
 
@@ -95,7 +95,7 @@ def test_what_is_no_zone(text: str) -> None:
     ("options", "word"),
     [
         (["--log-zone", "UTC"], "is for --worker-log"),
-        ([*given(LOGS[0]), "--log-zone", "CET"], "a time zone is written as"),
+        ([*given(LOGS[0]), "--log-zone", "CET"], "write a time zone as"),
         ([*given(LOGS[0]), "--calls"], "--worker-log is for"),
         ([*given(LOGS[0]), "--message", "1"], "--worker-log is for"),
         ([*given(LOGS[0]), "--stream"], "read to its end"),

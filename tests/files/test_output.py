@@ -259,7 +259,7 @@ def test_a_folder_that_takes_no_new_files() -> None:
             code = 1
             try:
                 os.setuid(65_534)
-                with pytest.raises(OutputError, match="Permission denied: no other file can take its place"):
+                with pytest.raises(OutputError, match="Permission denied: it can't be replaced as a file"):
                     Output(path, private=True)
                 with pytest.raises(OutputError, match=r"can't be written: Permission denied$"):
                     Output(path.with_name("new"), private=True)

@@ -72,7 +72,10 @@ def test_a_write_that_fails_is_no_room(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
-        with Temporary() as file, pytest.raises(NoRoomError, match=r"no room for .*: File too large; TMPDIR"):
+        with (
+            Temporary() as file,
+            pytest.raises(NoRoomError, match=r"no room for .*: File too large; set TMPDIR"),
+        ):
             file.write(bytes(10_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

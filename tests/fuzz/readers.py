@@ -26,7 +26,8 @@ from rpcinspect.pickles.render import render, render_args
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.tensor import read_tensor_table, to_tensor_table
 from rpcinspect.run.run import RunModel
-from rpcinspect.store.conversation import StoreConversation, worker_directory
+from rpcinspect.store.conversation import StoreConversation
+from rpcinspect.store.directory import worker_directory
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.tensorpipe import control as tp
 from tests.fuzz import corpus

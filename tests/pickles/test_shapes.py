@@ -170,7 +170,7 @@ FORGED: dict[str, bytes] = {
         "torch._tensor", "_rebuild_from_type_v2", b"(cbuiltins\nint\ncbuiltins\nint\n)Nt"
     ),
     "a base that is none": call("copyreg", "_reconstructor", b"cmine\nC\ncmine\nB\nN\x87"),
-    "arguments that only loading makes": b"\x80\x04cbuiltins\nset\ncbuiltins\nlist\n)RR.",
+    "arguments that only loading shows": b"\x80\x04cbuiltins\nset\ncbuiltins\nlist\n)RR.",
 }
 
 

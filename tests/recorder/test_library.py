@@ -39,7 +39,7 @@ def test_what_is_no_python_script_runs_in_ours(tmp_path: Path, first: str) -> No
 def test_an_interpreter_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="can't be run: No such file"):
         build_agent(str(tmp_path / "nothing"))
-    with pytest.raises(RecordError, match="is no Python: it answers 'hello'"):
+    with pytest.raises(RecordError, match="is not a Python: it answers 'hello'"):
         build_agent(script(tmp_path, "python", "#!/bin/sh\necho hello"))
     with pytest.raises(RecordError, match="could not build the agent: oh no"):
         build_agent(script(tmp_path, "python", "#!/bin/sh\necho oh no >&2\nexit 1"))

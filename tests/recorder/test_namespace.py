@@ -55,4 +55,4 @@ def test_root_without_rights_and_where_nobody_may(tmp_path: Path) -> None:
         forbidden, check=False, capture_output=True, text=True, env=environment(), timeout=60
     )
     assert done.returncode == 1
-    assert "this system allows no more namespaces" in done.stderr or "lets nobody but root" in done.stderr
+    assert "this system allows no more namespaces" in done.stderr or "lets only root" in done.stderr

@@ -229,7 +229,7 @@ MISTAKES = [
     (("--via", "agent", "--private-net", "--", "true"), "--private-net is for --via wire"),
     (("--redact-seed", "x", "--", "true"), "--redact-seed is for --redact"),
     (("-o", "none/x.pcap", "--redact", "--private-net", "--", "true"), "can't be written"),
-    (("--interface", "no-such", "--", "true"), "there is no such interface; there are"),
+    (("--interface", "no-such", "--", "true"), "no such interface; this machine has"),
     (("-o", "none/x.pcap", "--private-net", "--", "true"), "can't be written"),
 ]
 

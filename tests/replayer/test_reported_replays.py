@@ -129,7 +129,7 @@ def test_bytes_of_tensors_are_missing(name: str, note: str) -> None:
     assert ran.code == 1
     assert "nothing to replay" in ran.out
     assert "different" not in ran.out
-    assert "all that are there are the same" in ran.out
+    assert "all others are the same" in ran.out
     assert note in ran.out
 
 

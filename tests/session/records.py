@@ -14,7 +14,7 @@ from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import Session
 from rpcinspect.session.workers import resolve_workers
-from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.directory import StoreEntry
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control_types import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.pipe_jobs import Placed, place
 from rpcinspect.session.store_jobs import split_jobs
-from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.directory import StoreEntry
 from rpcinspect.tensorpipe.records import Pipe
 from tests.session.records import entry, met, pipe
 

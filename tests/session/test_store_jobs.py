@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from rpcinspect.session.model import Arrival
 from rpcinspect.session.store_jobs import StoreJob, split_jobs
-from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.directory import StoreEntry
 from tests.session.records import entry, met
 
 A, B = "10.0.0.1:4000", "10.0.0.2:5000"

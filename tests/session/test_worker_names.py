@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.model import Worker
 from rpcinspect.session.workers import resolve_workers
-from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.directory import StoreEntry
 from rpcinspect.tensorpipe.records import Pipe
 from tests.session.records import entry, met, pipe
 

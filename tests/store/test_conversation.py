@@ -12,12 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.limits import Limits
-from rpcinspect.store.conversation import (
-    KEPT_VALUE_BYTES,
+from rpcinspect.store.conversation import KEPT_VALUE_BYTES, StoreConversation, StoreProblem
+from rpcinspect.store.directory import (
     DirectoryKey,
-    StoreConversation,
     StoreEntry,
-    StoreProblem,
     WorkerDirectory,
     directory_key,
     members_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.pipeline import Decoding
-from rpcinspect.store.conversation import StoreEntry
+from rpcinspect.store.directory import StoreEntry
 from rpcinspect.store.visits import Visit, Visits, gloo_address
 from tests.places import recorded
 from tests.session.records import entry

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.channel import CHANNELS, CUDA_CHUNK_BYTES, INVISIBLE, MPT_LANES, Channel
+from rpcinspect.tensorpipe.channel import Channel
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS, CUDA_CHUNK_BYTES, INVISIBLE, MPT_LANES
 from rpcinspect.tensorpipe.control import frame
 from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpDevice, TpTensorDescriptor
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor

@@ -9,8 +9,9 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control import DESCRIPTOR_SIGNATURE, frame
 from rpcinspect.tensorpipe.control_types import ControlLayout
-from rpcinspect.tensorpipe.descriptor import CACHED_DESCRIPTORS, DescriptorReader, ShapeTable
+from rpcinspect.tensorpipe.descriptor import DescriptorReader
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
+from rpcinspect.tensorpipe.shape_table import CACHED_DESCRIPTORS, ShapeTable
 from tests.tensorpipe.conversations import Said, descriptor_of, message_frames, stream_of
 
 FLOW = Flow(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2))

@@ -9,9 +9,9 @@ from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control import read_brochure_answer
 from rpcinspect.tensorpipe.control_types import ControlLayout, TpDevice
-from rpcinspect.tensorpipe.descriptor import ShapeTable
 from rpcinspect.tensorpipe.pipe import FROM_CLIENT, FROM_SERVER, PipeState
 from rpcinspect.tensorpipe.records import Pipe, Placement, Visibility
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 from tests.builders import FIN, RST
 from tests.tensorpipe.conversations import (
     CPU,

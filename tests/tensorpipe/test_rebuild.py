@@ -22,9 +22,10 @@ from rpcinspect.tensorpipe.control_types import (
     TpTensorDescriptor,
 )
 from rpcinspect.tensorpipe.demux import Demux
-from rpcinspect.tensorpipe.descriptor import DescriptorReader, ShapeTable
+from rpcinspect.tensorpipe.descriptor import DescriptorReader
 from rpcinspect.tensorpipe.rebuild import MAX_RANGE_BYTES, ReadTable, rebuild
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 from tests.tensorpipe.conversations import (
     NO_TENSORS,
     Hole,

@@ -12,8 +12,8 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import DESCRIPTOR_SIGNATURE, frame
 from rpcinspect.tensorpipe.control_types import ControlLayout
-from rpcinspect.tensorpipe.descriptor import ShapeTable
 from rpcinspect.tensorpipe.search import MAX_DISTANCE, DescriptorSearch
+from rpcinspect.tensorpipe.shape_table import ShapeTable
 from tests.builders import segment_block
 from tests.tensorpipe.conversations import (
     Network,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from rich.console import Console
 
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.views.text.columns import Part, show_lines
 
 CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures"
 
@@ -39,6 +42,20 @@ def opened(*paths: Path, options: Options | None = None) -> Iterator[Opened]:
     with Decoding([str(CAPTURES / path) for path in paths], options) as decoding:
         records = list(decoding.records())
         yield Opened(records, decoding.session, decoding.bytes)
+
+
+def told(parts: Iterable[Part]) -> list[str]:
+    """The lines that parts of an answer become in a file."""
+    console, out = file_console()
+    show_lines(parts, console)
+    return out.getvalue().splitlines()
+
+
+def altered(run: RunModel, **answers: object) -> RunModel:
+    """The same run with other answers than are worked out."""
+    other = copy(run)
+    vars(other).update(answers)
+    return other
 
 
 def file_console() -> tuple[Console, io.StringIO]:

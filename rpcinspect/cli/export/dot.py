@@ -18,7 +18,7 @@ class DotCommand(ShownOptions, frozen=True, kw_only=True):
     context: ContextOption = None
 
     def run(self) -> int:
-        """Writes it; returns the exit code."""
+        """Writes the graph; returns the exit code."""
         from rpcinspect.cli.answer import over_run, part_of
         from rpcinspect.cli.output import open_console
         from rpcinspect.export.dot import dot_lines

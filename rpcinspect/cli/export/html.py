@@ -11,7 +11,7 @@ class HtmlCommand(ShownOptions, frozen=True, kw_only=True):
     EXAMPLES: ClassVar = ("export html run.pcap -o run.html", "export html run.pcap -f error -o errors.html")
 
     def run(self) -> int:
-        """Writes it; returns the exit code."""
+        """Writes the page; returns the exit code."""
         from rpcinspect.cli.answer import write_file
         from rpcinspect.views.page.html_page import trace_html
 

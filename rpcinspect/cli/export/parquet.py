@@ -93,7 +93,7 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
 def _must_be_free(lake: "Lake", session: "Session") -> None:
     """Raises `OutputError` rather than replace tables only because two captures have one name."""
     from rpcinspect.errors import OutputError
-    from rpcinspect.views.text.summary import moment
+    from rpcinspect.views.words import moment
 
     others = lake.others(session)
     if not others:

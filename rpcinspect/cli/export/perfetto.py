@@ -11,7 +11,7 @@ class PerfettoCommand(ShownOptions, frozen=True, kw_only=True):
     EXAMPLES: ClassVar = ("export perfetto run.pcap -o run.json",)
 
     def run(self) -> int:
-        """Writes it; returns the exit code."""
+        """Writes the trace; returns the exit code."""
         from rpcinspect.cli.answer import write_file
         from rpcinspect.export.perfetto.trace import perfetto_pieces
         from rpcinspect.fields.phrases import printable_json

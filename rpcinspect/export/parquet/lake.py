@@ -105,7 +105,7 @@ class Lake(Closing):
                 tensors.add(row)
 
     def finish(self) -> dict[str, int]:
-        """Completes the files; says how many rows each table has."""
+        """Completes the files; returns the number of rows of each table."""
         if self._seen != len(self._session.messages):
             raise self._changed()
         with self._writing():
@@ -119,7 +119,7 @@ class Lake(Closing):
         return {name: file.rows for name, file in self._files.items()}
 
     def publish(self) -> int:
-        """Puts the files in their places, each at once; says how many bytes they have."""
+        """Puts the files in their places, each at once; returns their bytes."""
         assert self._output is not None
         return self._output.put()
 
@@ -138,7 +138,7 @@ class Lake(Closing):
             raise OutputError(f"{self._folder}: can't be written: {reason}") from error
 
     def close(self) -> None:
-        """Nothing is left of what was not published."""
+        """Removes what was not published."""
         if self._spool is not None:
             self._spool.close()
         for file in self._files.values():
@@ -148,9 +148,8 @@ class Lake(Closing):
 
 
 def beginnings(session: Session) -> list[Beginning]:
-    """What tells captures from others: when their first packets were seen, by their own clocks. Paths do not:
-    hosts of a fleet have the same, and files are moved.
-    """
+    """Returns what identifies captures: the times of their first packets, by their own clocks. Paths do not:
+    hosts of a fleet have the same, and files are moved."""
     found = []
     for capture in session.captures:
         first, clock = capture.first_time_ns, capture.clock

@@ -11,7 +11,7 @@ from typing import Any
 from rpcinspect.export.parquet.table_file import ParquetRow
 from rpcinspect.fields.field import Field, Seen, several
 from rpcinspect.fields.message import MessageValues, Reader
-from rpcinspect.fields.session import AtTheEnd, Column
+from rpcinspect.fields.session import AtTheEnd, ColumnValues
 from rpcinspect.fields.table import MESSAGE, TENSOR
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
@@ -23,17 +23,17 @@ BATCH = 1000
 
 
 class MessageRows:
-    """Makes them."""
+    """Makes the rows of messages and of their tensors."""
 
     def __init__(self, session: Session, source: CaptureBytes, *, hashes: bool = True) -> None:
         self._reader = Reader(source, hashes=hashes)
         self._known = AtTheEnd(session)
         self._count = len(session.messages)
         self._batch = range(0)
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, ColumnValues] = {}
 
     def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
-        """The row of a message, and those of its tensors."""
+        """Returns the row of a message, and the rows of its tensors."""
         return self.message(record), self.tensors(record)
 
     def message(self, record: RpcRecord) -> ParquetRow:

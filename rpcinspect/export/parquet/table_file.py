@@ -53,7 +53,7 @@ class ParquetFile:
         self._file.close()
 
     def abandon(self) -> None:
-        """Closes the file as it is, whatever that leaves of it."""
+        """Closes the file, complete or not."""
         for it in (self._writer, self._file):
             with suppress(OSError, pa.ArrowException):
                 it.close()

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.tensorpipe.channel import CHANNELS
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS
 from rpcinspect.tensorpipe.control import write_descriptor
 from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpDevice, TpTensorDescriptor
 from rpcinspect.tensorpipe.records import Pipe, TpMessage, TpTensor
@@ -24,7 +24,7 @@ DevicePair = tuple[TpDevice, TpDevice]
 
 
 class Channels(Struct, frozen=True):
-    """Of one pipe."""
+    """The channels of one pipe."""
 
     layout: ControlLayout
     for_pair: dict[DevicePair, str]
@@ -32,7 +32,7 @@ class Channels(Struct, frozen=True):
     names: tuple[str, ...]
 
     def carries(self, message: TpMessage, tensor: TpTensor) -> bool:
-        """Whether a tensor has a frame of its own on the connection of `basic`."""
+        """Returns whether a tensor has a frame of its own on the connection of `basic`."""
         descriptor = tensor.descriptor
         if self.layout is ControlLayout.V1_8:
             return descriptor.channel in CHANNELS  # empty tensors have an empty frame there

@@ -21,7 +21,7 @@ OPENING, SAYING, CLOSING = 0, 1, 2
 
 
 class ExtentPart(Struct, frozen=True):
-    """Some bytes of an extent; those that were not captured are left out."""
+    """Some bytes of an extent; bytes that were not captured are left out."""
 
     extent: Extent
     start: int
@@ -29,7 +29,7 @@ class ExtentPart(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """Something that one side says."""
+    """Bytes that one side sends."""
 
     time_ns: int
     rank: int
@@ -42,7 +42,7 @@ class Piece(Struct, frozen=True):
 
 
 class Talk(Struct, eq=False):
-    """One connection."""
+    """A connection to be written."""
 
     client: Endpoint
     server: Endpoint
@@ -54,20 +54,20 @@ class Talk(Struct, eq=False):
     """Bytes that client and server have said, gaps included."""
 
     def greet(self, side: int, said: bytes) -> None:
-        """A side says something as soon as the connection is open."""
+        """Sends bytes as soon as the connection is open."""
         self._add(self.open_ns, OPENING, -1, side, said, len(said))
 
     def say(self, time_ns: int, index: int, side: int, said: bytes | ExtentPart) -> None:
-        """A side says something that belongs to a message."""
+        """Sends bytes that belong to a message."""
         size = len(said) if isinstance(said, bytes) else said.stop - said.start
         self._add(time_ns, SAYING, index, side, said, size)
 
     def skip(self, side: int, length: int) -> None:
-        """A side said so many bytes that nobody knows."""
+        """Leaves out bytes of a side that nobody knows."""
         self.lengths[side] += length
 
     def last_ns(self) -> int:
-        """When the last piece is said."""
+        """Returns the time of the last piece."""
         return max((piece.time_ns for piece in self.pieces), default=self.open_ns)
 
     def _add(
@@ -100,7 +100,7 @@ def read_part(part: ExtentPart, read: ReadExtent) -> Iterator[tuple[int, bytes]]
 
 
 class Ports:
-    """Ports for ends of connections that no record tells."""
+    """Ports for ends of connections that no record names."""
 
     def __init__(self, taken: set[Endpoint]) -> None:
         self._taken = taken

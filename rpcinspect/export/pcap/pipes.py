@@ -37,7 +37,7 @@ DOMAIN = "any"
 
 
 class Numbered(Struct, frozen=True):
-    """A message and its index."""
+    """A message with its index."""
 
     index: int
     record: RpcRecord

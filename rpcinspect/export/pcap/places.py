@@ -19,7 +19,7 @@ from rpcinspect.tensorpipe.records import MessageOrigin
 
 
 def placed(session: Session) -> Session:
-    """See the module's text."""
+    """Returns the session with made-up addresses for pipes of logs, which have none."""
     if not session.logged:
         return session
     listeners = dict(_known(session))

@@ -55,7 +55,7 @@ def write_session(
 
 
 def write_messages(output: IO[bytes], session: Session, kept: Sequence[Numbered], read: ReadExtent) -> None:
-    """Writes these messages of a session; in the order of their indexes."""
+    """Writes these messages of a session, in the order of their indexes, as a pcap."""
     session = placed(session)
     output.write(pcap_header(LINK_TYPE))
     for time_ns, packet in _packets(_talks(session, kept), read):

@@ -29,7 +29,8 @@ def what(call: Exchange) -> str:
 
 
 def call_args(call: Exchange, parents: Sequence[int], certain: bool) -> Json:
-    """A call at its caller; `parents` are the requests that the caller may have been serving."""
+    """Returns the args of a call at its caller; `parents` are the requests that the caller may have been
+    serving."""
     args: Json = {
         "request": call.index,
         "answer": call.answer,
@@ -51,12 +52,12 @@ def call_args(call: Exchange, parents: Sequence[int], certain: bool) -> Json:
 
 
 def serve_args(call: Exchange) -> Json:
-    """The same call at its callee."""
+    """Returns the args of a call at its callee."""
     return {"request": call.index, "answer": call.answer, "caller": text(call.caller)}
 
 
 def message_args(index: int, record: RpcRecord) -> Json:
-    """A message at its sender."""
+    """Returns the args of a message at its sender."""
     args: Json = {
         "message": index,
         "type": type_name(record.rpc.message.type),

@@ -333,11 +333,10 @@ class Processes:
         self._several = len(set(session.jobs)) > 1
 
     def pid(self, worker: WorkerKey) -> int:
-        """The pid of a worker."""
         return self._pids.setdefault(worker, RUN_PID + 1 + len(self._pids))
 
     def names(self) -> Iterator[tuple[int, str]]:
-        """Each pid with what it is called; of workers the job is told where there are several."""
+        """Yields each pid with its name; workers have their job in it where there are several jobs."""
         yield RUN_PID, "the run"
         for (job, label), pid in self._pids.items():
             yield pid, f"{label} (job {job})" if self._several else label

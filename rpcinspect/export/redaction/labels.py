@@ -19,7 +19,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import CallFailure, Session, Worker
 from rpcinspect.session.workers import is_address, is_name
 from rpcinspect.tcp.segment import Endpoint, Flow
-from rpcinspect.tensorpipe.channel import CHANNELS
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS
 from rpcinspect.tensorpipe.control_types import TpDevice
 from rpcinspect.tensorpipe.records import Pipe
 
@@ -32,7 +32,7 @@ def worker_names(session: Session) -> frozenset[str]:
 
 
 def gathered_names(record: RpcRecord) -> Iterator[str]:
-    """Names that the agents tell each other: torch's leader is the smallest of them."""
+    """Yields names that agents send each other: torch's leader is the smallest of them."""
     pickle = record.facts.pickle
     udf = python_udf(pickle.root) if pickle is not None and record.facts.control else None
     if udf is None or type(udf.args) is not tuple:
@@ -44,7 +44,7 @@ def gathered_names(record: RpcRecord) -> Iterator[str]:
 
 
 class Labels:
-    """See the module's text."""
+    """Pseudonyms of the names of workers, which keep the order of the names."""
 
     def __init__(self, words: Pseudonyms) -> None:
         self._words = words
@@ -105,7 +105,6 @@ class Labels:
         return name if name is None or name in CHANNELS or name in UNSEEN else self._name(name)
 
     def device(self, device: TpDevice) -> TpDevice:
-        """A device."""
         known = DEVICE.fullmatch(device.type.encode("utf-8", "surrogateescape")) is not None
         return device if known else TpDevice(self._name(device.type), device.index)
 

@@ -52,7 +52,7 @@ def redact_jit(
     floats: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> bytes:
-    """A JIT pickle; `say`: what stands for a string that is no name.
+    """Redacts a JIT pickle; `say`: the substitute for a string that is no name.
 
     `numbers`: its integers are the user's, but for references to tensors and RRefs, and the items of its
     tuple whose places are in `kept`, counted from the end; `floats`: its floats are.

@@ -34,7 +34,7 @@ ROUNDS = 6
 
 
 class Pseudonyms:
-    """See the module's text."""
+    """Stand-ins for names and values, from a key: equal ones get equal stand-ins."""
 
     def __init__(self, key: bytes, names: Iterable[str] = ()) -> None:
         """`names`: those of workers; the stand-ins have the same order, since torch's leader is the
@@ -49,7 +49,7 @@ class Pseudonyms:
         return blake2b(data, digest_size=32, key=self._key, person=what[:16]).digest()
 
     def stream(self, what: bytes, data: bytes, length: int) -> bytes:
-        """Any number of them."""
+        """Returns `length` bytes that follow from the key, `what` and `data`."""
         return shake_256(self.digest(what, data)).digest(length)
 
     def _ordered(self, names: list[bytes]) -> dict[bytes, bytes]:
@@ -91,7 +91,7 @@ class Pseudonyms:
         return bytes([first, *[LETTERS[byte % len(LETTERS)] for byte in noise[1:]]])
 
     def word(self, data: bytes) -> bytes:
-        """A stand-in for a string as a whole: letters and digits, one byte for each of its bytes."""
+        """Returns a stand-in for a whole string: letters and digits, one byte for each byte."""
         return self._known(data) if len(data) <= MAX_KNOWN else self._word(data)
 
     def _word(self, data: bytes) -> bytes:
@@ -117,11 +117,11 @@ class Pseudonyms:
         return found
 
     def filler(self, data: bytes) -> bytes:
-        """For bytes that nobody can read: letters, which are no pickle."""
+        """Returns letters, which are no pickle, in place of unreadable bytes."""
         return self._letters(data, len(data))
 
     def noise(self, data: bytes) -> bytes:
-        """For a string of bytes."""
+        """Returns a stand-in for a string of bytes."""
         return self.stream(b"bytes", data, len(data))
 
     def dotted(self, data: bytes) -> bytes:
@@ -156,7 +156,8 @@ class Pseudonyms:
         return self.word(whole)
 
     def integer(self, value: int, low: int, high: int) -> int:
-        """Another integer of [low, high], one-to-one. 0, 1 and -1 stay, which nearly every value is."""
+        """Maps an integer of [low, high] to another one, one-to-one. 0, 1 and -1 stay, which nearly every
+        value is."""
         if value in (0, 1, -1) or not low <= value <= high:
             return value
         count = high - low + 1
@@ -178,7 +179,7 @@ class Pseudonyms:
         return left << half | right
 
     def float64(self, value: float) -> float:
-        """Another float of the same sign and exponent. 0, 1, -1, infinities and NaN stay."""
+        """Maps a float to another of the same sign and exponent. 0, 1, -1, infinities and NaN stay."""
         bits = int(unpack("<Q", pack("<d", value))[0])
         exponent = bits >> 52 & 0x7FF
         if value in (0.0, 1.0, -1.0) or exponent == 0x7FF:
@@ -187,7 +188,7 @@ class Pseudonyms:
         return float(unpack("<d", pack("<Q", bits & ~((1 << 52) - 1) | noise & ((1 << 52) - 1)))[0])
 
     def digits(self, data: bytes) -> bytes:
-        """Other digits for those of a number that is written out; its sign stays."""
+        """Replaces the digits of a written number; the sign stays."""
         sign = data[:1] if data[:1] in (b"-", b"+") else b""
         noise = self.stream(b"digits", data, len(data) - len(sign))
         return sign + bytes([0x31 + byte % 9 for byte in noise])

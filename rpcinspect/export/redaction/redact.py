@@ -32,7 +32,7 @@ CACHE_BYTES = 1 << 24
 
 
 class Redactor:
-    """See the module's text."""
+    """Makes redacted messages of a session, in the form that the writers of captures take."""
 
     def __init__(
         self, session: Session, kept: Sequence[Numbered], read: ReadExtent, key: bytes, *, network: bool

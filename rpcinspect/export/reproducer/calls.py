@@ -94,7 +94,8 @@ def given(
 
 
 def enumerated(parameter: Parameter, value: Value) -> str | None:
-    """What an integer stands for where the schema says that it is a dtype, a layout or a memory format."""
+    """Returns `torch.NAME` for an integer that the schema declares as dtype, layout or memory format; else
+    None."""
     names = ENUMERATIONS.get(parameter.kind.rstrip("?"))
     if names is None or type(value) is not int or not 0 <= value < len(names):
         return None
@@ -156,7 +157,7 @@ ENUMERATIONS = {
 
 
 class Failure(Struct, frozen=True):
-    """What an error is compared with: its type, and what it says if that is the same in every run."""
+    """Type of an expected error, and its text if that is the same in every run."""
 
     type: str
     text: str | None
@@ -250,7 +251,7 @@ class Variables(Struct, eq=False):
     """Helpers of the script that expressions need."""
 
     def shared(self, part: Together) -> list[list[int]]:
-        """For each lane the calls that it makes and of which others use an RRef."""
+        """Returns for each lane the calls with RRefs that other lanes use."""
         key = (self.program.job, self.program.worker)
         shared = []
         for lane in part.lanes:
@@ -307,7 +308,7 @@ class Variables(Struct, eq=False):
         ours: bool = False,
         integers: dict[int, str] | None = None,
     ) -> Names:
-        """For one message; `ours`: a request, whose RRefs are those that its sender has."""
+        """Returns the names for one message; `ours`: a request, with the RRefs as its sender holds them."""
 
         def tensor(index: int) -> str:
             return tensors.get(index, f't["{name_of(message, index)}"]')
@@ -328,7 +329,6 @@ class Variables(Struct, eq=False):
         return None
 
     def handle(self, rref: Id) -> str:
-        """The variable of an RRef."""
         handle = self.made.handles[self.program.job, self.program.worker, rref]
         if handle.how == "owned":
             return f"own{handle.request}"
@@ -351,7 +351,7 @@ def same_tensors(record: RpcRecord) -> dict[int, int]:
 
 
 def integers_of(call: Exchange, block: Block) -> dict[int, str]:
-    """The id of the context in which a call is made, if it is surely that: a small number may be another."""
+    """Returns the id of a call's context, where an integer surely is that: a small number may be another."""
     context = block.context
     if context is None or (context >> LOCAL_ID_BITS == 0 and not is_optimizers(call)):
         return {}

@@ -40,7 +40,7 @@ class Gradient(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """A request that a worker made of its own and that is not in the script."""
+    """A request of a worker's own that is not in the script."""
 
     call: Exchange
     code: str
@@ -77,7 +77,7 @@ class Reproduction(Struct, eq=False, kw_only=True):
 
 
 def needing_gradient(record: RpcRecord) -> tuple[int, ...]:
-    """The tensors of a message that require grad, in the order of its gradients."""
+    """Returns the tensors of a message that require grad, in the order of its gradients."""
     tensors = record.rpc.tensors
     return tuple(i for i, meta in enumerate(tensors) if meta.requires_grad and meta.part_of is None)
 
@@ -104,7 +104,7 @@ class Await(Struct, frozen=True):
 
     @property
     def after(self) -> tuple[int, ...]:
-        """Answers come when they come."""
+        """Returns (): answers come when they come."""
         return ()
 
 
@@ -126,14 +126,14 @@ class ProgramPass(Struct, eq=False):
 
     @property
     def first(self) -> Exchange:
-        """What it began with."""
+        """Returns the exchange that the pass began with."""
         if self.trigger is not None:
             return self.trigger
         return min((g.call for g in (*self.roots, *self.linked)), key=lambda c: (c.begin_ns, c.index))
 
     @property
     def sent(self) -> list[Gradient]:
-        """All gradients that the script gives, in the order in which they were sent."""
+        """Returns all gradients that the script passes, in the order in which they were sent."""
         return sorted((*self.roots, *self.linked), key=lambda g: (g.call.begin_ns, g.call.index))
 
 
@@ -164,8 +164,7 @@ class Together(Struct, eq=False):
 
 
 class WorkerProgram(Struct, eq=False):
-    """What one worker does of its own: blocks in an autograd context or in none, and lanes of blocks that run
-    at once, one after the other."""
+    """A worker's own actions: blocks in an autograd context or in none, and lanes of concurrent blocks."""
 
     job: int
     worker: str
@@ -175,7 +174,7 @@ class WorkerProgram(Struct, eq=False):
 
 
 class Timed(Struct, eq=False):
-    """An event and when it was."""
+    """An event and its time."""
 
     time_ns: int
     index: int
@@ -195,7 +194,7 @@ def awaited(found: Sequence[WorkerProgram]) -> frozenset[tuple[int, int]]:
 
 
 def blocks_of(program: WorkerProgram) -> list[Block]:
-    """All blocks, those of lanes included."""
+    """Returns all blocks, blocks of lanes included."""
     out: list[Block] = []
     for part in program.parts:
         out += [part] if isinstance(part, Block) else part.lanes

@@ -62,11 +62,11 @@ class ProgramWriter:
 
     @property
     def worker(self) -> str:
-        """Whose program it is."""
+        """Returns the name of the worker."""
         return self._program.worker
 
     def write(self) -> None:
-        """All of it."""
+        """Writes all lines."""
         for handle in self._owned(self._program):
             self._own_rref(handle)
         for part in self._program.parts:

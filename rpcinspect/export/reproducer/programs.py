@@ -43,7 +43,7 @@ from rpcinspect.session.identity import WorkerKey
 
 
 def ends(timed: Sequence[Timed]) -> list[tuple[int, int]]:
-    """(when it was over, request) of a worker's steps that others may come after, by time."""
+    """Returns (end, request) of a worker's steps that other steps may come after, by time."""
     found = []
     for item in timed:
         if isinstance(item.event, ProgramPass):
@@ -96,7 +96,7 @@ def put_behind(made: Reproduction, timed: Sequence[Timed]) -> None:
 
 
 def put_after(timed: Sequence[Timed], others: Sequence[Sequence[tuple[int, int]]]) -> None:
-    """For each step the last of every other worker that was over when it began, if that is news."""
+    """Sets for each step the last step of every other worker that was over before, if that is news."""
     known = [-1] * len(others)
     for item in timed:
         if isinstance(item.event, Await):
@@ -125,7 +125,7 @@ def joined(timed: Sequence[Timed]) -> list[Timed]:
 
 
 def parts_of(timed: Sequence[Timed]) -> list[Block | Together]:
-    """One block after the other where contexts do not overlap."""
+    """Returns one block after the other where contexts do not overlap."""
     spans: dict[int, list[int]] = defaultdict(list)
     for place, item in enumerate(timed):
         if item.context is not None:
@@ -229,7 +229,7 @@ MAX_SKIPPED_CONTEXTS = 10_000
 
 
 def programs(made: Reproduction) -> list[WorkerProgram]:
-    """One for each worker that does something, by job and name."""
+    """Returns a program for each worker that sends something, by job and name."""
     found: list[WorkerProgram] = []
     events: dict[WorkerKey, list[Timed]] = {}
     keys = sorted({(call.job, call.caller) for call in made.calls.values()})

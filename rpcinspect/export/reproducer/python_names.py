@@ -50,7 +50,7 @@ SourceItem: TypeAlias = str | Brackets | Item
 
 
 def flat(source: SourceItem) -> str:
-    """On one line."""
+    """Returns the source on one line."""
     if isinstance(source, str):
         return source
     if isinstance(source, Item):
@@ -89,7 +89,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_bytes(raw: bytes) -> str:
-    """As `quoted`, of bytes."""
+    """Returns a literal for bytes, in the style of `quoted`."""
     literal = repr(raw)
     if literal[1] == "'" and '"' not in literal and "\\'" not in literal:
         return f'b"{literal[2:-1]}"'
@@ -97,7 +97,7 @@ def quoted_bytes(raw: bytes) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can stand in source as it is."""
+    """Returns whether a text is a name that can stand in source."""
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
@@ -126,7 +126,7 @@ class Imports:
         self._reserved.add(name)
 
     def expression(self, name: Global) -> str:
-        """How the script says a global."""
+        """Returns the script's expression for a global, and adds its import."""
         module, words = self._module(name.module), name.name.split(".")
         if not all(is_name(word) for word in words):
             raise NoSourceError(f"{name.name[:80]!a} is not a name")
@@ -194,7 +194,7 @@ MAINS = frozenset({"__main__", "__mp_main__"})
 
 
 def accessor(place: ValuePath) -> str:
-    """`[0]["x"].y`"""
+    """Returns a path as source, such as `[0]["x"].y`."""
     text = ""
     for step in place:
         key = quoted(step.key) if isinstance(step.key, str) else str(step.key)

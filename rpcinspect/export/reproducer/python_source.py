@@ -47,7 +47,7 @@ class Names(Struct, frozen=True):
 
 
 class SourceWriter:
-    """Writes values of one script."""
+    """Writes values of one script as source."""
 
     def __init__(self, imports: Imports) -> None:
         self._imports = imports
@@ -64,7 +64,7 @@ class SourceWriter:
         return self._value(value)
 
     def name(self, name: Global) -> str:
-        """How the script says a global."""
+        """Returns the script's expression for a global."""
         return self._imports.expression(name)
 
     def _value(self, value: Value) -> SourceItem:

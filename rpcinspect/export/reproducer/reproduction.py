@@ -52,7 +52,7 @@ Unwritable = Callable[[RpcRecord], "str | None"]
 
 
 class ReproductionOptions(Struct, frozen=True, kw_only=True):
-    """What the command line says."""
+    """Options of the command line."""
 
     message: int | None = None
     """Only this message and what it depends on."""

@@ -50,7 +50,7 @@ TENSORS = "tensors.safetensors"
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What the command line says of the script."""
+    """Options of the command line for the script."""
 
     captures: tuple[str, ...]
     """How people call them."""
@@ -78,7 +78,7 @@ class Reproducer(Struct, frozen=True, kw_only=True):
 
 
 def unwritable(wanted: Wanted) -> Unwritable:
-    """Why a message can't be written down, by a writer of its own."""
+    """Returns a function that says why a message can't be written as source, with a writer of its own."""
     writer = SourceWriter(Imports(RESERVED, VARIABLE, wanted.main))
     names = Names(lambda index: f"t{index}", lambda fork: "rref", {})
 
@@ -103,7 +103,7 @@ def reproducer(made: Reproduction, wanted: Wanted, source: CaptureBytes) -> Repr
 
 
 class _Script:
-    """One script while it is written."""
+    """The script while it is written."""
 
     def __init__(self, made: Reproduction, wanted: Wanted, source: CaptureBytes) -> None:
         self._made = made
@@ -115,7 +115,7 @@ class _Script:
         self._functions = self._name_functions()
 
     def write(self) -> Reproducer:
-        """All of it."""
+        """Writes all parts."""
         written = [ProgramWriter(self._made, p, self._writer, self._tensors) for p in self._programs]
         for one in written:
             one.write()
@@ -169,7 +169,7 @@ class _Script:
     # --- around the calls -----------------------------------------------------------------------------------
 
     def _name_functions(self) -> dict[tuple[int, str], str]:
-        """(job, worker) → the function that does what it did of its own."""
+        """Returns (job, worker) → the function with the worker's own actions."""
         found: dict[tuple[int, str], str] = {}
         for program in self._programs:
             name = program.worker if is_name(program.worker) else "worker"
@@ -247,7 +247,7 @@ class _Script:
 
 
 def _title(worker: str) -> str:
-    """Of the function that does what a worker did."""
+    """Returns the title of a worker's function."""
     return f"What the program of {comment_text(worker)} sent.".replace("\\", "/").replace('"', "'")
 
 

@@ -42,7 +42,7 @@ def unwritable_tensors(record: RpcRecord) -> str | None:
 
 
 class TensorCollection:
-    """Takes messages one by one; each once."""
+    """Collects the tensors of messages, each message once."""
 
     def __init__(self, source: CaptureBytes) -> None:
         self._source = source
@@ -51,7 +51,6 @@ class TensorCollection:
         self._forms: dict[str, dict[str, Any]] = {}
 
     def add(self, message: int, record: RpcRecord) -> None:
-        """All tensors of a message."""
         if message in self._seen:
             return
         self._seen.add(message)
@@ -68,11 +67,11 @@ class TensorCollection:
             self._forms[name_of(message, number)] = _form(message, meta, stored)
 
     def metadata(self) -> dict[str, str]:
-        """Of the file."""
+        """Returns the metadata of the file."""
         return {"format": FORMAT, "forms": orjson.dumps(self._forms).decode()}
 
     def _store(self, name: str, record: RpcRecord, meta: TensorMeta, alone: bool) -> str:
-        """The storage under the tensor's name, or that of its storage."""
+        """Stores a storage under the name of a tensor, or returns the name under which it is stored."""
         data = bytes_of(record, meta, LastRead(self._source))
         assert data is not None, "only whole messages are written down"
         dtype = DTYPES[meta.dtype]

@@ -40,11 +40,11 @@ SECONDS = 900
 
 
 class BuildError(Exception):
-    """There is no agent; the text says why, in one line."""
+    """Raised where there is no agent; the text says why, in one line."""
 
 
 def library(tell: Callable[[str], None]) -> str:
-    """The path of the library, built if it is not there yet; `tell` hears of which torch it is built for."""
+    """Returns the path of the library, built if it is not there yet; calls `tell` with torch's version."""
     torch = torch_folder()
     folder = cache_folder(torch)
     path = os.path.join(folder, LIBRARY)
@@ -69,7 +69,7 @@ def torch_folder() -> str:
 
 
 def torch_version(torch: str) -> dict[str, Any]:
-    """What torch/version.py says."""
+    """Returns the strings in torch/version.py."""
     said: dict[str, Any] = {}
     try:
         with open(os.path.join(torch, "version.py"), encoding="utf-8") as file:
@@ -116,7 +116,7 @@ def refuse_a_strangers(path: str) -> None:
 
 
 def why_not(path: str) -> str | None:
-    """Why what lies at a path can't be trusted; None where nobody but us and root could have put it there.
+    """Returns why a path can't be trusted; None where only we and root could have put the file there.
 
     Every part of the path, and of those that links lead to, must belong to us or to root, and be writable by
     nobody else; a folder with the sticky bit may be, since others can't touch our files there. A group of
@@ -180,7 +180,7 @@ def is_ours(group: int) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """One process at a time; the kernel lets go for one that dies."""
+    """Holds a lock, one process at a time; the kernel unlocks for one that dies."""
     try:
         file = open(os.path.join(folder, "lock"), "a")  # noqa: SIM115
     except OSError as error:
@@ -191,7 +191,7 @@ def locked(folder: str) -> Iterator[None]:
 
 
 def build(torch: str, folder: str, path: str) -> None:
-    """Compiles, tries whether it can be loaded, and puts it into its place."""
+    """Compiles the library, tries to load it, and puts it into its place."""
     compiler = find_compiler()
     torchs = os.path.join(torch, "include", "torch", "csrc", "distributed", "rpc", "tensorpipe_agent.h")
     pythons = os.path.join(sysconfig.get_paths()["include"], "Python.h")  # some systems have it in a package
@@ -218,7 +218,7 @@ def build(torch: str, folder: str, path: str) -> None:
 
 
 def find_compiler() -> list[str]:
-    """CXX if it is set, as for any build."""
+    """Returns the compiler's command: CXX if set, as for any build."""
     wanted = os.environ.get("CXX")
     for name in [wanted] if wanted else ["g++", "c++", "clang++"]:
         words = name.split()
@@ -241,7 +241,7 @@ def check_torch() -> None:
 
 
 def flags(torch: str) -> list[str]:
-    """As torch compiles extensions: its standard of C++, its ABI."""
+    """Returns the flags that torch compiles extensions with: C++ standard and ABI."""
     include = os.path.join(torch, "include")
     with open(os.path.join(torch, "utils", "cpp_extension.py"), encoding="utf-8") as file:
         standards = re.findall(r"-std=(c\+\+\d\d)", file.read())
@@ -266,7 +266,7 @@ def libraries(torch: str) -> list[str]:
 
 
 def compile_to(path: str, command: list[str], log: str) -> None:
-    """One command, in a language that its errors can be found in."""
+    """Runs one command, with error messages in English."""
     command = [*command, "-o", path]
     with open(log, "w", encoding="utf-8") as output:
         output.write(" ".join(command) + "\n")
@@ -290,7 +290,7 @@ def compile_to(path: str, command: list[str], log: str) -> None:
 
 
 def first_error(log: str) -> str:
-    """The line of a compiler's output that tells the most."""
+    """Returns the most telling line of a compiler's output."""
     with open(log, encoding="utf-8", errors="replace") as file:
         lines = file.read().splitlines()[1:]
     for word in (" error: ", "fatal error", "undefined reference", "rror"):
@@ -319,7 +319,7 @@ def first_line(text: str) -> str:
 
 
 def main() -> None:
-    """For a process of another interpreter: JSON, a line each, `building` before it takes its time."""
+    """Runs in a process of another interpreter; prints JSON, a line each, `building` before a compilation."""
     try:
         path = library(lambda torch: print(json.dumps({"building": torch}), flush=True))
         told = {"library": path, "torch": torch_version(torch_folder()).get("__version__")}

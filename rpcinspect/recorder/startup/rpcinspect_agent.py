@@ -97,16 +97,16 @@ class Recorders:
         return os.path.join(folder, f"{os.getpid()}-{number}.queue") if folder else ""
 
     def remove(self) -> None:
-        """torch makes its own agents again."""
+        """Puts torch's own class of agents back."""
         self._rpc.TensorPipeAgent = self.agent
 
     def flush(self) -> None:
-        """Everything until now is in the log."""
+        """Writes everything until now into the log."""
         for recorder in self._mine():
             recorder.flush()
 
     def close(self) -> dict[str, Any]:
-        """Ends all; what they have counted. A forked child ends nothing of its parent."""
+        """Ends all recorders; returns their counts. A forked child ends nothing of its parent."""
         for recorder in self._mine():
             recorder.close()
         counters = self.counters()
@@ -115,7 +115,8 @@ class Recorders:
         return counters
 
     def _tidy_up(self) -> None:
-        """Once the launcher was killed nobody else removes queue files; without it nobody reads them."""
+        """Removes the queue files after the launcher was killed, which leaves nobody else to read or remove
+        them."""
         launcher = self._settings.get("launcher")
         if launcher is None or is_there(launcher):
             return
@@ -152,7 +153,7 @@ def stand_in_for(rpc: Any, settings: dict[str, Any]) -> Recorders:
 
 
 def stand_in(recorders: Recorders) -> Any:
-    """A class that makes recording agents, of which `isinstance` says what it says of torch's own."""
+    """Returns a class that makes recording agents and passes for torch's own in `isinstance`."""
     original = recorders.agent
 
     class Standing(type(original)):  # type: ignore[misc]
@@ -205,13 +206,13 @@ def is_there(pid: int) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """What it says."""
+    """Returns the text of an error in one line."""
     text = " ".join(str(error).split())[:300]
     return text or type(error).__name__
 
 
 def torch_rpc() -> Any:
-    """For a process that has not imported it yet."""
+    """Imports torch's RPC, in a process that has not done so yet."""
     import torch.distributed.rpc as rpc
 
     return rpc

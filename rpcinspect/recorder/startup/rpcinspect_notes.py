@@ -57,7 +57,7 @@ class Notes:
         api._init_rpc_states = _init_rpc_states
 
     def unrecorded(self, why: str) -> None:
-        """This process would have used RPC, and can't be recorded."""
+        """Notes that this process would have used RPC, and can't be recorded."""
         self._leave({"name": None, "id": None, "recorded": False, "why": why})
 
     def at_end(self, counters: Callable[[], dict[str, Any]]) -> None:
@@ -93,7 +93,7 @@ class Notes:
 
 
 def start_of_this_process() -> int | None:
-    """In the kernel's ticks."""
+    """Returns when this process started, in the kernel's ticks."""
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
             return int(file.read().rpartition(")")[2].split()[19])

@@ -23,7 +23,7 @@ def install(rpc: Any, settings: Any, notes: Any) -> None:
 
 
 def other(agent: Any) -> str:
-    """Why an agent that is not torch's own can't be recorded."""
+    """Returns why an agent that is not torch's own can't be recorded."""
     return f"its agent is a {type(agent).__name__}, not a TensorPipeAgent"
 
 

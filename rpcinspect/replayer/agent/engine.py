@@ -62,8 +62,9 @@ def start_agents(
     place: MapDevice,
     bring: ContextImporter,
 ) -> dict[str, AgentPeer]:
-    """A process for each played worker, each a member of the group, and each has begun: until then torch
-    unpickles what comes, and another worker's request may be quicker than what we tell the process."""
+    """Starts a process for each played worker; each is a member of the group and has begun when this returns:
+    until then torch unpickles what comes, and another worker's request may be quicker than our word to the
+    process."""
     parts = {role: _part(role, inputs, passes[role], place) for role in inputs.planned.cast.roles}
     children = {
         role: group.start_agent(role, inputs.worker_ids[role], len(part.contexts))

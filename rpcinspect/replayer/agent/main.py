@@ -63,7 +63,7 @@ class Given(Opaque):
 
 
 class PlayedAgent:
-    """Plays a captured worker by torch's own agent, as the other side of the control socket says."""
+    """Plays a captured worker with torch's own agent, by the commands that come over the control socket."""
 
     def __init__(self, control: Any, worker_id: int) -> None:
         self.control = control
@@ -114,7 +114,7 @@ class PlayedAgent:
         self.say({"said": "begun"})
 
     def call(self, command: Object, blob: bytes) -> None:
-        """Sends a request; its answer is told when it comes."""
+        """Sends a request; reports the answer when it comes."""
         pickle, tensors = unpack(command, blob)
         context = command["context"]
         thread = self.plain if context is None else self.contexts.thread(context)
@@ -180,7 +180,7 @@ class PlayedAgent:
     def outgoing(
         self, context: int | None, command: Object, tensors: list[torch.Tensor]
     ) -> list[torch.Tensor]:
-        """The tensors of a message behind a node that tells of their gradients."""
+        """Returns the tensors of a message behind a node that reports their gradients."""
         flags = [row["requires_grad"] for row in command["tensors"] if row["part_of"] is None]
         wanting = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag]
         if not wanting:
@@ -199,7 +199,7 @@ class PlayedAgent:
     # --- questions of live workers --------------------------------------------------------------------------
 
     def asked(self, question: Opaque) -> Any:
-        """Returns what `_run_function` is to return, once our process says it, in a thread of the agent."""
+        """Returns the result for `_run_function`, once our process has sent it, in a thread of the agent."""
         try:
             context: int | None = autograd_c._current_context()._context_id()
         except RuntimeError:
@@ -245,7 +245,7 @@ class PlayedAgent:
         self.say({"said": "gradients", "context": context, "edge": edge, "grads": places}, b"", unique)
 
     def gradient(self, command: Object, blob: bytes) -> None:
-        """A gradient is due: it goes through the gate of its leaf. The first one of a pass begins it."""
+        """Sends a gradient that is due through the gate of its leaf. The first one begins the pass."""
         _, tensors = unpack(command, blob)
         context, edge, begins = command["context"], command["edge"], command["pass"]
         grads = [tensors[place] for place in command["grads"]]
@@ -309,6 +309,7 @@ def unpack(command: Object, blob: bytes) -> tuple[bytes, list[torch.Tensor]]:
 
 
 def text(error: BaseException) -> str:
+    """Returns type and text of an error."""
     return f"{type(error).__name__}: {error}"
 
 

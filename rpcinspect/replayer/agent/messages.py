@@ -39,8 +39,8 @@ from rpcinspect.run.exchanges import Exchange
 
 
 def read_message(message: RpcMessage) -> tuple[Command, int | None, int | None]:
-    """The command of a message, with the context and the autograd message id of its envelope. Raises
-    `ReplayError` where it can't be read."""
+    """Returns the command of a message, with the context and the autograd message id of its envelope. Raises
+    `ReplayError` for an unreadable message."""
     try:
         envelopes, kind, payload = peel(message.type, message.payload)
         command = from_message(kind, payload)
@@ -70,14 +70,14 @@ def autograd_envelope(
 def made(
     command: Command, envelopes: Sequence[RpcWithAutograd] = (), table: bytes = NO_TENSORS
 ) -> RpcMessage:
-    """A message without a number of its own."""
+    """Returns a message with message id 0."""
     kind = envelopes[0].message_type if envelopes else message_type_of(command)
     return RpcMessage(int(kind), 0, wrap(envelopes, to_payload(command)), table)
 
 
 def call_of(command: Command, rref: RRefPlace) -> tuple[Object, bytes]:
-    """What the process must know to make a call, and the pickle that goes with it; `rref`: the ids of an RRef
-    there. Raises `ReplayError` where an argument can't be told."""
+    """Returns what the process needs to make a call, and the pickle of the call; `rref`: maps the ids of an
+    RRef to those in the process. Raises `ReplayError` where an argument can't be sent."""
     remote = isinstance(command, (PythonRemoteCall, ScriptRemoteCall))
     if isinstance(command, (PythonCall, PythonRemoteCall)):
         told = {"kind": "python", "remote": remote, "async": command.is_async_execution}
@@ -95,7 +95,7 @@ def call_of(command: Command, rref: RRefPlace) -> tuple[Object, bytes]:
 
 
 def answer_command(asked: Command, what: Object, pickle: bytes) -> Command:
-    """The answer to a request, of what the process tells of it."""
+    """Returns the answer to a request, from the report of the process."""
     if isinstance(asked, (PythonRemoteCall, ScriptRemoteCall)):
         return RemoteRet(asked.ret_rref_id, asked.ret_fork_id)
     if isinstance(asked, PythonRRefFetchCall):
@@ -118,8 +118,8 @@ class ExpectedQuestions:
         ]
 
     def take(self, pickle: bytes, sender: str | None) -> Exchange | None:
-        """The first with these bytes, otherwise the first of all; `sender`: of this worker's only, if it is
-        known. It won't be found again."""
+        """Removes and returns the first question with these bytes, otherwise the first of all; `sender`: of
+        this worker only, if it is known."""
         same = [one for one in self._asked if sender is None or one[0].caller == sender]
         exact = [one for one in same if one[1] == pickle]
         for one in (exact or same)[:1]:
@@ -146,15 +146,15 @@ def retained(calls: Iterable[Exchange], metadata: AutogradMetadata, number: int)
 
 
 class OwnRRefs:
-    """The RRefs of one played worker under the ids that torch gave them, where messages have the captured
-    ones. Only these ids change; what live workers send back has none of them."""
+    """Maps the captured RRef ids of one played worker to those that torch gave. Live workers' messages have
+    none of the captured ids."""
 
     def __init__(self) -> None:
         self._real: dict[tuple[int, int], tuple[int, int]] = {}
         self._records = LiveRecords()
 
     def made(self, captured: tuple[int, int], real: Sequence[int]) -> None:
-        """torch has made an RRef, of this id in messages and of that one here."""
+        """Maps a captured RRef to the one that torch made."""
         self._real[captured] = int(real[0]), int(real[1])
 
     def brought(self, pickle: bytes) -> list[list[int | str]]:

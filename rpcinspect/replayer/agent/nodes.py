@@ -89,7 +89,7 @@ class PassRoot:
 
 
 class JobThread:
-    """Runs what it is given, one after the other; whoever gives it waits until it is done."""
+    """Runs jobs one after the other; the caller waits until its job is done."""
 
     def __init__(self, *, borrowed: bool = False) -> None:
         """`borrowed`: it begins when a thread calls `work`."""
@@ -106,7 +106,7 @@ class JobThread:
         return result
 
     def begin(self, job: Callable[[], Any]) -> None:
-        """Hands over a job that raises nothing, and does not wait for it."""
+        """Hands over a job that raises nothing, without waiting for it."""
         self._jobs.put((job, queue.SimpleQueue()))
 
     def end(self) -> None:
@@ -169,7 +169,7 @@ class ContextThreads:
 
 
 class PassWatch:
-    """Knows which passes are under way, and tells the end of those that other workers began.
+    """Tracks which backward passes run, and reports the end of those that other workers began.
 
     torch says only how many there are. Those that this worker began are known, and those that can't have
     ended yet: a gradient must still leave, or come. What is missing at the number has ended.
@@ -207,13 +207,13 @@ class PassWatch:
                 self._others[context] = last
 
     def own(self, context: int) -> None:
-        """This worker has begun a pass."""
+        """Notes that this worker has begun a pass."""
         with self._lock:
             self._own.add(context)
             self._come[context] = set()
 
     def ended(self, context: int) -> None:
-        """This worker's pass has ended."""
+        """Notes that this worker's pass has ended."""
         with self._lock:
             self._own.discard(context)
             self._come[context] = set()

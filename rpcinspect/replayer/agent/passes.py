@@ -100,7 +100,7 @@ def _asked(call: Exchange) -> str | None:
 
 
 class BackwardPass(Struct):
-    """One backward pass, as far as it concerns one worker."""
+    """A backward pass, as far as it concerns one worker."""
 
     context: int
     root: bool
@@ -115,7 +115,7 @@ class BackwardPass(Struct):
 
 
 class RolePasses(Struct, frozen=True):
-    """The passes of one played worker."""
+    """The backward passes of one played worker."""
 
     by_context: Mapping[int, tuple[BackwardPass, ...]]
     leaves: Mapping[Id, tuple[int, ...]]
@@ -125,9 +125,9 @@ class RolePasses(Struct, frozen=True):
 
     @property
     def early(self) -> frozenset[int]:
-        """Indexes of gradients that were not the last ones of their passes to be answered. torch tells the
-        end of a pass only; whatever waited for one of these answers in the capture did not need the whole
-        pass."""
+        """Returns the indexes of gradients that were answered before the last one of their pass. torch only
+        shows the end of a pass; calls that waited for one of these answers in the capture did not need the
+        whole pass."""
         found: set[int] = set()
         for one in (one for its in self.by_context.values() for one in its if one.answered):
             found |= one.answered.keys() - {max(one.answered, key=one.answered.__getitem__)}

@@ -12,7 +12,8 @@ What torch's agent does not show is filled in by what is known of it:
 - the sender of a question without an edge is that of the captured one with the same bytes;
 - device maps, `retain_graph` and the mark of asynchronous functions of what comes are the captured ones.
 
-The other side is `agent/main.py`.
+The other side is `agent/main.py`. Longer than other modules: each report of the process may answer what any
+method sent.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class _SentByAgent(Struct):
 
 
 class AgentPeer:
-    """One played worker; closing the loop ends the conversation."""
+    """A played worker; closing the loop ends the conversation."""
 
     def __init__(
         self,
@@ -167,7 +168,7 @@ class AgentPeer:
         return n
 
     def renew(self, message_id: int) -> None:
-        """Gives a request its whole time again, as `Peer.renew`."""
+        """Restarts the timeout of a request, as `Peer.renew`."""
         self._open.renew(message_id)
 
     def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
@@ -225,18 +226,18 @@ class AgentPeer:
             raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
 
     def _fork(self, rref: Sequence[int]) -> tuple[int, int]:
-        """One more fork of an RRef of torch's, which is about to be sent."""
+        """Makes one more fork of an RRef of torch's, which is about to be sent."""
         self._tell({"do": "fork", "n": None, "rref": list(rref)})
         on, local = self._until_made()["fork"]
         return int(on), int(local)
 
     def _until_made(self) -> Object:
-        """What the process says of an RRef that it was to make."""
+        """Returns the report of the process about the RRef that it was to make."""
         self._hear_until(lambda: bool(self._made))
         return self._made.pop(0)
 
     def _hear_until(self, done: Callable[[], bool]) -> None:
-        """Waits for something that the process says; whatever else it says is heard."""
+        """Handles reports of the process until `done` is true."""
         while not done():
             if not self._hear_next():
                 raise ReplayError(f"the process that plays {self.name} has ended")
@@ -271,7 +272,7 @@ class AgentPeer:
         return found if isinstance(found, int) else captured
 
     def _release(self, context: int) -> None:
-        """torch's agent tells everybody of the end of a context at once."""
+        """Marks a context as ended: torch's agent informs all workers at once."""
         if context not in self._released:
             self._released.add(context)
             self._tell({"do": "release", "context": context})
@@ -285,7 +286,7 @@ class AgentPeer:
     # --- what comes -----------------------------------------------------------------------------------------
 
     def ready(self, events: int) -> None:
-        """The process says something."""
+        """Reads what the process has sent."""
         while self._hear_next():
             if not self._control.said_more:
                 return
@@ -299,7 +300,7 @@ class AgentPeer:
             self._lose(n, "the played worker's process has ended")
 
     def _hear_next(self) -> bool:
-        """Hears the next that the process says; False: it has ended."""
+        """Handles the next report of the process; False: the process has ended."""
         heard = self._control.receive(SAID_S)
         try:
             if heard is not None:

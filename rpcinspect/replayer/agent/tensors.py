@@ -85,7 +85,7 @@ def tell(tensors: Sequence[torch.Tensor]) -> tuple[list[TensorRow], list[bytes]]
 
 
 class _Teller:
-    """One list of tensors."""
+    """Collects rows and storages of one list of tensors."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -198,7 +198,7 @@ def tell_value(found: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def operands(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by place, and those that go by name only."""
+    """Returns the positional arguments, and the keyword-only ones."""
     by_place, by_name = [], {}
     for argument, one in zip(schema.arguments, args, strict=True):
         if argument.kwarg_only:
@@ -215,7 +215,7 @@ NO_TIMEOUT = 0.0
 def invoke(
     command: Object, pickle: bytes, tensors: Sequence[torch.Tensor], handles: Mapping[tuple[int, int], Any]
 ) -> Any:
-    """Sends a request. The future of its answer, or the handle of the remote reference that it makes."""
+    """Sends a request; returns the future of the answer, or the handle of a remote call's RRef."""
     to, kind, remote = rpc.get_worker_info(command["to"]), command["kind"], command["remote"]
     send: Any
     if kind == "python":
@@ -235,8 +235,8 @@ def invoke(
 
 
 class RemoteRefs:
-    """Remote references of a played worker, by the ids that torch gave them. A handle is kept until the
-    process ends: torch would tell the owner of its end, and nobody of the answer to that."""
+    """RRefs of a played worker, by the ids that torch gave them. Handles are kept until the process ends:
+    torch would report a dropped one to the owner, and nobody would hear the answer."""
 
     def __init__(self) -> None:
         self.handles: dict[tuple[int, int], Any] = {}
@@ -248,18 +248,18 @@ class RemoteRefs:
         return {"rref": rref, "fork": fork}
 
     def adopt(self, fork: Sequence[Any]) -> None:
-        """An answer has brought an RRef; torch tells its owner or its parent of that."""
+        """Takes an RRef from an answer; torch reports it to the owner or the parent."""
         self.handles[fork[1], fork[2]] = rpc_c.PyRRef._deserialize(tuple(fork))
 
     def fork(self, rref: Sequence[int]) -> Object:
-        """The ids of one more fork, which is about to be handed on in a pickle."""
+        """Makes one more fork, to be sent in a pickle; returns the ids."""
         _, rref_on, rref_local, fork_on, fork_local, *_ = self.handles[rref[0], rref[1]]._serialize()
         return {"rref": (rref_on, rref_local), "fork": (fork_on, fork_local)}
 
 
 def ids_of(shown: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """RRef and fork in `UserRRef(RRefId = GloballyUniqueId(created_on=0, local_id=4), ForkId = …)`: torch
-    tells them nowhere else without making another fork."""
+    """Returns RRef and fork from `UserRRef(RRefId = GloballyUniqueId(created_on=0, local_id=4), ForkId = …)`:
+    torch shows the ids nowhere else without making another fork."""
     numbers = [(int(on), int(local)) for on, local in _ID.findall(shown)]
     if len(numbers) != 2:
         raise RuntimeError(f"the ids of an RRef in {shown!r}")

@@ -40,7 +40,7 @@ def rows_of(table: bytes, place: MapDevice) -> list[Object]:
 
 
 def table_of(rows: Sequence[Object]) -> bytes:
-    """The tensor table of what the process tells. Raises `ReplayError` where it tells no tensors."""
+    """Returns the tensor table of reported tensors. Raises `ReplayError` for anything else."""
     try:
         metas = convert(rows[:MAX_TENSORS], list[TensorMeta])
         whole = all(row.keys() >= set(TensorMeta.__struct_fields__) for row in rows[:MAX_TENSORS])
@@ -53,8 +53,8 @@ def table_of(rows: Sequence[Object]) -> bytes:
 
 
 def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any:
-    """A captured argument of an operator or a TorchScript function, for the process; `rref`: the ids of an
-    RRef there. Raises `ReplayError` for what can't be told: an object."""
+    """Returns a captured argument of an operator or a TorchScript function as JSON; `rref`: maps the ids of
+    an RRef to those in the process. Raises `ReplayError` for an object, which JSON can't hold."""
     index, where, fork = tensor_index(value), device(value), rref_fork(value)
     if index is not None:
         return "tensor", index
@@ -75,7 +75,7 @@ def told_value(value: Value, rref: RRefPlace = lambda captured: captured) -> Any
 
 
 def read_value(told: Any) -> Value:
-    """What the process tells of a result, as a value of a message. Raises `ReplayError`."""
+    """Returns a result in JSON as a value of a message. Raises `ReplayError`."""
     try:
         return _read(told)
     except (KeyError, TypeError, ValueError, RecursionError) as error:

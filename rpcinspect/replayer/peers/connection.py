@@ -30,7 +30,7 @@ PARTS_PER_WRITE = 64
 
 
 class FrameConnection:
-    """A connected socket, or one that is being connected."""
+    """A socket that is connected or being connected, and the frames on it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class FrameConnection:
         *,
         connecting: bool = False,
     ) -> None:
-        """`connecting`: the socket is not connected yet, and `open` is what comes next."""
+        """`connecting`: the socket is not connected yet, and `open` follows."""
         self._loop = loop
         self._limits = loop.limits
         self._socket = sock
@@ -78,8 +78,8 @@ class FrameConnection:
     # --- for the owner -------------------------------------------------------------------------------------
 
     def open(self, host: str, port: int, *hello: bytes) -> None:
-        """Begins to connect; the first frames go out at once, where the other end is there at once. That it
-        failed is told later, by the loop.
+        """Begins to connect; the first frames are sent at once if the other end is there. The loop reports a
+        failure later.
 
         A process that is killed between the two leaves a listener of TensorPipe that never takes another
         connection, see `close`. So nothing comes between them.
@@ -132,7 +132,7 @@ class FrameConnection:
         return not self._connecting
 
     def close(self) -> None:
-        """Ends it without a word to the owner.
+        """Closes the connection without calling the owner.
 
         A listener of TensorPipe to which a connection comes that ends without a whole hello never takes
         another one. So the hello is said even now, if the connection may be there already.
@@ -304,7 +304,7 @@ class FrameConnection:
 
 
 def _first(parts: list[memoryview], length: int) -> bytes:
-    """So many bytes from the front; what lies behind them, which may be huge, is not copied."""
+    """Returns so many bytes from the front, without copying the rest, which may be huge."""
     found: list[memoryview] = []
     for part in parts:
         if length <= 0:

@@ -28,7 +28,7 @@ _STACK_GLOBAL, _NEWOBJ, _BUILD = b"\x93", b"\x81", b"b"
 
 
 class GetDeviceInfos(Struct, frozen=True):
-    """A worker asks another one for its devices and device maps."""
+    """Request for another worker's devices and device maps."""
 
 
 class UpdateGroupMembership(Struct, frozen=True):
@@ -73,7 +73,7 @@ def membership_call(name: str, worker_id: int, *, is_join: bool) -> RpcMessage:
 
 
 def own_info_call() -> RpcMessage:
-    """Asks a worker for its own name and id."""
+    """Returns a request for a worker's own name and id."""
     return _call(_GET_WORKER_INFO, _EMPTY_TUPLE)
 
 

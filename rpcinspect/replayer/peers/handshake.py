@@ -23,7 +23,7 @@ from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import READ, Loop
 from rpcinspect.replayer.peers.loopback import Address, Reach, any_host, loopback_host, parse_address
 from rpcinspect.replayer.peers.pipe_end import CPU, PeerPipe, TensorChannel
-from rpcinspect.tensorpipe.channel import MPT, MPT_LANES
+from rpcinspect.tensorpipe.channel_kinds import MPT, MPT_LANES
 from rpcinspect.tensorpipe.control import (
     read_brochure,
     read_brochure_answer,
@@ -66,7 +66,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def brochure(self) -> bytes:
-        """The frame that says what we offer."""
+        """Returns the frame that offers our transports and channels."""
         devices = tuple([(name, DEVICES[name]) for name in self.channels])
         return write_brochure(Brochure(((UV, UV_DOMAIN),), devices), ControlLayout.V1_9)
 
@@ -146,7 +146,7 @@ def _open_lanes(pipe: PeerPipe, address: Address, terms: Terms, body: bytes) -> 
 
 
 def _same_host(text: str, address: Address, terms: Terms) -> Address:
-    """The address for another connection of a pipe, which must be on the host of its first."""
+    """Returns the address for another connection of a pipe, which must be on the host of the first one."""
     wanted = parse_address(text, terms.reach)
     if wanted.host != address.host:
         raise ReplayError(f"the worker at {address} directs us to {wanted}, another host")
@@ -160,7 +160,8 @@ def _say_no_more(pipe: PeerPipe, control: FrameConnection) -> None:
 
 
 def _check_answer(answer: BrochureAnswer, layout: ControlLayout, terms: Terms) -> tuple[int, str, int]:
-    """(id of the descriptor-reply connection, the channel, id of its connection). Raises `ReplayError`."""
+    """Returns (id of the descriptor-reply connection, the channel, id of its connection). Raises
+    `ReplayError`."""
     ids = dict(answer.transport_registration_ids)
     channel_ids = dict(answer.channel_registration_ids)
     if layout is not ControlLayout.V1_9:
@@ -239,7 +240,7 @@ class Listener:
             self._accept(sock)
 
     def _check(self, now: float) -> None:
-        """Gives up who says nothing."""
+        """Gives up connections that send nothing."""
         timeout = self._loop.limits.timeout_s
         for connection, since in list(self._strangers.items()):
             if now - since > timeout:
@@ -288,7 +289,7 @@ class Listener:
         expected(connection)
 
     def _brochure(self, pipe: PeerPipe, descriptor: FrameConnection, body: bytes) -> None:
-        """Answers what a client offers, and waits for the connections that it is told to open."""
+        """Answers a client's offer, and waits for the connections that the client is told to open."""
         descriptor.allow(None)
         try:
             brochure, layout = read_brochure(body)
@@ -347,7 +348,7 @@ class _Arriving(Struct, eq=False):
         return ["channel"] if self.channel == BASIC else [f"lane {n}" for n in range(MPT_LANES)]
 
     def register(self, what: str) -> int:
-        """The id that tells the connection which it is."""
+        """Returns the id by which a connection is recognised."""
 
         def connected(connection: FrameConnection) -> None:
             if self.pipe.lost:
@@ -364,7 +365,7 @@ class _Arriving(Struct, eq=False):
         return self.listener.register(connected, self.pipe)
 
     def _advertise(self, control: FrameConnection) -> None:
-        """Tells the client where the lanes are: all at this listener, each with an id of its own."""
+        """Sends the client the addresses of the lanes: all at this listener, each with an id of its own."""
         address = str(self.listener.address)
         lanes = tuple([LaneAdvertisement(address, self.register(lane)) for lane in self.lanes])
         control.send(write_mpt_hello(MptServerHello(lanes)))

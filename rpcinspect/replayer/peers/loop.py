@@ -100,7 +100,7 @@ class ResponseArrived(Struct, frozen=True, kw_only=True):
 
 
 class Unanswered(Struct, frozen=True, kw_only=True):
-    """No answer came within the time that the sender gave. The pipe is kept, the answer may still come."""
+    """Event: no answer came within the sender's timeout. The pipe is kept, the answer may still come."""
 
     peer: str
     to: str
@@ -237,7 +237,7 @@ class Loop(Closing):
                 return events
 
     def wait_until(self, done: Callable[[PeerEvent], bool], timeout_s: float) -> PeerEvent | None:
-        """The first event for which `done` is true; None: it took too long.
+        """Returns the first event for which `done` is true; None after the timeout.
 
         All other events are kept, in order, for the next `wait`.
         """

@@ -49,11 +49,11 @@ STATIC = "the group is static (init_rpc with world_size): no worker can join it"
 
 
 class NameTakenError(ReplayError):
-    """Somebody of this name is a member; nothing was changed."""
+    """Raised where a member has this name already; nothing was changed."""
 
 
 class Membership:
-    """Some peers in one group; whoever lets them join lets them leave, whatever happens."""
+    """Peers that join a group together; whoever lets them join must let them leave."""
 
     def __init__(
         self,
@@ -101,9 +101,8 @@ class Membership:
                 raise
 
     def leave(self) -> None:
-        """Takes all peers out of the group again; harmless where they are none. Never raises `ReplayError`
-        for a member that is gone, only for a store that is, or a token that nobody gives back: members were
-        told even then.
+        """Takes all peers out of the group again; harmless where none has joined. Raises `ReplayError` for a
+        lost store, or a token that nobody gives back, not for a lost member; the members were told even then.
         """
         if not self._listed and not self._told:
             return
@@ -189,7 +188,7 @@ class Membership:
             raise ReplayError(f"{member} does not let {peer.name!a} {'join' if is_join else 'leave'}")
 
     def _undo(self) -> None:
-        """Members first, so that none is sent to an address that nobody has any more."""
+        """Removes members first, so that none is sent to an address without a process."""
         told, self._told = self._told, []
         listed, self._listed = self._listed, []
         with contextlib.suppress(ReplayError):  # those whom a worker told that is gone since
@@ -215,8 +214,8 @@ def farewell(
     timeout_s: float,
     asked: Callable[[RequestArrived], None] | None = None,
 ) -> list[str]:
-    """Lets peers call members, all at once, and waits for the answers; who did not answer. `asked` gets the
-    requests that come meanwhile; None: they are kept."""
+    """Calls members from several peers at once, and waits for the answers; returns the members that did not
+    answer. `asked` gets requests that come meanwhile; None: they are kept."""
     waiting: dict[tuple[str, int], str] = {}
     missed: list[str] = []
     loop = None
@@ -246,8 +245,8 @@ def farewell(
 def held_token(
     store: StoreClient, name: str, what: str, timeout_s: float, wait: Callable[[bytes], None]
 ) -> Iterator[None]:
-    """Takes the group's token: only one worker at a time may join or leave. `wait` is called with the token
-    of whoever has it, again and again. Raises `ReplayError` after the timeout.
+    """Takes the group's token: only one worker at a time may join or leave. Calls `wait` with the holder's
+    token, again and again. Raises `ReplayError` after the timeout.
 
     The value of the token is also the key that others wait for until it is given back. torch's has no random
     part: two workers of one name would both believe that they have it. And here the key is there from the
@@ -268,7 +267,7 @@ def held_token(
 
 
 def token_of(token: str, names: Collection[str]) -> bool:
-    """Whether one of these workers has taken it, or torch's worker of such a name."""
+    """Returns whether a token belongs to one of these workers, or to torch's worker of such a name."""
     found = _TOKEN.fullmatch(token)
     return found is not None and found[1] in names
 

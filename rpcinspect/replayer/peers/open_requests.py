@@ -36,13 +36,13 @@ class Open(Struct, Generic[T]):
     deadline: float = float("inf")
 
     def renew(self) -> None:
-        """Gives it its whole time again."""
+        """Restarts the timeout of the request."""
         if self.seconds is not None:
             self.deadline = time.monotonic() + self.seconds
 
 
 class OpenRequests(Generic[T]):
-    """Those of one played worker, by their numbers."""
+    """The open requests of one played worker, by their numbers."""
 
     def __init__(self, loop: Loop, name: str) -> None:
         self._loop = loop
@@ -61,7 +61,7 @@ class OpenRequests(Generic[T]):
         return number
 
     def on(self, pipe: int = NO_PIPE) -> Mapping[int, Open[T]]:
-        """Those of a pipe, in the order in which they were sent."""
+        """Returns the open requests of a pipe, in the order in which they were sent."""
         return self._pipes[pipe]
 
     def drop(self, number: int, pipe: int = NO_PIPE) -> None:
@@ -73,7 +73,7 @@ class OpenRequests(Generic[T]):
         return tuple(self._pipes.pop(pipe, ()))
 
     def renew(self, number: int) -> None:
-        """Gives a request its whole time again; harmless if it has its answer."""
+        """Restarts the timeout of a request; harmless if it was answered."""
         for its in self._pipes.values():
             if number in its:
                 its[number].renew()

@@ -28,7 +28,7 @@ from rpcinspect.rpc.message import RpcMessage, is_request, is_response, type_nam
 
 
 class Peer(Closing):
-    """One played worker. Use it in a `with` statement, or close the loop."""
+    """A played worker. Use it in a `with` statement, or close the loop."""
 
     def __init__(
         self,
@@ -95,7 +95,8 @@ class Peer(Closing):
         self._open_requests.renew(message_id)
 
     def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
-        """Answers a request, over its pipe and with its id. False: the pipe is lost, nobody waits any more.
+        """Answers a request, over its pipe and with its id. Returns False if the pipe is lost: nobody waits
+        any more.
 
         Raises `ReplayError` if the request was answered before, or the message can't be sent to anybody.
         """
@@ -117,7 +118,8 @@ class Peer(Closing):
     def call(
         self, to: str, message: RpcMessage, tensors: Sequence[bytes] = (), *, timeout_s: float
     ) -> ResponseArrived:
-        """Sends a request and waits for its answer. `ReplayError` without one; other events are kept."""
+        """Sends a request and waits for its answer; other events are kept. Raises `ReplayError` without an
+        answer."""
         message_id = self.send(to, message, tensors, timeout_s=timeout_s)
         key = self.name, message_id
         event = self.loop.wait_until(lambda event: key in ended_by(event), timeout_s + 1.0)
@@ -128,7 +130,7 @@ class Peer(Closing):
         raise ReplayError(f"{to} did not answer {type_name(message.type)} within {timeout_s:g} s")
 
     def reached(self, name: str) -> bool:
-        """Whether somebody listens, or has listened, where a worker is said to be; it was asked something."""
+        """Returns whether a process listens, or has listened, at the address of a worker that was called."""
         pipe = self._outbound.get(name)
         return name in self._reached or (pipe is not None and pipe.reached)
 

@@ -26,7 +26,7 @@ from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replayer.peers.connection import FrameConnection
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.rpc.message import RpcMessage, from_payloads
-from rpcinspect.tensorpipe.channel import CHANNELS
+from rpcinspect.tensorpipe.channel_kinds import CHANNELS
 from rpcinspect.tensorpipe.control import read_descriptor, write_descriptor
 from rpcinspect.tensorpipe.control_types import (
     ControlLayout,
@@ -63,7 +63,7 @@ class _Incoming(Struct):
 
 
 class PeerPipe:
-    """A pipe that one peer has with one other process; several connections."""
+    """A pipe of one peer to one other process; several connections."""
 
     def __init__(
         self,
@@ -120,8 +120,7 @@ class PeerPipe:
     # --- for the peer --------------------------------------------------------------------------------------
 
     def send(self, message: RpcMessage, tensors: Sequence[bytes]) -> None:
-        """Queues a message; before the handshake is done it is kept. Raises `ReplayError` if too much
-        waits."""
+        """Queues a message, also before the handshake ends. Raises `ReplayError` if too much is queued."""
         if self.lost:
             raise ReplayError(f"the pipe to {self.other[:80]!a} is lost")
         size = len(message.payload) + len(message.tensor_table) + sum([len(data) for data in tensors])
@@ -273,7 +272,7 @@ class PeerPipe:
 
 
 class TensorChannel:
-    """The tensors of one pipe on the lanes of its channel, in both directions; `basic` has one, `mpt_uv` 16.
+    """Tensors of one pipe on the lanes of its channel, in both directions; `basic` has one lane, `mpt_uv` 16.
 
     Lanes, being connections of the pipe, lose it when they are lost; so does a frame of another length than
     that of its tensor's part.

@@ -50,7 +50,7 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class HeldSignals:
-    """Holds back signals that would end this process while it is a member of somebody else's group.
+    """Holds back signals that would end this process while it is a member of another job's group.
 
     An exception of a signal may come between any two instructions, also between taking a group's token and
     noting that it was taken. While they are held, a signal is only noted; `check` lets it do what it would
@@ -73,7 +73,7 @@ class HeldSignals:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Lets no signal take effect within it, not even by `check`."""
+        """Returns a context in which no signal takes effect, not even by `check`."""
         self._quiet += 1
         try:
             yield
@@ -197,7 +197,7 @@ REPAIRER = "rpcinspect-repair"
 
 
 class Repair(Struct, frozen=True):
-    """Members and token that were removed from a group, and who was not told."""
+    """Members and token that were removed from a group, and the members that could not be informed."""
 
     removed: tuple[str, ...]
     """Members that were taken out."""

@@ -30,7 +30,7 @@ DEFAULT_TIMEOUT_S = 10.0
 
 
 class StoreClient(Closing):
-    """One connection to a store. Use it in a `with` statement."""
+    """A connection to a store. Use it in a `with` statement."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class StoreClient(Closing):
             raise ReplayError(f"{self._place}: nobody set {names} within {timeout_s or self.timeout_s:g} s")
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        """Sets the key if its value is `expected` (empty: or if there is none); returns what it is now."""
+        """Sets the key if its value is `expected` (empty: or if it has none); returns its new value."""
         self._ask(COMPARE_SET, key, _string(expected), _string(desired))
         return self._receive_string()
 

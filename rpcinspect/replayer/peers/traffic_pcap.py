@@ -168,5 +168,6 @@ class TrafficRecorder(Closing):
 
 
 def _random() -> int:
-    """The first sequence number of one side. A reader tells connections apart by it, also between files."""
+    """Returns the first sequence number of one side, by which readers tell connections apart, also between
+    files."""
     return int.from_bytes(os.urandom(4), "big")

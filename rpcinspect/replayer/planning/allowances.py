@@ -30,14 +30,14 @@ BY_MAIN = "--main"
 
 
 class Allowance(Struct, frozen=True):
-    """One `--allow`: a module with its submodules, one name of a module, or an operator of torch."""
+    """The value of an `--allow`: a module with submodules, one name of a module, or a torch operator."""
 
     module: str
     name: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Allowance | None:
-        """From the command line; None if it is no such thing."""
+        """Parses a value of `--allow`; None if it is invalid."""
         if text.startswith(ATEN):
             name = text.removeprefix(ATEN)
             return cls(ATEN, name) if _OPERATOR.fullmatch(name) else None
@@ -46,13 +46,13 @@ class Allowance(Struct, frozen=True):
         return cls(module, name if colon else None) if all(w.isidentifier() for w in words) else None
 
     def covers(self, module: str, name: str) -> bool:
-        """Whether it allows a name. One with dots must be spelt exactly."""
+        """Returns whether a name is allowed. A name with dots must be spelt exactly."""
         if self.name is not None:
             return (self.module, self.name) == (module, name)
         return "." not in name and (module == self.module or module.startswith(f"{self.module}."))
 
     def covers_operator(self, name: str) -> bool:
-        """Whether it allows an operator, `add.Tensor`, by that name or without its overload."""
+        """Returns whether an operator, `add.Tensor`, is allowed, by that name or without its overload."""
         return self.module == ATEN and self.name in (name, name.partition(".")[0])
 
 

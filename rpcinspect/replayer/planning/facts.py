@@ -31,7 +31,7 @@ class Carrier(Struct, frozen=True):
 
 
 class JobFacts(Struct, eq=False):
-    """What is known in one job, within which ids are unique."""
+    """RRefs and contexts of one job, within which ids are unique."""
 
     edges: dict[Id, Carrier] = field(default_factory=dict)
     """(context, autograd message id) → the forward message that made the edge."""
@@ -94,7 +94,7 @@ def _edges(run: RunModel, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id,
 
 
 def _carriers(calls: Collection[Exchange]) -> dict[int, Carrier]:
-    """Requests and answers by their own indexes."""
+    """Returns requests and answers by their own indexes."""
     found: dict[int, Carrier] = {}
     for call in calls:
         found[call.index] = Carrier(call.index, False, call.caller, call.callee)

@@ -100,7 +100,7 @@ class ExecutionPolicy:
     # --- the policy ---------------------------------------------------------------------------------------
 
     def standing(self, name: Global) -> NameRuling:
-        """What a name of a module may be used for."""
+        """Returns what a name of a module may be used for."""
         if name not in self._known:
             self._known[name] = self._standing(name)
         return self._known[name]
@@ -130,9 +130,8 @@ class ExecutionPolicy:
         return NameRuling(True, "function", allow=allow, loading=loading)
 
     def method(self, owner: Global, name: str, explicit: bool = False) -> NameRuling:
-        """Whether a method may be called: the class defines it in the user's file, or `--allow` names it.
-        `explicit`: only `--allow` counts.
-        """
+        """Returns whether a method may be called: the class defines it in the user's file, or `--allow` names
+        it. `explicit`: only `--allow` counts."""
         chain = Global(owner.module, f"{owner.name}.{name}")
         allow = self._hint(chain) or self._method_hint(owner, name)
         if self._named(chain):
@@ -197,7 +196,7 @@ class ExecutionPolicy:
             judge.refuse(str(udf.func), "a layer of torch would be given something other than data")
 
     def _callable(self, judge: Judge, name: Global) -> bool:
-        """Whether a name may be the function of a request; notes the judgement in `judge`."""
+        """Returns whether a name may be the function of a request; notes the judgement in `judge`."""
         standing = self.standing(name)
         no_function = "not a function of the file" if standing.kind == "value" else ""
         reason = standing.reason or standing.constructing or no_function
@@ -205,7 +204,7 @@ class ExecutionPolicy:
         return not reason
 
     def _object(self, judge: Judge, function: PickleCall) -> None:
-        """An object that is called: its class must be the user's, and say what calling it does."""
+        """Judges an object that is called: its class must be the user's, and define the call."""
         cls = function.function
         standing = self.standing(cls) if type(cls) is Global else NameRuling(False)
         if type(cls) is not Global or not standing.allowed or standing.kind == "function":
@@ -294,9 +293,8 @@ class Inspection(Struct, eq=False):
         return objection
 
     def unasked_refusal(self, record: RpcRecord, answers: int | None = None) -> str | None:
-        """As `refusal`, for an answer that only an unexpected request would get: its names are noted only
-        where all of them may pass, since nobody should have to allow them.
-        """
+        """Returns what `refusal` does, for an answer that only an unexpected request would get: its names are
+        noted only where all of them may pass, since nobody should have to allow them."""
         return self._objection(record, answers) or self.refusal(record, answers)
 
     def _objection(self, record: RpcRecord, answers: int | None) -> str | None:
@@ -306,7 +304,7 @@ class Inspection(Struct, eq=False):
         return f"{refused[0].name}: {refused[0].reason}" if refused else None
 
     def uses(self) -> tuple[GlobalUse, ...]:
-        """Every noted name as one line, refused ones first."""
+        """Returns every noted name, refused ones first."""
         found = []
         for name, messages in self.noted.items():
             bad = [one for _, one in sorted(messages.items()) if not one.allowed]

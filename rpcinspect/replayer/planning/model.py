@@ -57,7 +57,7 @@ class Decision(Struct, frozen=True):
 
 
 class Step(Decision, frozen=True, kw_only=True):
-    """A decision in its session, with all that carrying it out needs."""
+    """A decision in its session, with all that is needed to carry it out."""
 
     message: int
     """Index of the request; of the answer where no request was captured."""
@@ -119,7 +119,7 @@ class StandIn(Struct, frozen=True, kw_only=True):
 
 
 class PlannedSession(Struct, frozen=True, kw_only=True):
-    """One session: who is played, who is live, and what happens about every request of the job."""
+    """A session: the played workers, the live ones, and a step for every request of the job."""
 
     number: int
     cast: RoleAssignment
@@ -169,7 +169,7 @@ def missing_allowances(uses: Iterable[GlobalUse]) -> tuple[str, ...]:
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """Everything that a replay would do."""
+    """The sessions, steps and refused names of a replay."""
 
     sessions: tuple[PlannedSession, ...]
     globals: tuple[GlobalUse, ...]

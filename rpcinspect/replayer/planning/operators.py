@@ -31,7 +31,7 @@ overflow; beyond it, kernels of torch were seen to step outside of their tensors
 
 
 class Parameter(Struct, frozen=True):
-    """What the text of a schema says of one argument."""
+    """An argument in the text of a schema."""
 
     kind: str
     """`Tensor`, `int[]?`, …"""
@@ -41,7 +41,7 @@ class Parameter(Struct, frozen=True):
 
 
 class Schema(Struct, frozen=True):
-    """What the text of a schema says of an operator."""
+    """An operator's schema, parsed from its text."""
 
     name: str
     """`aten::add.Tensor`, with the overload where it has one."""
@@ -51,8 +51,7 @@ class Schema(Struct, frozen=True):
 
 def judge_operator(schema: str, args: tuple[Value, ...]) -> Named:
     """Judges a call by its name, `aten::add.Tensor`, and its arguments. `allow` of a refusal is empty where
-    torch would refuse the call too, or take its arguments for what they are not: no option lets that run.
-    """
+    torch would refuse the call too, or misread its arguments: no option lets that run."""
     read = read_schema(schema)
     if read is None:
         return Named(schema[:40], False, "not the schema of an operator", dangerous=True)
@@ -146,7 +145,7 @@ def _is_vast(schema: Schema, args: tuple[Value, ...]) -> bool:
 
 
 def is_known(kind: str) -> bool:
-    """Whether `fits` knows what may be an argument of this kind."""
+    """Returns whether `fits` knows the possible arguments of this kind."""
     return _SUFFIX.sub("", kind) in KINDS
 
 
@@ -166,7 +165,7 @@ def fits(kind: str, value: Value) -> bool:
 
 
 def _arguments(value: Value, function: Global) -> tuple[Value, ...] | None:
-    """Of a call of `function` that does nothing beside."""
+    """Returns the arguments of a call of `function` that does nothing beside."""
     if type(value) is not PickleCall or value.function != function or type(value.args) is not tuple:
         return None
     return value.args if value.how == "reduce" and not value.is_changed else None
@@ -201,7 +200,7 @@ def _of_type(*types: type) -> Callable[[Value], bool]:
 
 
 def _below(end: int) -> Callable[[Value], bool]:
-    """Of an enum of C++, which torch makes of a number as it is."""
+    """Returns a test for numbers of a C++ enum, which torch converts unchecked."""
     return lambda value: type(value) is int and 0 <= value < end
 
 

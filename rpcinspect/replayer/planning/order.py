@@ -24,9 +24,8 @@ MAX_OTHERS = 16
 def order(
     calls: Sequence[Exchange], decisions: Mapping[int, Decision], parents: Mapping[int, int]
 ) -> list[Exchange]:
-    """One order of all requests: those that are sent, and among them all others, each where it began, but
-    behind the sent one that it follows from. `parents`: request → the one that it was sent for.
-    """
+    """Returns all requests in one order: the sent ones, and among them the others, each where it began, but
+    behind the sent request that it follows from. `parents`: request → the request that caused it."""
     sent = merge([call for call in calls if decisions[call.index].action == "send"])
     place = {call.index: position for position, call in enumerate(sent)}
     begins = list(accumulate((call.begin_ns for call in sent), max))
@@ -45,9 +44,8 @@ def order(
 
 
 def merge(calls: Sequence[Exchange]) -> list[Exchange]:
-    """One order for the calls of all workers. The calls of each worker are a queue; of the heads for which
-    everything is placed that had finished before they began, the one that was answered first is next.
-    """
+    """Returns the calls of all workers in one order. The calls of each worker are a queue; of the heads whose
+    predecessors in time are all placed, the one that was answered first is next."""
     queues: dict[str, deque[Exchange]] = defaultdict(deque)
     for call in sorted(calls, key=lambda c: (c.begin_ns, c.index)):
         queues[call.caller].append(call)

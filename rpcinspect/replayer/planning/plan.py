@@ -51,7 +51,7 @@ from rpcinspect.run.run import RunModel
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
-    """What the command line says of a replay."""
+    """Options for planning a replay."""
 
     roles: tuple[str, ...] = ()
     """Workers to play, in one session; others are live."""
@@ -128,11 +128,11 @@ def _spare_answers(made: Plan) -> set[int]:
 
 
 class _Planner(Struct, eq=False):
-    """Plans sessions one by one; what a message names is read once for all of them."""
+    """Plans sessions one by one; reads the names in a message once for all of them."""
 
     run: RunModel
     calls: Sequence[Exchange]
-    """Those to plan for."""
+    """Calls to plan for."""
     orphans: Sequence[UnmatchedAnswer]
     """Answers without a request to tell of."""
     causes: Causes
@@ -142,7 +142,7 @@ class _Planner(Struct, eq=False):
     inspection: Inspection
 
     def session(self, number: int, cast: RoleAssignment) -> PlannedSession:
-        """All steps of one session."""
+        """Returns all steps of one session."""
         facts = self.facts[cast.job]
         calls = [call for call in self.calls if call.job == cast.job]
         whole = [call for call in self.run.exchanges.calls if call.job == cast.job]

@@ -41,7 +41,7 @@ def select(
 def needed(
     indexes: Iterable[int], calls: Sequence[Exchange], causes: Causes, facts: Mapping[int, JobFacts]
 ) -> frozenset[int]:
-    """The smallest set of requests that has these and, with each of its requests, all that one depends on. An
+    """Returns the smallest set of requests that has these and everything that its requests depend on. An
     agent's own call depends on nothing."""
     roots = frozenset(indexes)
     return frozenset(_Selection(calls, causes, facts, least=True).closure(roots)) | roots
@@ -82,7 +82,7 @@ class _Selection:
         self._taken_rrefs: set[tuple[int, Id]] = set()
 
     def closure(self, roots: Iterable[int]) -> set[int]:
-        """Some requests with all that they need."""
+        """Returns requests with all that they need."""
         taken: set[int] = set()
         todo = list(roots)
         while todo:

@@ -36,7 +36,7 @@ class PlanError(RpcInspectError):
 
 
 class RoleAssignment(Struct, frozen=True):
-    """One session: the workers of a job that the engine plays, and those that it starts."""
+    """The workers of a job that the engine plays in a session, and those that are started live."""
 
     job: int
     roles: tuple[str, ...]
@@ -68,8 +68,8 @@ def default_casts(
 def named_casts(
     workers: Mapping[int, Sequence[str]], roles: Sequence[str], live: Sequence[str]
 ) -> list[RoleAssignment]:
-    """The one session that `--role` or `--live` asks for, in every job that has all these workers. Raises
-    `PlanError` where none has them, or nobody is left."""
+    """Returns the session that `--role` or `--live` asks for, in every job that has all these workers. Raises
+    `PlanError` where none has them, or no worker is left."""
     named = [*roles, *live]
     casts = []
     for job, names in sorted(workers.items()):
@@ -88,7 +88,7 @@ def named_casts(
 
 
 def belongs_to_optimizer(function: str | None) -> bool:
-    """Whether a function is one of distributed optimizers, those in TorchScript included."""
+    """Returns whether a function belongs to a distributed optimizer, TorchScript ones included."""
     return function is not None and function.removeprefix(SCRIPT_PREFIX).startswith(OPTIMIZERS)
 
 
@@ -96,9 +96,8 @@ OPTIMIZERS = "torch.distributed.optim."
 
 
 def changes_state(call: Exchange) -> bool:
-    """Whether a call is known to change what later calls at its callee find: it makes a remote object, works
-    on one, or is an optimizer's. What else a function does, RPC does not tell.
-    """
+    """Returns whether a call certainly changes what later calls at its callee find: it makes a remote object,
+    works on one, or is an optimizer's. RPC does not show what else a function does."""
     if call.kind in REMOTE:
         return not is_builtin(call.request.rpc.command)
     if belongs_to_optimizer(call.function):
@@ -180,7 +179,7 @@ MAX_ID = (1 << 15) - 1
 
 
 def worker_ids(session: Session, cast: RoleAssignment, calls: Iterable[Exchange]) -> dict[str, int]:
-    """Name → id of everybody in a session. Raises `ReplayError` if the ids can't be told apart."""
+    """Returns name → id of all workers in a session. Raises `ReplayError` if the ids are ambiguous."""
     names = (*cast.roles, *cast.live)
     found: dict[str, int] = {}
     for worker in session.workers:

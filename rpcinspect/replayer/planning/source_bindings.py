@@ -22,7 +22,7 @@ MAX_WORDS = 60
 
 
 class Binding(Struct, frozen=True):
-    """One place where a name is bound."""
+    """A place where a name is bound."""
 
     how: BindingKind
     node: ast.AST
@@ -44,7 +44,8 @@ class Binding(Struct, frozen=True):
     """Of an assignment to an attribute, the last word before that."""
 
     def certain(self, line: int | None) -> bool:
-        """Whether it always runs, and has when this line does; None: when all of the file has."""
+        """Returns whether the binding always runs, and before this line does; None: before the end of the
+        file."""
         end: int = getattr(self.node, "end_lineno", None) or self.line
         return self.sure and (line is None or end < line)
 
@@ -71,7 +72,7 @@ Bindings: TypeAlias = "dict[str, list[Binding]]"
 
 
 def read_bindings(tree: ast.Module, module: str, *, package: bool) -> Scope:
-    """All bindings of a file. `module`: its name, which relative imports are relative to."""
+    """Returns all bindings of a file. `module`: the name that relative imports are relative to."""
     scope = Scope()
     reader = _BindingReader(scope, module if package else module.rpartition(".")[0])
     for number, statement in enumerate(tree.body):
@@ -81,10 +82,9 @@ def read_bindings(tree: ast.Module, module: str, *, package: bool) -> Scope:
 
 
 def read_rebuilders(tree: ast.Module) -> frozenset[str]:
-    """Functions that a reducer of the file returns first in a tuple, so that pickles of its objects call
-    them. Reducers are called `__reduce__` or `__reduce_ex__`, or are arguments of `copyreg.pickle` and of
-    functions whose name has "reducer" in it, as torch's `_register_reducer`.
-    """
+    """Returns the functions that a reducer of the file returns first in a tuple, so that pickles of its
+    objects call them. Reducers are called `__reduce__` or `__reduce_ex__`, or are arguments of
+    `copyreg.pickle` and of functions whose name has "reducer" in it, as torch's `_register_reducer`."""
     names = {"__reduce__", "__reduce_ex__"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -98,12 +98,12 @@ def read_rebuilders(tree: ast.Module) -> frozenset[str]:
 
 
 def last_word(node: ast.AST) -> str:
-    """Of a name with dots; empty for any other expression."""
+    """Returns the last part of a dotted name; empty for any other expression."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def words(node: ast.AST) -> str:
-    """An expression as it is written, on one line, shortened."""
+    """Returns an expression as written, on one line, shortened."""
     try:
         text = " ".join(ast.unparse(node).split())
     except RecursionError:
@@ -312,7 +312,7 @@ def _binds(node: ast.expr) -> bool:
 
 
 def _parts(target: ast.AST, value: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
-    """The parts of a target with the parts of the value that they get; none where the text does not tell."""
+    """Returns the parts of a target with their parts of the value; none where the text does not show them."""
     if not (isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))):
         return []
     if any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts)):

@@ -19,16 +19,14 @@ KEEPING = frozenset({"wraps", "no_grad", "enable_grad", "inference_mode"})
 
 
 def gives_function(node: ast.AST, *, made: bool, method: bool = False) -> bool:
-    """Whether a decorator gives a function; `made`: whether what a call of it gives is such a decorator. One
-    function may be both: `@retry` and `@retry(times=3)`. `method`: its first argument is its object.
-    """
+    """Returns whether a decorator returns a function; `made`: whether a call of it returns such a decorator.
+    One function may be both: `@retry` and `@retry(times=3)`. `method`: its first argument is its object."""
     return isinstance(node, Def) and _Returns(node, 1 if method else 0).fit(made=made)
 
 
 def objects_kept(node: ast.AST) -> frozenset[str] | None:
-    """The attributes in which a `__new__` keeps objects that it returns later; None where it may return
-    anything but what a `__new__` of its bases made.
-    """
+    """Returns the attributes in which a `__new__` stores objects that it returns later; None where it may
+    return anything but a new object of its bases."""
     if not isinstance(node, Def) or any(last_word(by) != "staticmethod" for by in node.decorator_list):
         return None
     own = _own_statements(node)
@@ -98,7 +96,7 @@ class _Returns:
         return False
 
     def _is_plain(self, name: str) -> bool:
-        """Whether it is a function defined inside, which no decorator makes something else of."""
+        """Returns whether a name is a function defined inside, unchanged by decorators."""
         by = self._defs[name].decorator_list if name in self._defs else [ast.Constant(None)]
         return all(last_word(one.func if isinstance(one, ast.Call) else one) in KEEPING for one in by)
 
@@ -125,7 +123,7 @@ def _bound(statements: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _own_statements(node: ast.AST) -> list[ast.AST]:
-    """All in a function but what is in functions and classes inside."""
+    """Returns all statements of a function but those in functions and classes inside."""
     found: list[ast.AST] = []
     stack = list(ast.iter_child_nodes(node))
     while stack:

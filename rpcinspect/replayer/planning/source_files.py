@@ -53,7 +53,7 @@ class _Folder(Struct, frozen=True):
     """Whether the script lies in it."""
 
     def inner(self, name: str) -> _Folder:
-        """A folder in it."""
+        """Returns a folder inside."""
         return _Folder(self.path / name, self.named, self.beside)
 
 
@@ -90,7 +90,7 @@ class SearchPath:
         return found is not None or bool(portions)
 
     def _in(self, folders: Sequence[_Folder], name: str) -> tuple[SourceFile | None, tuple[_Folder, ...]]:
-        """A module in these folders, and the folders in which its submodules are searched."""
+        """Returns a module in these folders, and the folders in which its submodules are searched."""
         portions: list[_Folder] = []
         for folder in folders:
             inner = folder.path / name
@@ -106,7 +106,7 @@ class SearchPath:
         return None, tuple(portions)
 
     def _users(self, file: Path, folder: _Folder, package: Path | None = None) -> SourceFile | None:
-        """Nothing where what would be imported is not the user's."""
+        """Returns the file if it is the user's, else nothing."""
         named = folder.named or file in self._files
         return SourceFile(file, package, file.suffix != ".py", named) if named or folder.beside else None
 

@@ -4,7 +4,8 @@ else.
 In: the bindings of parsed files. Out: for a name of a module, or of a class in it, one meaning over all
 places that bind it: an alias as soon as one of them makes it one. Imports are followed among the user's own
 files, and bases of classes in the order in which Python looks names up (C3). Mirrors, for what `source_names`
-lists, what decorators and base classes of the standard library and of torch do.
+lists, what decorators and base classes of the standard library and of torch do. Longer than other modules:
+names, classes and expressions are defined by each other.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Meanings:
         return combined([meaning, *later])
 
     def member(self, own: OwnClass, name: str) -> Meaning | None:
-        """An attribute of a class or of its objects; None where neither it nor a base of it has it."""
+        """Returns an attribute of a class or of its objects, bases included; None where there is none."""
         order = self.order(own)
         found: list[Meaning] = []
         for kind in order:
@@ -147,7 +148,7 @@ class Meanings:
         return (own, *merged, *dict.fromkeys(bare)) if merged is not None else (own, "bases in no order")
 
     def _bases(self, own: OwnClass) -> list[OwnClass | str]:
-        """As the class names them."""
+        """Returns the bases as the class statement names them."""
         if own.definition is None:
             return [own.base]
         node = own.definition.node
@@ -167,7 +168,7 @@ class Meanings:
         return [kind for kind in self.order(own) if isinstance(kind, OwnClass)]
 
     def _has_items(self, kind: OwnClass | str) -> bool:
-        """Whether the class itself says what `kind[…]` is."""
+        """Returns whether the class itself defines `kind[…]`."""
         mine = self.own_order(kind) if isinstance(kind, OwnClass) else []
         return any(one.binds("__class_getitem__") or one.keywords for one in mine)
 
@@ -371,8 +372,8 @@ class Meanings:
         return combined(known) if known else alias(words(node))
 
     def _call(self, file: ParsedFile, scope: Scope, node: ast.Call) -> Meaning:
-        """What a call gives: an object of the user's, or what a listed function makes of its first
-        argument."""
+        """Returns the meaning of a call: an object of the user's, or what a listed function makes of its
+        first argument."""
         called = self.expression(file, scope, node.func)
         if called.kind == "function":
             return OBJECT
@@ -419,7 +420,7 @@ class Meanings:
 
 
 def _is_set_elsewhere(own: OwnClass, name: str, method: ast.AST) -> bool:
-    """Whether an attribute of a class gets anything but None outside of one of its methods."""
+    """Returns whether an attribute of a class gets anything but None outside of one of its methods."""
     assert isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
     lines = range(method.lineno, (method.end_lineno or method.lineno) + 1)
     places = [*own.bindings(name), *own.body.attributes.get(name, ())]
@@ -442,7 +443,7 @@ def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
 
 
 def _is_one_of(meaning: Meaning, names: Container[str]) -> bool:
-    """Whether it is something of another module that a list has."""
+    """Returns whether the meaning is a listed name of another module."""
     return bool(meaning.foreign) and all(name in names for name in meaning.foreign)
 
 

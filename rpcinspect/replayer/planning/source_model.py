@@ -33,7 +33,7 @@ class ParsedFile(Struct, frozen=True, eq=False):
 
 
 class OwnClass(Struct, frozen=True, eq=False):
-    """A class that one of the files makes."""
+    """A class that one of the files defines."""
 
     name: str
     file: ParsedFile
@@ -44,19 +44,19 @@ class OwnClass(Struct, frozen=True, eq=False):
 
     @property
     def body(self) -> Scope:
-        """Its bindings."""
+        """Returns the bindings of the class body."""
         return self.definition.body if self.definition and self.definition.body else Scope()
 
     @property
     def keywords(self) -> list[ast.keyword]:
-        """Of its class statement: a metaclass and what that gets."""
+        """Returns the keywords of the class statement: a metaclass and its arguments."""
         node = self.definition.node if self.definition is not None else None
         return node.keywords if isinstance(node, ast.ClassDef) else []
 
     def bindings(self, name: str) -> list[Binding]:
-        """What its body binds to a name, and what the file assigns to such an attribute of the class; also of
-        what may be the class or an object of it, if that changes what the body binds.
-        """
+        """Returns the bindings of a name in the class body, and the assignments to such an attribute of the
+        class in the file; also of what may be the class or an object of it, if that changes what the body
+        binds."""
         own, module = self.body.names.get(name, []), self.file.scope
         simple = self.name.rpartition(".")[2]
         patches = [
@@ -67,7 +67,7 @@ class OwnClass(Struct, frozen=True, eq=False):
         return [*own, *patches]
 
     def binds(self, name: str) -> bool:
-        """Whether anything in its file sets this attribute of it or of its objects."""
+        """Returns whether the file sets this attribute of the class or of its objects."""
         return bool(self.bindings(name)) or name in self.body.attributes
 
 
@@ -90,7 +90,7 @@ FUNCTION, LITERAL, OBJECT = Meaning("function"), Meaning("value", literal=True),
 
 
 def alias(of: str) -> Meaning:
-    """The meaning of what is not the user's; `of` says in words what it is."""
+    """Returns the meaning of a name from outside the user's files; `of` describes it."""
     return Meaning("alias", of=of)
 
 

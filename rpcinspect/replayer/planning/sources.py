@@ -56,9 +56,9 @@ class Sources:
             self._files.update(dict.fromkeys(MAIN_NAMES, script))
 
     def find(self, module: str, name: str) -> Meaning | None:
-        """What a file of the user's says of a name, which may be `Class.method`: code of the file, a value,
-        or an alias, also for a module. None where no file of the user's is this module, or the file does not
-        bind the name.
+        """Returns the meaning of a name, which may be `Class.method`, in the user's files: code of the file,
+        a value, or an alias, also for a module. None where no file of the user's is this module, or the file
+        does not bind the name.
 
         Raises `OutputError` for a file that can't be read or parsed.
         """
@@ -71,12 +71,12 @@ class Sources:
         return alias(f"the module {found.of}") if found is not None and found.kind == "module" else found
 
     def is_rebuilder(self, module: str, name: str) -> bool:
-        """Whether a `__reduce__` of its file returns a function, so that pickles call it."""
+        """Returns whether a `__reduce__` of the file returns the function, so that pickles call it."""
         file = self._parsed(module)
         return file is not None and name.rpartition(".")[2] in file.rebuilders
 
     def class_standing(self, module: str, name: str) -> NameRuling | None:
-        """What the objects of a class may be used for; None where the name is no class that the files define.
+        """Returns what the objects of a class may be used for; None where the files define no such class.
 
         A reason is empty where only code of the user's files would run, or harmless code of its bases.
         """
@@ -104,7 +104,7 @@ class Sources:
     # --- files ----------------------------------------------------------------------------------------------
 
     def _of(self, module: str) -> ParsedFile | SourceFile | None:
-        """A parsed file, or one that can't be parsed since it is compiled."""
+        """Returns a parsed file, or one that can't be parsed since it is compiled."""
         if module not in self._files:
             source = self._search.find(module)
             try:
@@ -123,7 +123,7 @@ class Sources:
     # --- names ----------------------------------------------------------------------------------------------
 
     def _found(self, file: ParsedFile, name: str) -> Meaning | None:
-        """The meaning of a name with dots; what a file imports is an alias, of its own files too."""
+        """Returns the meaning of a name with dots; imports are aliases, those of the user's own files too."""
         key = (file.module, name)
         if key not in self._found_names:
             self._found_names[key] = self._look_up(file, name)
@@ -173,7 +173,7 @@ class Sources:
         return _first(f"its {name} is {of.of}" for name, of in found.items() if of.kind == "alias")
 
     def _bound(self, own: OwnClass, names: Iterable[str]) -> dict[str, Meaning]:
-        """Which of these names the class, or a base of it in the files, binds, and to what."""
+        """Returns which of these names the class, or a base of it in the files, binds, and to what."""
         mine = self._meanings.own_order(own)
         bound = [name for name in names if any(kind.binds(name) for kind in mine)]
         found = {name: self._meanings.member(own, name) for name in bound}

@@ -71,7 +71,7 @@ def is_plain(answer: RpcRecord, fetch: int) -> bool:
 
 
 def is_protocol_3(data: bytes) -> bool:
-    """Whether a pickle says protocol 3 or later, at its beginning and nowhere else."""
+    """Returns whether a pickle names protocol 3 or later, at its beginning and nowhere else."""
     protocols = [place for opcode, _, place in genops(data) if opcode.name == "PROTO"]
     return protocols == [0] and data[1] >= 3
 

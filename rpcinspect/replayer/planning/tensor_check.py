@@ -203,7 +203,7 @@ def _check_indices(sparse: Sparse, storages: Sequence[bytes]) -> None:
 
 
 def _row(meta: TensorMeta, number: int, storages: Sequence[bytes]) -> list[int]:
-    """One row of a matrix of indices, or a vector of them."""
+    """Returns one row of a matrix of indices, or a vector of them."""
     assert meta.storage is not None
     count = meta.sizes[-1]
     if count == 0:

@@ -225,9 +225,8 @@ LAYER_METHODS = frozenset({"forward", "train", "eval", "parameters", "zero_grad"
 
 
 def rref_classes(calls: Iterable[Exchange]) -> dict[Id, Global]:
-    """RRef → what was called to make its object, a class if it is one; RRefs of which the capture does not
-    tell are absent.
-    """
+    """Returns RRef → the callable that made its object, a class if it is one; RRefs whose maker the capture
+    lacks are left out."""
     makers: dict[Id, set[tuple[Global | None, str]]] = {}
     brought: dict[Id, set[str]] = {}
     """RRef → who else brought it: workers by requests; by an answer, whoever gave it."""

@@ -110,7 +110,7 @@ def play_joined(
 
 
 def _join(membership: Membership, options: JoinOptions) -> None:
-    """Joins; an error says what helps where a member is dead."""
+    """Joins the group; an error names the remedy where a member is dead."""
     try:
         membership.join()
     except NameTakenError:
@@ -160,7 +160,7 @@ def _release(
 
 
 def _names(store: StoreClient, inputs: SessionInputs, options: JoinOptions) -> _Names:
-    """Raises `ReplayError` if the group lacks a worker that messages go to or speak of."""
+    """Returns the names in the group. Raises `ReplayError` if a worker in the messages is missing there."""
     members = read_members(store)
     cast, given = inputs.planned.cast, options.renames
     ids = {name: members[given.get(name, name)] for name in cast.live if given.get(name, name) in members}

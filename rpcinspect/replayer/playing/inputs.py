@@ -23,7 +23,7 @@ from rpcinspect.run.exchanges import Exchange
 
 
 class SessionInputs(Struct, frozen=True, kw_only=True):
-    """Everything that a session is played from."""
+    """Inputs that a session is played from."""
 
     planned: PlannedSession
     calls: Mapping[int, Exchange]
@@ -77,7 +77,7 @@ class PlayedWorker(Protocol):
         """Sends a request and returns its number; the rest comes as events."""
 
     def renew(self, message_id: int) -> None:
-        """Gives a request its whole time again."""
+        """Restarts the timeout of a request."""
 
     def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request; False: nobody waits any more."""

@@ -77,12 +77,12 @@ class _Pool:
             self._by[key, mark][call.index] = call
 
     def remove(self, key: RequestKey, call: Exchange) -> None:
-        """Forgets one, if it is here."""
+        """Removes a request, if it is here."""
         for mark in (None, own_id(call.request), *_marks(call.request)):
             self._by[key, mark].pop(call.index, None)
 
     def of(self, key: RequestKey, mark: Mark = None) -> Mapping[int, Exchange]:
-        """Those of a kind that have this mark, by index."""
+        """Returns the requests of a kind that have this mark, by index."""
         return self._by.get((key, mark), {})
 
     def likeliest(self, key: RequestKey, live: RpcRecord) -> Iterator[Exchange]:
@@ -198,7 +198,7 @@ class Expected:
         return sender, role, message_type_of(record.rpc.command), function_of(record), context
 
     def _captured_context(self, live: int) -> int:
-        """A live context by its captured id, if a played worker made it: its counter is the same."""
+        """Returns a live context by its captured id, if a played worker made it: the counter is the same."""
         known = self._ids.translate_back(CONTEXT, live)
         if known is not None:
             return cast("int", known)
@@ -208,7 +208,7 @@ class Expected:
 
 
 def own_id(record: RpcRecord) -> KindAndId | None:
-    """The id that says which request this is; None: its function and its arguments do."""
+    """Returns the id that identifies the request; None: function and arguments do."""
     command = record.rpc.command
     if isinstance(command, PropagateGradientsReq):
         return AUTOGRAD_MESSAGE, command.autograd_metadata.autograd_message_id

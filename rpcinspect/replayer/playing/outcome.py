@@ -67,7 +67,7 @@ class InboundOutcome(Struct, frozen=True, kw_only=True):
 
 
 class SessionOutcome(Struct, frozen=True, kw_only=True):
-    """One session, carried out."""
+    """The outcome of one session."""
 
     planned: PlannedSession
     steps: tuple[StepOutcome, ...]
@@ -95,8 +95,7 @@ def not_played(planned: PlannedSession, why: str | None) -> tuple[StepOutcome, .
 
 
 class FoundSeed(Struct, frozen=True, kw_only=True):
-    """A seed of a live worker with which messages of its own are as captured, and without which they are
-    not."""
+    """A seed of a live worker with which its own messages are as captured, and without which they differ."""
 
     worker: str
     seed: int
@@ -121,7 +120,7 @@ class SeedSearch(Struct, frozen=True, kw_only=True):
     """Why nothing could be tried: the session itself ended early."""
 
     def seeds(self, given: Seeds) -> Seeds:
-        """The given seeds with those that were found."""
+        """Returns the given seeds with those that were found."""
         return Seeds(everybody=given.everybody, own=given.own | {one.worker: one.seed for one in self.found})
 
 
@@ -254,7 +253,7 @@ def _step_with_reason(
 
 
 def _live_groups(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, set[str]]:
-    """Live worker → those that it shares differences with: itself, and whom messages join to it."""
+    """Returns live worker → the live workers that share its differences, by the messages between them."""
     played = {one.step.role for one in steps if one.step.action != "skip"}
     groups: dict[str, set[str]] = {}
     for call in calls.values():
@@ -275,7 +274,7 @@ def _places(call: Exchange, groups: Mapping[str, set[str]]) -> set[str]:
 def _different(
     steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
 ) -> list[tuple[int, bool, tuple[Difference, ...]]]:
-    """(request, whether it was sent by us, differences)"""
+    """Returns (request, whether we have sent it, differences)."""
     found = [
         (one.step.message, True, one.differences)
         for one in steps

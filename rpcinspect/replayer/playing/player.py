@@ -5,7 +5,8 @@ what came of each step, and of each request of live workers. One thread, one loo
 what may be sent, `Expected` which captured request a live one repeats, `translate` which ids have other
 numbers here. Nothing that live workers send is executed or trusted; whatever they do, it ends in finite time.
 
-May assume that the gate has passed everything that the plan sends and gives as an answer.
+May assume that the gate has passed everything that the plan sends and gives as an answer. Longer than other
+modules: each event of the one loop may change what all others wait for.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class _Sent(Struct):
 
 
 class Player:
-    """Plays one session; `run` once, then `outcomes`."""
+    """Plays one session; call `run` once, then `outcomes`."""
 
     def __init__(
         self,
@@ -87,9 +88,9 @@ class Player:
         ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
-        """`peers` by the worker that they stand for; `handle` gets each event first; `ended` says which
-        processes have ended, the first first, and may wait so many seconds for one; `done` is called with
-        each step that came to its end."""
+        """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
+        processes have ended, in order, and may wait so many seconds for one; `done` is called with each
+        finished step."""
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
@@ -221,7 +222,7 @@ class Player:
         self._sent.clear()
 
     def outcomes(self) -> tuple[StepOutcome, ...]:
-        """One for each step of the plan, in its order."""
+        """Returns the outcome of each step of the plan, in its order."""
         steps = self._inputs.planned.steps
         return tuple(self._outcomes.get(step.message) or self._unfinished(step) for step in steps)
 
@@ -276,7 +277,7 @@ class Player:
             self._schedule.arrived(call.answer)
 
     def _not_told(self, call: Exchange) -> str | None:
-        """Says which answer in the context of a call did not come as captured: it may have told ids."""
+        """Returns which answer in the context of a call did not come as captured: it may have brought ids."""
         missing = [
             one.step.message
             for one in self._outcomes.values()
@@ -460,7 +461,7 @@ class Player:
         return verdict(its, rules), None
 
     def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
-        """Without those of devices: where tensors lie is this replay's doing."""
+        """Returns the differences without those of devices: the replay decides where tensors lie."""
         codes = ("device", "device-map") if self._inputs.elsewhere else ("device",)
         return tuple(difference for difference in found if difference.code not in codes)
 
@@ -516,7 +517,7 @@ def _may_come(
 
 
 def _lacks_answer(call: Exchange, step: Step) -> bool:
-    """Whether the answer to a request was not captured, or not all of it."""
+    """Returns whether the answer to a request was not captured, or not all of it."""
     answer = call.response
     return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))
 

@@ -51,7 +51,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, results: Iterable[Result | None]) -> Counts:
-        """None: skipped, or housekeeping that did not come."""
+        """Counts results; None stands for a skipped step, or housekeeping that did not come."""
         by = Counter(results)
         return cls(
             expected=by.total(),
@@ -66,7 +66,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> int:
-        """Those that came otherwise, or not at all."""
+        """Returns the number of steps that came otherwise, or not at all."""
         return self.different + self.unanswered + self.failed
 
 
@@ -96,9 +96,9 @@ class Report(Struct, frozen=True, kw_only=True):
     responses: Counts
     """Answers to what played workers sent."""
     requests: Counts
-    """Those that live workers sent, apart from gradients."""
+    """Requests that live workers sent, apart from gradients."""
     gradients: Counts
-    """Those between a played and a live worker, in both directions."""
+    """Gradients between a played and a live worker, in both directions."""
     gradients_back: Counts
     """Of these, those that live workers sent."""
     not_observed: int
@@ -179,7 +179,7 @@ def report(outcome: ReplayOutcome) -> Report:
 
 
 def _not_compared(steps: Iterable[StepOutcome], action: str) -> int:
-    """Steps that took place, and of which the capture has not enough to say what came of them."""
+    """Returns steps that took place, but have too little in the capture to be compared."""
     its = [one for one in steps if one.step.action == action and one.result is None]
     if action == "send":
         return sum(one.text is not None for one in its)
@@ -192,7 +192,7 @@ def _skipped(steps: Iterable[StepOutcome]) -> dict[str, int]:
 
 
 def merged(outcome: ReplayOutcome) -> tuple[SessionResult, ...]:
-    """Every session of the plan with the worst of its runs."""
+    """Returns every session of the plan with the worst of its runs."""
     found = []
     for planned in outcome.plan.sessions:
         runs = [one.steps for run in outcome.runs for one in run if one.planned.number == planned.number]
@@ -226,9 +226,8 @@ def first_difference(differences: Sequence[Difference], result: Result | None) -
 
 
 def not_replayed(sessions: Sequence[SessionResult]) -> dict[str, int]:
-    """Requests that every session skips, each once, by reason, the most frequent first. Of the reasons in
-    several sessions the one is told that has to do with the request itself.
-    """
+    """Returns reason → number of requests that every session skips, each counted once, the most frequent
+    reason first. Of the reasons in several sessions the one about the request itself counts."""
     reasons: dict[int, list[str]] = defaultdict(list)
     replayed = set()
     for session in sessions:

@@ -187,7 +187,7 @@ class Schedule:
     # --- what may be done -----------------------------------------------------------------------------------
 
     def ready(self, now: float, quiet_s: float = 0.0) -> Iterator[DueMessage]:
-        """Yields what may be sent at this moment, in order; what was yielded counts as sent.
+        """Yields the messages that may be sent at this moment, in order; they count as sent.
 
         `quiet_s`: for how long nothing has happened. Of what only waits for an overlapping call, one at most
         is given out then, and none if there is something else.
@@ -208,7 +208,7 @@ class Schedule:
             yield due
 
     def _hold_s(self, due: DueMessage) -> float:
-        """Seconds without any event after which it no longer waits for those that it overlapped."""
+        """Returns the seconds without events after which a message stops waiting for overlapping ones."""
         stubborn = all(self._calls[index].function in self._stubborn for index in due.behind)
         return min(due.hold_s, STUBBORN_HOLD_S) if stubborn else due.hold_s
 
@@ -245,7 +245,7 @@ class Schedule:
         return self._began + (due.time_ns - self._first_ns) / 1e9 / self._speed
 
     def wake_in(self, now: float, quiet_s: float) -> float | None:
-        """Seconds until something may be sent if nothing happens; None: then nothing can."""
+        """Returns the seconds until something may be sent if nothing happens; None if nothing can."""
         found: list[float] = []
         for due in self._heads():
             if self._caused(due):
@@ -260,7 +260,7 @@ class Schedule:
 
     @property
     def unasked(self) -> frozenset[int]:
-        """Requests that live workers have not sent, and that nobody gave up."""
+        """Returns the requests that live workers have not sent, and that were not given up."""
         return frozenset(self._unasked)
 
     def awaited(self) -> Sequence[int]:
@@ -285,7 +285,7 @@ def _arrival_time(arrival: tuple[int, int], calls: Mapping[int, Exchange]) -> in
 def late_answers(calls: Mapping[int, Exchange]) -> Mapping[int, int]:
     """Index of a request → the context of the backward pass at whose end its answer may come, though it came
     before in the capture. A played worker that waited for it before it sends its own gradients of that
-    context would wait for ever, since the pass waits for those. Two cases were seen:
+    context would wait for ever, since the pass waits for those. Two cases were seen.
 
     - of the gradients that a worker is sent together, it answers the one that it takes up first when its
       whole part of the pass is done, the others at once. Which one that is, its threads decide.

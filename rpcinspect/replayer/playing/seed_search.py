@@ -134,7 +134,7 @@ def _confirmed(
 
 
 def _first(outcome: SessionOutcome, calls: Mapping[int, Exchange]) -> dict[str, int]:
-    """Live worker → request with the first message of its own that is not as captured."""
+    """Returns live worker → request with the first message of its own that is not as captured."""
     found: dict[str, tuple[int, int]] = {}
     for one in _different(outcome):
         call = calls[one.step.message]

@@ -38,7 +38,7 @@ WaitSignature: TypeAlias = tuple[str, str, int, int | None, str | None]
 
 
 class Timeouts:
-    """The waits of one session."""
+    """The timeouts of one session."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Timeouts:
         return min(seconds, LONGEST_S if self._timeout_s is None else self._timeout_s)
 
     def _served_before(self, call: Exchange) -> bool:
-        """Whether all that its sender served at that time in the capture, if it did, is over here."""
+        """Returns whether all that the sender served at that time in the capture, if it did, is over here."""
         if not self._captured.any(call):
             return False
         for one in self._open[call.caller].values():
@@ -116,7 +116,7 @@ class Timeouts:
         return True
 
     def cut_off(self, call: Exchange) -> bool:
-        """Whether the capture ended before an answer was due, so that its absence says nothing."""
+        """Returns whether the capture ended before an answer was due, so that a missing one means nothing."""
         if call.end_ns is not None:
             return False
         left_s = (self._moments[-1] - call.begin_ns) / 1e9

@@ -62,7 +62,7 @@ KindAndId: TypeAlias = tuple[str, int | GloballyUniqueId]
 
 
 def translate(record: RpcRecord, ids: IdMap, live_workers: Collection[int] = ()) -> RpcMessage:
-    """The captured message with live ids; the very same object if none of its ids has changed.
+    """Returns the captured message with live ids; the very same object if none of its ids has changed.
 
     `live_workers`: ids of workers that make RRefs of their own, which are known once they have told of them.
 

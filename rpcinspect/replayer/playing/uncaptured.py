@@ -122,7 +122,7 @@ class Leftovers:
             self._forks.pop((role, cast("GloballyUniqueId", fork)), None)
 
     def came(self, role: str, sender: str, record: RpcRecord) -> None:
-        """A live worker has sent this; of its own remote references in there the role is a user now."""
+        """Takes a message from a live worker; the role becomes a user of the sender's own RRefs in it."""
         owner = self._live_ids.get(sender)
         for fork in record.facts.forks:
             if fork.owner_id == owner:

@@ -32,20 +32,20 @@ LIBC = ctypes.CDLL(None)
 
 
 def forbid_privileges() -> None:
-    """No program that this process starts has more rights than it, whatever its file says (setuid)."""
+    """Forbids this process's programs more rights than it has, whatever their files say (setuid)."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def forbid_cores() -> None:
-    """No core file, and none by a program that the system hands cores to: for these Linux takes a limit of 0
-    as no limit, and 1 as a ban (`do_coredump` in fs/coredump.c); no file is shorter than a page."""
+    """Forbids core files, and cores for a program of the system: for these Linux takes a limit of 0 as no
+    limit, and 1 as a ban (`do_coredump` in fs/coredump.c); no file is shorter than a page."""
     least = 1 if sys.platform == "linux" else 0
     _lower(resource.RLIMIT_CORE, least)
 
 
 def bound_memory(allowance: int | None, threads: int) -> int | None:
-    """Lets this process take so many bytes beyond those that it has, and the stacks of so many threads; None:
-    no bound is wanted. Returns the bound, None where there is none.
+    """Limits this process to `allowance` bytes beyond what it has, and the stacks of so many threads; None:
+    no limit. Returns the limit, None where there is none.
 
     What counts is what RLIMIT_DATA counts: private memory that may be written, touched or not, that of
     libraries and of threads' stacks too. Address space that is only reserved does not count.
@@ -64,7 +64,7 @@ def stack_bytes() -> int:
 
 
 def private_bytes() -> int | None:
-    """Bytes of this process that RLIMIT_DATA counts by now; None where the system does not tell."""
+    """Returns the bytes of this process that RLIMIT_DATA counts now; None where there is no count."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -74,7 +74,7 @@ def private_bytes() -> int | None:
 
 
 def _lower(limit: int, value: int) -> None:
-    """Both the limit and how far it can be raised; one that is lower already stays."""
+    """Lowers the limit and its maximum; a lower one stays."""
     given = [one for one in resource.getrlimit(limit) if one != resource.RLIM_INFINITY]
     least = min([value, *given])
     resource.setrlimit(limit, (least, least))

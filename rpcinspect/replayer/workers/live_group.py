@@ -53,12 +53,12 @@ class LiveWorker(Struct, frozen=True):
             raise ReplayError(f"{self.name} sent something other than gradients") from error
 
     def has_context(self, context_id: int) -> bool:
-        """Whether it takes part in an autograd context that was not cleaned up. Raises `ReplayError` if it
-        does not answer."""
+        """Returns whether the worker takes part in an autograd context that was not cleaned up. Raises
+        `ReplayError` without an answer."""
         return self._ask("context", context_id=context_id)[0].get("there") is not False
 
     def leave(self, timeout_s: float = 30.0) -> bool:
-        """A graceful shutdown of its agent; whether that went well within the time."""
+        """Shuts the agent down gracefully; returns whether that succeeded within the time."""
         try:
             return self._ask("leave", timeout_s)[0].get("left") is True
         except ReplayError:

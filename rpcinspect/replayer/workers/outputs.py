@@ -97,7 +97,7 @@ class Outputs(Closing):
                 return
 
     def close(self) -> None:
-        """Shows what is not yet shown, and how much will not be; calling it again is fine."""
+        """Prints the rest of the lines, and how many were left out; closing twice is fine."""
         if self._closed:
             return
         self._tell(None)
@@ -233,7 +233,7 @@ class _Lines:
             self._begun, self._cut = bytearray(), True
 
     def _line(self, line: bytearray) -> Iterator[str]:
-        """One that is shown: as a terminal would, what follows the last carriage return."""
+        """Prints a line as a terminal would: what follows the last carriage return."""
         if self._cut:
             return
         line = line.rstrip(b"\r")

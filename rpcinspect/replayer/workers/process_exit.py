@@ -22,7 +22,7 @@ NO_MEMORY = (
 
 
 class Exit(Struct, frozen=True):
-    """How a process has ended, as far as the system tells."""
+    """The end of a process, as far as the system shows it."""
 
     code: int | None
     """Negative: the number of the signal that ended it; None: its parent has ended, too, and nobody can
@@ -46,7 +46,7 @@ class Exit(Struct, frozen=True):
 
     @property
     def parent_text(self) -> str:
-        """What became of its parent, as the rest of a sentence."""
+        """Returns what became of the parent, as the rest of a sentence."""
         return "ended" if self.parent_code is None else _how(self.parent_code)
 
 
@@ -69,12 +69,12 @@ class EarlyExit(Struct, frozen=True, kw_only=True):
 
     @property
     def no_memory(self) -> bool:
-        """Whether it had a bound, and the last that it wrote says that it got no memory."""
+        """Returns whether the process had a memory limit, and its last output reports a failed allocation."""
         return self.memory_bytes is not None and any(words in self.output for words in NO_MEMORY)
 
     @property
     def text(self) -> str:
-        """How it ended and what is known of the reason, in one line."""
+        """Returns how the process ended and the known reason, in one line."""
         parts = [f"{self.who} {self.exit.text}"]
         if self.no_memory and self.memory_bytes is not None:
             parts.append(f"it ran out of memory, of which it may take {amount(self.memory_bytes)} (--memory)")
@@ -106,8 +106,8 @@ def signal_name(number: int) -> str:
 
 
 def count_oom_kills() -> int:
-    """Processes that the kernel has ended for lack of memory since the machine started; 0 where it does not
-    say."""
+    """Returns how many processes the kernel has killed for lack of memory since the machine started; 0 where
+    it has no count."""
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:

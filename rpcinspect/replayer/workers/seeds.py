@@ -22,7 +22,7 @@ class Seeds(Struct, frozen=True, kw_only=True):
     own: dict[str, int] = field(default_factory=dict)
 
     def of(self, worker: str) -> int | None:
-        """None: this worker is not seeded."""
+        """Returns the seed of a worker; None: the worker is not seeded."""
         return self.own.get(worker, self.everybody)
 
 

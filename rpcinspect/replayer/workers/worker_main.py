@@ -11,7 +11,8 @@ Nobody is left behind: a worker is killed by the kernel when the fork server die
 workers by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
 directories.
 
-Mirrors what torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
+All of that is one file, so that what runs beside the user's code can be read in one place. Mirrors what
+torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
 torch/distributed/rpc/__init__.py.
 """
 
@@ -52,7 +53,7 @@ MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
 
 
 class ForkServer:
-    """Forks processes and reaps them; takes one command at a time from our process."""
+    """Forks processes and reaps them; carries out one command of our process at a time."""
 
     def __init__(self, control: Any, scratch: str) -> None:
         self.control = control
@@ -65,7 +66,7 @@ class ForkServer:
         self._wake_write = wake
 
     def serve(self) -> None:
-        """Carries out commands until our process says so, or is gone."""
+        """Carries out commands until our process ends this, or is gone."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only now: what was imported may have set its own
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
         with selectors.DefaultSelector() as selector:
@@ -143,7 +144,7 @@ class ForkServer:
             os._exit(code)  # no destructor of an agent may wait for others
 
     def kill(self, pid: int) -> None:
-        """Only children of this process that were not waited for: their ids are theirs alone."""
+        """Kills a child that was not waited for: only such a child's id is certainly its own."""
         if pid not in self.children:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -152,7 +153,7 @@ class ForkServer:
             os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """Waits for children that have ended; tells our process how they did, and their peak memory."""
+        """Waits for children that have ended; reports their exit and peak memory to our process."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -190,7 +191,8 @@ class ForkServer:
 
 
 def own_children() -> list[int]:
-    """Processes whose parent this one is, orphans of a worker included; empty where that can't be known."""
+    """Returns the processes whose parent this one is, orphans of a worker included; empty where that is
+    unknown."""
     try:
         found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
     except OSError:
@@ -209,7 +211,7 @@ def set_parent_death_signal(number: int) -> None:
 
 
 def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
-    """torch and what the user named; `begin` is told what is imported next."""
+    """Imports torch and the user's modules; calls `begin` with the name of each import."""
     begin("torch.distributed.rpc")
     import torch.distributed.autograd
     import torch.distributed.rpc  # noqa: F401
@@ -319,8 +321,8 @@ def work(control: Any, command: dict[str, Any]) -> None:
 
 
 def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
-    """Joins the group, and tells our process that it is ready, or why not. Bounds its memory from then on,
-    with room for so many threads."""
+    """Joins the group, and reports to our process that it is ready, or why not. Limits its memory from then
+    on, with room for so many threads."""
     import torch
 
     from rpcinspect.replayer.workers.bounds import bound_memory
@@ -372,9 +374,8 @@ def init_rpc(command: dict[str, Any]) -> None:
 
 
 def tell_device_maps(all_maps: dict[str, dict[str, dict[str, str]]]) -> None:
-    """Lets a worker that joins tell each member that member's own devices and reverse maps. torch's own
-    function tells everybody those of the one that joins; answers with tensors on a GPU would find no map
-    then."""
+    """Sends each member its own devices and reverse maps, for a worker that joins. torch's own function sends
+    all members those of the worker that joins; answers with tensors on a GPU would find no map then."""
     import torch
     from torch.distributed.rpc import api, backend_registry
     from torch.distributed.rpc._utils import _update_group_membership
@@ -399,7 +400,8 @@ def tell_device_maps(all_maps: dict[str, dict[str, dict[str, str]]]) -> None:
 
 
 def tell_devices(control: Any, command: dict[str, Any]) -> None:
-    """The GPUs that torch finds; in a process of its own, since whoever has asked CUDA can't be forked."""
+    """Reports the GPUs that torch finds; runs in a process of its own, since a process that has used CUDA
+    can't fork."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -485,7 +487,7 @@ ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_de
 
 
 def main() -> None:
-    """`worker_main.py FILE_NUMBER OPTIONS`"""
+    """Runs `worker_main.py FILE_NUMBER OPTIONS`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     options = json.loads(sys.argv[2])
     for stream in (sys.stdout, sys.stderr):  # whoever is killed has said what he had printed

@@ -31,7 +31,7 @@ GRACE_S = 1.0
 
 
 def with_parts(what: Object, pickle: bytes, rows: Sequence[Object], storages: Sequence[bytes]) -> bytes:
-    """The bytes behind an object that a pickle and tensors go with; the object says how long each is."""
+    """Returns the bytes behind an object: its pickle and storages; sets their lengths in the object."""
     what |= {"pickle": len(pickle), "tensors": rows, "storages": [len(data) for data in storages]}
     return b"".join([pickle, *storages])
 
@@ -51,7 +51,7 @@ class SilenceError(ReplayError):
 
 
 class ControlSocket:
-    """One end of a pair of sockets."""
+    """An end of a pair of sockets."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -83,8 +83,8 @@ class ControlSocket:
             raise ReplayError(f"can't send to a live worker's process: {error}") from error
 
     def receive(self, timeout_s: float) -> tuple[Object, bytes] | None:
-        """The next object and its bytes; None: the other end is gone. Raises `ReplayError`, also after the
-        timeout."""
+        """Returns the next object and its bytes; None: the other end is gone. Raises `ReplayError`, also
+        after the timeout."""
         deadline = time.monotonic() + timeout_s
         while (found := self._take()) is None:
             left = deadline - time.monotonic()
@@ -102,7 +102,7 @@ class ControlSocket:
         return bool(self._buffer)
 
     def close(self) -> None:
-        """Calling it again is fine."""
+        """Closes the socket; closing twice is fine."""
         self.sock.close()
         for number in self.files:
             os.close(number)

@@ -94,7 +94,7 @@ class WorkerProcess:
         self._output = output
 
     def wait(self, timeout_s: float = 0.0) -> Exit | None:
-        """Waits for its end and returns how it has ended; None: it still runs."""
+        """Waits for the end of the process and returns it; None: the process still runs."""
         return self._workers.wait(self.pid, timeout_s)
 
     def tail(self) -> str:
@@ -102,11 +102,11 @@ class WorkerProcess:
         return self._output.tail()
 
     def mute(self) -> None:
-        """Shows nothing that it writes from now on."""
+        """Stops printing what the process writes."""
         self._output.mute()
 
     def end(self) -> None:
-        """Kills it, and waits until that has happened; calling it again is fine."""
+        """Kills the process, and waits until that has happened; calling it twice is fine."""
         self._workers.end(self.pid)
         self.release()
 
@@ -123,9 +123,8 @@ class Workers(Closing):
     """Starts a program."""
 
     def __init__(self, options: WorkerOptions | None = None, show: Show | None = None) -> None:
-        """Starts it and waits until everything is imported. Raises `ReplayError` with the reason. `show`
-        gets the lines that processes write.
-        """
+        """Starts the fork server and waits until everything is imported. `show` gets the lines that processes
+        write. Raises `ReplayError` with the reason of a failure."""
         self.options = options or WorkerOptions()
         self._ended: dict[int, Exit] = {}
         """Process id → how it ended, in the order in which they did."""
@@ -163,7 +162,7 @@ class Workers(Closing):
             raise
 
     def fork(self, command: Object, who: str) -> tuple[WorkerProcess, Object]:
-        """A new process in the role that `command` says, once it is ready, and what it said then."""
+        """Returns a new process in the role that `command` names, once it is ready, and its report."""
         if self._closed:
             raise ReplayError(f"{who} can't be started again: all have ended")
         output = self._outputs.new(str(command.get("name", command["role"])))
@@ -315,7 +314,7 @@ class Workers(Closing):
         return f"the workers' parent process {how}"
 
     def _heard(self, timeout_s: float) -> Object | None:
-        """The next thing that the parent process says; None: it has ended. Raises `ReplayError` if it takes
+        """Returns the next report of the parent process; None: it has ended. Raises `ReplayError` if it takes
         too long."""
         heard = self._control.receive(timeout_s)
         if heard is None:

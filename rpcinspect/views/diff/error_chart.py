@@ -27,7 +27,7 @@ OCTAVES = math.log2(10)
 
 
 class HistogramBar(Struct, frozen=True):
-    """Some errors."""
+    """A bar of the histogram of errors."""
 
     x: float
     y: float
@@ -46,7 +46,7 @@ class Tick(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """The drawing, and what it says in words."""
+    """The drawing, and its content in words."""
 
     label: str
     most: str

@@ -15,7 +15,7 @@ from rpcinspect.views.jsonl.lines import lines
 
 
 def diff_lines(comparison: Comparison) -> bytes:
-    """All lines of a comparison."""
+    """Returns the lines of a comparison as JSON."""
     return lines(_objects(comparison))
 
 
@@ -26,7 +26,7 @@ def _objects(comparison: Comparison) -> Iterator[Json]:
 
 
 def difference_json(found: Found, comparison: Comparison) -> Json:
-    """A `difference` line without its kind."""
+    """Returns a `difference` line without its kind."""
     message = comparison.messages[found.message]
     told = found.difference.as_json()
     return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from rpcinspect.fields.phrases import (
     amount,
     captures_title,
     counted,
-    duration,
+    end_label,
     packed,
     path_label,
     pieces,
@@ -27,12 +28,13 @@ from rpcinspect.fields.phrases import (
 )
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import CaptureInfo
+from rpcinspect.views.columns import Column, Table, table
 from rpcinspect.views.diff.rows import MAX_CHARTS, Differing, DiffRows, RowKind, kind_of, rows_of
 from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
-from rpcinspect.views.html.kit import Link, Table, html, row, table
+from rpcinspect.views.html.kit import Link, html
 from rpcinspect.views.message_facts import facts_of
-from rpcinspect.views.text.summary import moment
-from rpcinspect.views.text.table import end_label
+from rpcinspect.views.questions.session import capture_format, lasts
+from rpcinspect.views.words import moment
 
 MAX_BESIDE = 40
 """Other places at which the runs part, that are named at the top."""
@@ -113,7 +115,7 @@ class DiffPage(Struct, frozen=True):
 
 
 def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage:
-    """What there is to show."""
+    """Returns the content of the page."""
     rows = rows_of(comparison, runs)
     shown = rows.by_place()
     first = None if comparison.first is None else _first(comparison, comparison.first, shown, runs)
@@ -169,12 +171,10 @@ def _panel(label: str, side: Side, run: RunModel) -> Panel:
 
 
 def _file(info: CaptureInfo) -> File:
-    kind = f"{info.format}, {info.compression}" if info.compression else info.format
     time = "no packets"
     if info.first_time_ns is not None and info.last_time_ns is not None:
-        took = duration(info.last_time_ns - info.first_time_ns)
-        time = f"{moment(info.first_time_ns, 6)}, {took}"
-    words = f"{kind}, {pieces(info.packets, info.reader)}, {amount(info.bytes)}"
+        time = f"{moment(info.first_time_ns, 6)}, {lasts(info)}"
+    words = f"{capture_format(info)}, {pieces(info.packets, info.reader)}, {amount(info.bytes)}"
     return File(path_label(info.path), words, time)
 
 
@@ -246,15 +246,23 @@ def _named(path: str | None, names: Sequence[str]) -> set[str]:
 
 
 def _counts(comparison: Comparison) -> Table:
-    """Most first, what counts before what does not."""
+    """Returns counts, the largest first, differences that count before others."""
     counts = Counter(one.difference.code for one in comparison.found if one.counts)
     others = Counter(one.difference.code for one in comparison.found if not one.counts)
     codes = sorted(comparison.counts, key=lambda code: (-counts[code], -others[code], code))
-    rows = [
-        row(code, *(f"{of[code]:,}" if of[code] else "–" for of in (counts, others)), MEANINGS[code])
-        for code in codes
-    ]
-    return table(("code", "counted", "not counted", "what differs"), rows, (1, 2))
+    return table(COUNTS, [(code, counts[code], others[code]) for code in codes])
+
+
+def _count(count: int) -> str:
+    return f"{count:,}" if count else "–"
+
+
+COUNTS = (
+    Column(title="code", of=itemgetter(0)),
+    Column(title="counted", of=itemgetter(1), words=_count, right=True),
+    Column(title="not counted", of=itemgetter(2), words=_count, right=True),
+    Column(title="what differs", of=lambda one: MEANINGS[one[0]], words=str),
+)
 
 
 RANKS = ("parts", "order", "follows", "unknown", "tolerated", "information")

@@ -17,14 +17,13 @@ from msgspec import Struct
 
 from rpcinspect.diff.model import Aligned, Comparison, Found
 from rpcinspect.equality.difference import Elements
-from rpcinspect.fields.phrases import Phrases, counted, packed, printable, shorten
+from rpcinspect.fields.phrases import Phrases, counted, end_label, packed, printable, shorten
 from rpcinspect.rpc.questions import context_of
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.error_chart import Chart, chart_of
 from rpcinspect.views.diff.words import numbers
 from rpcinspect.views.difference import told
 from rpcinspect.views.html.kit import Link
-from rpcinspect.views.text.table import end_label
 
 MAX_ROWS = 1000
 MAX_LINES = 12
@@ -41,7 +40,7 @@ RowKind: TypeAlias = Literal["parts", "follows", "unknown", "order", "tolerated"
 
 
 class DifferenceLine(Struct, frozen=True):
-    """One difference."""
+    """A difference as it is shown."""
 
     code: str
     path: str
@@ -54,7 +53,7 @@ class DifferenceLine(Struct, frozen=True):
 
 
 class SideText(Struct, frozen=True):
-    """The message of one run."""
+    """A message of one run."""
 
     index: int
     seconds: str
@@ -91,7 +90,7 @@ class Differing(Struct, frozen=True):
 
 
 class Fold(Struct, frozen=True):
-    """Messages one after the other in which nothing differs, or which have no row."""
+    """Consecutive messages without a difference, or without a row."""
 
     folded: ClassVar[bool] = True
     count: int
@@ -104,7 +103,7 @@ class Fold(Struct, frozen=True):
 
 
 class DiffRows(Struct, frozen=True):
-    """All of them, and what there is no room for."""
+    """All rows, and the number of those that found no room."""
 
     items: tuple[Differing | Fold, ...]
     shown: int

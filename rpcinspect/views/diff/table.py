@@ -11,12 +11,22 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
-from rpcinspect.fields.phrases import Phrases, counted, packed, path_label, printable, shorten, some
+from rpcinspect.fields.phrases import (
+    Phrases,
+    counted,
+    end_label,
+    join_ends,
+    packed,
+    path_label,
+    printable,
+    shorten,
+    some,
+)
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.words import following, lacking, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.text.columns import show_lines
-from rpcinspect.views.text.table import end_label, join_ends, write_line
+from rpcinspect.views.text.table import write_line
 
 MAX_DIFFERENCES = 4
 """Of the first message, that are shown without --all."""
@@ -118,7 +128,7 @@ def _difference(found: Found) -> str:
 
 
 def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
-    """What there is to say beside the first difference."""
+    """Yields the lines beside the first difference."""
     counted_codes = Counter(one.difference.code for one in comparison.found if one.counts)
     if sum(counted_codes.values()) > 1:
         yield "differences: " + ", ".join(f"{count:,} {code}" for code, count in counted_codes.most_common())
@@ -146,7 +156,7 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
 
 
 def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
-    """One difference of the list."""
+    """Yields the lines of one difference."""
     message = comparison.messages[found.message]
     ends = join_ends(end_label(message.source), end_label(message.destination))
     what = f"{message.type} {printable(message.call)}" if message.call else message.type

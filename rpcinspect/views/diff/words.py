@@ -51,7 +51,7 @@ def lacking(comparison: Comparison) -> list[str]:
 
 
 def verdict_line(comparison: Comparison) -> str:
-    """The verdict with its numbers."""
+    """Returns the verdict with its numbers."""
     if comparison.unrelated:
         return "unrelated: no call of one is like any of the other"
     if lacking(comparison):
@@ -82,7 +82,7 @@ def following(comparison: Comparison) -> str:
 
 
 def tolerance(rules: Rules) -> str | None:
-    """By how much floats may differ."""
+    """Returns by how much floats may differ, in words."""
     if rules.rtol is None and rules.atol is None:
         return "floats may differ as much as torch.testing allows" if rules.by_dtype else None
     atol, rtol = (

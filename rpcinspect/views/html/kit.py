@@ -1,4 +1,4 @@
-"""What every page of HTML is made of: tables with links, bars, the frame around the page, its policy.
+"""What every page of HTML is made of: tables, links, bars, the frame around the page, its policy.
 
 In: plain data, whose text is printable and not escaped, and the folder of a page's own template and style.
 Out: pieces of UTF-8. Everything captured goes through the template library's escaping. A page needs nothing
@@ -18,9 +18,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
+from rpcinspect.fields.phrases import printable, shorten, shorten_middle
+
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_LINKS = 12
-"""Of a cell."""
+"""Messages that a cell names."""
+MAX_TEXT = 2000
+"""Characters of a paragraph."""
+MAX_CELL = 300
+"""Characters of a cell, which is cut in its middle."""
 
 
 class Link(Struct, frozen=True):
@@ -30,34 +36,6 @@ class Link(Struct, frozen=True):
     anchor: str | None = None
 
 
-class Cell(Struct, frozen=True):
-    """Text, then links."""
-
-    text: str = ""
-    links: tuple[Link, ...] = ()
-    more: int = 0
-    """Links that are left out."""
-
-
-class Row(Struct, frozen=True):
-    """A line of a table."""
-
-    cells: tuple[Cell, ...]
-    style: str = ""
-    """`bad`, `odd` or nothing."""
-
-
-class Table(Struct, frozen=True):
-    """Rows of cells."""
-
-    header: tuple[str, ...]
-    rows: tuple[Row, ...]
-    numbers: frozenset[int] = frozenset()
-    """Columns that stand to the right."""
-    left_out: int = 0
-    """Rows for which there is no room."""
-
-
 class Bar(Struct, frozen=True):
     """An amount beside others: its words, and its share of the largest."""
 
@@ -65,24 +43,6 @@ class Bar(Struct, frozen=True):
     words: str
     share: float
     remark: str = ""
-
-
-def table(
-    header: Sequence[str], rows: Sequence[Row], numbers: Iterable[int] = (), left_out: int = 0
-) -> Table:
-    """Makes a table."""
-    return Table(tuple(header), tuple(rows), frozenset(numbers), left_out)
-
-
-def row(*cells: str | Cell, style: str = "") -> Row:
-    """Makes a line of cells, of which some may be plain text."""
-    return Row(tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells), style)
-
-
-def links(messages: Sequence[int], text: str = "") -> Cell:
-    """Makes a cell of links to messages, by their indexes."""
-    shown = tuple(Link(f"#{index}", f"m{index}") for index in messages[:MAX_LINKS])
-    return Cell(text, shown, max(0, len(messages) - MAX_LINKS))
 
 
 def bars(amounts: Sequence[tuple[str, float, str, str]]) -> tuple[Bar, ...]:
@@ -101,6 +61,9 @@ def html(
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["plain"] = lambda text: shorten(printable(text), MAX_TEXT)
+    environment.filters["cut"] = lambda text: shorten_middle(text, MAX_CELL)
+    environment.globals["max_links"] = MAX_LINKS
     style = file_text(TEMPLATES / "kit.css") + file_text(folder / f"{name}.css")
     stream = environment.get_template(f"{name}.html").stream(
         style=style, policy=_policy(style, script), **values

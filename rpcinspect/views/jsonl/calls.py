@@ -7,7 +7,7 @@ JSON. What messages say of themselves is rendered at once and spooled; memory ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import orjson
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from rpcinspect.fields.call import answer_json, request_json
 from rpcinspect.fields.phrases import error_phrase, packed, printable, shorten
-from rpcinspect.fields.plain import Json, text
+from rpcinspect.fields.plain import Json
 from rpcinspect.fields.session import AtTheEnd, failure_json
 from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.cache import BoundedCache
@@ -27,6 +27,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes, Doubt
 from rpcinspect.session.model import NONE, CallFailure, Session
 from rpcinspect.session.provenance import NO_CONTEXT
+from rpcinspect.views.columns import Column, json_of
 from rpcinspect.views.jsonl.lines import filter_json, lines
 from rpcinspect.views.spool import Spool
 
@@ -39,13 +40,13 @@ GRADIENTS, REFERENCE = MessageType.BACKWARD_AUTOGRAD_REQ.name, MessageType.RREF_
 
 
 class CallTexts:
-    """Makes them, each once for all messages that say the same."""
+    """Renders messages as JSON, each once for all messages with the same content."""
 
     def __init__(self) -> None:
         self._known: BoundedCache[tuple[int, int], tuple[object, object, bytes]] = BoundedCache(CACHE_BYTES)
 
     def of(self, record: RpcRecord) -> bytes:
-        """The JSON of one message."""
+        """Returns the JSON of one message."""
         return record.told(self._of)
 
     def _of(self, record: RpcRecord) -> bytes:
@@ -59,6 +60,31 @@ class CallTexts:
         if not record.problems and (record.pattern is not None or message_type_of(like.command) in REPEATING):
             self._known.put(key, (like.command, like.tensors, told), len(told) + held_bytes(like))
         return told
+
+
+def call_text(asked: Json, name: Name | None, context_id: int | None, *, housekeeping: bool) -> str:
+    """Returns the call in short: `Head.forward(tensor[8,16])`."""
+    told: str = asked["short"]
+    if told.startswith("(") and asked["type"].endswith("_CALL"):
+        told = f"{name.short if name is not None else asked['function'] or '?'}{told}"
+    elif context_id is not None and asked["type"] == GRADIENTS:
+        told = f"gradients of context {packed(context_id)}: {told}"
+    elif context_id is not None and asked["type"] == REFERENCE:
+        told = f"{told} in context {packed(context_id)}"
+    elif context_id is not None and housekeeping:
+        told = f"{told} context {packed(context_id)}"
+    return printable(told)
+
+
+def outcome(answered: Json, failure: CallFailure | None) -> str:
+    """Returns the result in short, or why the caller gave up; empty where neither is known."""
+    if not answered:
+        return "" if failure is None else f"gave up: {failure.reason}"
+    error = answered["error"]
+    if error is not None:
+        return printable(f"✗ {shorten(error_phrase(error), MAX_ERROR)}")
+    short = answered["short"]
+    return printable(f"= {short}" if short else "")
 
 
 class CallRow(Struct, frozen=True, kw_only=True):
@@ -90,30 +116,11 @@ class CallRow(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The call as a person says it: `Head.forward(tensor[8,16])`."""
-        asked = self.asked
-        if asked["short"].startswith("(") and asked["type"].endswith("_CALL"):
-            told = f"{self.name.short if self.name is not None else asked['function'] or '?'}{asked['short']}"
-        elif asked["type"] == GRADIENTS and self.context_id is not None:
-            told = f"gradients of context {packed(self.context_id)}: {asked['short']}"
-        elif self.context_id is not None and asked["type"] == REFERENCE:
-            told = f"{asked['short']} in context {packed(self.context_id)}"
-        elif self.context_id is not None and self.housekeeping:
-            told = f"{asked['short']} context {packed(self.context_id)}"
-        else:
-            told = asked["short"]
-        return printable(told)
+        return call_text(self.asked, self.name, self.context_id, housekeeping=self.housekeeping)
 
     @property
     def outcome(self) -> str:
-        """What came back, in short, or why the caller gave up; empty where there is nothing to say."""
-        if self.answer is None:
-            return "" if self.failure is None else f"gave up: {self.failure.reason}"
-        error = self.answered.get("error")
-        if error is not None:
-            return printable(f"✗ {shorten(error_phrase(error), MAX_ERROR)}")
-        short = self.answered.get("short", "")
-        return printable(f"= {short}" if short else "")
+        return outcome(self.answered, self.failure)
 
     @property
     def failed(self) -> bool:
@@ -129,7 +136,7 @@ class CallRows:
         self._texts = CallTexts()
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
-        """Renders what some messages say."""
+        """Renders the content of some messages."""
         self._spool.extend([self._texts.of(record) for record in records])
 
     def of(self, session: Session, shown: Shown | None = None) -> OfSession:
@@ -209,35 +216,41 @@ class OfSession:
         return found
 
 
-def call_json(row: CallRow) -> Json:
-    """A `call` line."""
-    name, asked, answered = row.name, row.asked, row.answered
-    return {
-        "kind": "call",
-        "request": row.request,
-        "answer": row.answer,
-        "job": row.job,
-        "caller": text(row.caller),
-        "callee": text(row.callee),
-        "call": None if name is None else text(name.short),
-        "method": None if name is None or name.method is None else text(name.method),
-        "class": None if name is None or name.cls is None else text(name.cls),
-        "function": asked["function"],
-        "args": asked["args"],
-        "kwargs": asked["kwargs"],
-        "text": row.text,
-        "result": answered.get("result"),
-        "error": answered.get("error"),
-        "type": asked["type"],
-        "context_id": row.context_id,
-        "housekeeping": row.housekeeping,
-        "time_ns": row.time_ns,
-        "end_time_ns": row.end_time_ns,
-        "latency_ns": row.latency_ns,
-        "parents": row.parents,
-        "parent_certain": row.parent_certain,
-        "failure": None if row.failure is None else failure_json(row.failure),
-    }
+def _of_error(part: str) -> Callable[[CallRow], Any]:
+    """Gives a part of the error that came back."""
+    return lambda row: (row.answered.get("error") or {}).get(part)
+
+
+CALL = (
+    Column("request", "int64"),
+    Column("answer", "int64"),
+    Column("job", "int32"),
+    Column("caller", "text"),
+    Column("callee", "text"),
+    Column("call", "text", "name.short"),
+    Column("method", "text", "name.method"),
+    Column("class", "text", "name.cls"),
+    Column("function", "text", lambda row: row.asked["function"]),
+    Column("args", "list of text", lambda row: row.asked["args"]),
+    Column("kwargs", "map", lambda row: row.asked["kwargs"]),
+    Column("text", "text"),
+    Column("result", "text", lambda row: row.answered.get("result")),
+    Column("error", of=lambda row: row.answered.get("error")),
+    Column("error_type", "text", _of_error("type"), json=False),
+    Column("error_node_id", "int64", _of_error("node_id"), json=False),
+    Column("error_text", "text", _of_error("text"), json=False),
+    Column("type", "text", lambda row: row.asked["type"]),
+    Column("context_id", "int64"),
+    Column("housekeeping", "bool"),
+    Column("time_ns", "int64"),
+    Column("end_time_ns", "int64"),
+    Column("latency_ns", "int64"),
+    Column("parents", "list of int64"),
+    Column("parent_certain", "bool"),
+    Column("failure", of=lambda row: None if row.failure is None else failure_json(row.failure)),
+)
+"""A row for each request with its answer, in JSON and in Parquet."""
+call_json = json_of(CALL, "call")
 
 
 def call_lines(calls: OfSession, shown: Shown | None) -> Iterator[bytes]:

@@ -49,7 +49,7 @@ _END = b"\n}\n"
 
 
 def session_pieces(view: JsonLines, session: Session, shown: Shown | None = None) -> Iterator[bytes]:
-    """What `view.finish` gives, as one document."""
+    """Yields what `view.finish` gives, as one document."""
     yield _BEGIN
     yield from _members(head_lines(session), HEAD)
     yield b',\n"messages": ['
@@ -68,7 +68,7 @@ def message_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def call_pieces(calls: OfSession, shown: Shown | None) -> Iterator[bytes]:
-    """What `call_lines` gives, as one document."""
+    """Yields what `call_lines` gives, as one document."""
     yield _BEGIN
     yield b',\n"calls": ['
     between = b"\n"

@@ -47,7 +47,7 @@ PLACE = {"capture": NUMBER, "packet": NUMBER, "offset": NUMBER}
 
 
 def tensor_json(tensor: Tensor) -> Json:
-    """One of a message's `tensors`."""
+    """Returns an item of a message's `tensors`."""
     return {field.key: field.get(tensor) for field in TENSOR_JSON}
 
 
@@ -93,7 +93,7 @@ class MessageRenderer:
         return self.tails((record,))[0]
 
     def tails(self, records: Sequence[RpcRecord | None]) -> list[bytes]:
-        """Those of several records; empty for None."""
+        """Returns the tails of several records; empty for None."""
         line = self._line
         return [b"" if record is None else record.told(line) for record in records]
 
@@ -110,7 +110,7 @@ class MessageRenderer:
         return known.text % (*record.ids, *hashes)
 
     def _tail(self, record: RpcRecord) -> bytes:
-        """The same for any message."""
+        """Returns the tail of any message."""
         return orjson.dumps(
             {
                 "envelopes": [envelope_json(envelope) for envelope in record.rpc.envelopes],

@@ -9,15 +9,14 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rpcinspect.fields.phrases import amount, counted, duration
+from rpcinspect.fields.phrases import amount, counted, duration, end_label, join_ends
 from rpcinspect.rpc.questions import size_of
-from rpcinspect.run.latency import Latency
+from rpcinspect.run.latency import Latency, LatencyGroup
 from rpcinspect.run.run import RunModel
 from rpcinspect.run.waits import Span
 from rpcinspect.session.model import Session
 from rpcinspect.views.graph_words import what_words
 from rpcinspect.views.html.kit import Bar, bars
-from rpcinspect.views.text.table import end_label, join_ends
 
 MAX_BARS = 10
 Key = TypeVar("Key", bound=Hashable)
@@ -25,26 +24,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 def slowest(latency: Latency) -> tuple[Bar, ...]:
     """Who is called, by how long its calls took in all."""
-    took: dict[tuple[int, str], list[int]] = defaultdict(list)
-    names: dict[tuple[int, str], set[str]] = defaultdict(set)
-    whats = {}
-    for timing in latency.timings:
-        names[timing.call.job, timing.call.what].add(timing.row)
-        whats[timing.call.job, timing.row] = timing.call.what
-        if timing.total_ns is not None:
-            took[timing.call.job, timing.row].append(timing.total_ns)
-    sums = {key: sum(times) for key, times in took.items()}
-    return bars(
-        [
-            (
-                what_words(whats[key] if len(names[key[0], whats[key]]) == 1 else key[1]),
-                sums[key],
-                duration(sums[key]),
-                f"{counted(len(took[key]), 'call')}, at most {duration(max(took[key]))}",
-            )
-            for key in _largest(sums)
-        ]
-    )
+    groups = [group for group in latency.functions if group.total is not None][:MAX_BARS]
+    return bars([(what_words(group.what or ""), group.took_ns, *_took(group)) for group in groups])
+
+
+def _took(group: LatencyGroup) -> tuple[str, str]:
+    most = 0 if group.total is None else group.total.max
+    return duration(group.took_ns), f"{counted(group.answered, 'call')}, at most {duration(most)}"
 
 
 def busiest(latency: Latency, session: Session) -> tuple[Bar, ...]:

@@ -12,7 +12,7 @@ from functools import partial
 
 import orjson
 
-from rpcinspect.fields.phrases import Phrases, packed, shorten
+from rpcinspect.fields.phrases import Phrases, end_label, packed, shorten
 from rpcinspect.fields.plain import Json, text
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.command_codec import message_type_of
@@ -25,8 +25,7 @@ from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT
-from rpcinspect.views.jsonl.calls import CallRow, CallTexts
-from rpcinspect.views.text.table import end_label
+from rpcinspect.views.jsonl.calls import CallTexts, call_text, outcome
 
 KINDS = ("call", "forward", "backward", "housekeeping")
 """What a message is for, its answer likewise: a call, one within an autograd context, a backward pass,
@@ -59,17 +58,16 @@ MAX_PARENTS = 20
 
 
 class Strings:
-    """Each string once."""
+    """A table of strings, each once."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, value: str) -> int:
-        """Its place in the table."""
+        """Returns the place of a string in the table."""
         return self._numbers.setdefault(value, len(self._numbers))
 
     def table(self) -> list[str]:
-        """All of them."""
         return list(self._numbers)
 
 
@@ -191,28 +189,15 @@ class _Columns:
         """What a request calls, with what, or what came back for it."""
         if call is None:
             return ""
+        if index != call.index:
+            return outcome({} if call.response is None else self._told(call.response), call.failure)
         context = self._run.session.provenance.context[call.request.row]
-        response = call.response
-        row = CallRow(
-            request=call.index,
-            answer=call.answer,
-            job=call.job,
-            caller=call.caller,
-            callee=call.callee,
-            name=call.name,
-            context_id=None if context == NO_CONTEXT else context,
-            housekeeping=call.housekeeping,
-            time_ns=call.begin_ns,
-            end_time_ns=call.end_ns,
-            latency_ns=call.latency_ns,
-            parents=(),
-            parent_certain=True,
-            doubt=None,
-            failure=call.failure,
-            asked=orjson.loads(self._texts.of(call.request)),
-            answered={} if response is None else orjson.loads(self._texts.of(response)),
-        )
-        return row.text if index == call.index else row.outcome
+        asked, within = self._told(call.request), None if context == NO_CONTEXT else context
+        return call_text(asked, call.name, within, housekeeping=call.housekeeping)
+
+    def _told(self, record: RpcRecord) -> Json:
+        told: Json = orjson.loads(self._texts.of(record))
+        return told
 
     def _context(self, call: Exchange | None) -> int:
         """The place of the message's context, an answer's like its request's; -1 for none."""

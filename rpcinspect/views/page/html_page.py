@@ -39,10 +39,10 @@ from rpcinspect.run.tensors import LastRead
 from rpcinspect.views.graph_words import gradients_words
 from rpcinspect.views.html.kit import file_text, html
 from rpcinspect.views.jsonl.message import MessageRenderer
-from rpcinspect.views.jsonl.questions import graph_json
 from rpcinspect.views.message_facts import first_values
 from rpcinspect.views.page.columns import WorkerLanes, columns_of
 from rpcinspect.views.page.overview import PageSelection, page_of, part_of
+from rpcinspect.views.questions.contexts import graph_json
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (
@@ -141,7 +141,6 @@ def _element(name: str, count: int, text: bytes) -> bytes:
 
 def _context_row(graph: ContextGraph, lanes: WorkerLanes) -> Json:
     """What the list of contexts shows."""
-    gradients = graph.gradients
     return {
         "name": packed(graph.context_id),
         "context_id": graph.context_id,
@@ -151,9 +150,9 @@ def _context_row(graph: ContextGraph, lanes: WorkerLanes) -> Json:
         "edges": len(graph.edges),
         "words": gradients_words(graph),
         "missing": len(graph.missing),
-        "failed": sum(gradient.failed for gradient in gradients),
-        "zero": sum(gradient.zero for gradient in gradients),
-        "nbytes": sum(edge.nbytes for edge in graph.edges) + sum(gradient.nbytes for gradient in gradients),
+        "failed": graph.failed,
+        "zero": graph.zero,
+        "nbytes": graph.nbytes,
         "cleanup": len(graph.cleanup),
     }
 
@@ -182,7 +181,7 @@ CHUNK_BYTES = 1 << 17
 
 
 def exact(json: bytes) -> bytes:
-    """The same JSON with long numbers as strings."""
+    """Returns the JSON with long numbers as strings, which JavaScript would round."""
     json = IDS.sub(rb'\1"\2"', json)
     if LONG.search(json) is None:
         return json

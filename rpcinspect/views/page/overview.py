@@ -12,39 +12,58 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable, shorten
+from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable
 from rpcinspect.fields.table import FIELDS
 from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import type_name
-from rpcinspect.run.closings import Closings
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import for_people
 from rpcinspect.run.run import RunModel
-from rpcinspect.session.model import Finding, Session, Worker
-from rpcinspect.session.process_end import ProcessEnd
-from rpcinspect.session.words import lack_of_memory
-from rpcinspect.views.html.kit import Bar, Cell, Table, bars, links, row, table
+from rpcinspect.session.model import Finding, Session
+from rpcinspect.views.columns import Column, Style, Table, table
+from rpcinspect.views.html.kit import Bar, bars
 from rpcinspect.views.page.charts import busiest, moved, slowest
-from rpcinspect.views.page.tables import (
-    MAX_MAPS,
-    captures_table,
-    groups_table,
-    maps_table,
-    pipes_table,
-    problems_table,
-    rrefs_table,
-    stragglers_table,
+from rpcinspect.views.questions.devices import maps_table, needed_lines
+from rpcinspect.views.questions.disconnects import verdict
+from rpcinspect.views.questions.latency import FUNCTION, PAIR, groups_table, stragglers_table
+from rpcinspect.views.questions.rrefs import forks_table, rrefs_table
+from rpcinspect.views.questions.session import (
+    CAPTURE,
+    ENDED,
+    ENDED_AT,
+    PIPE,
+    WORKER,
+    PipeEnds,
+    ended_style,
+    pipes_of,
+    worker_label,
 )
-from rpcinspect.views.text.summary import moment
-from rpcinspect.views.text.table import end_label
+from rpcinspect.views.words import moment, place_words
 
 MAX_WORKERS = 200
+MAX_PIPES = 200
+MAX_PROBLEMS = 50
+MAX_GROUPS = 100
+MAX_STRAGGLERS = 50
+MAX_RREFS = 300
+MAX_MAPS = 200
 MAX_FINDINGS = 300
-MAX_TEXT = 2000
 MAX_NAMED = 300
 """Messages of a finding that a filter lists."""
 
 SEVERITIES = ("error", "warning", "info")
+
+PROBLEM = (
+    Column(title="layer", of="layer"),
+    Column(title="problem", of="reason", words=printable),
+    Column(title="where", of="location", words=lambda location: ", ".join(place_words(location))),
+)
+"""Of those that belong to no message."""
+FIELD = (
+    Column(title="field", of="name"),
+    Column(title="kind", of="kind.name"),
+    Column(title="what it is", of="about", words=printable),
+)
 
 
 class KeyFigure(Struct, frozen=True):
@@ -58,17 +77,11 @@ class KeyFigure(Struct, frozen=True):
 
 
 class FindingCard(Struct, frozen=True):
-    """A finding."""
+    """A finding with its number among all, and a filter that picks its messages."""
 
     number: int
-    severity: str
-    code: str
-    text: str
-    remedy: str | None
-    messages: Cell
-    """Links to those that it names."""
+    told: Finding
     filter: str
-    """What picks them."""
 
 
 class RunPage(Struct, frozen=True):
@@ -96,6 +109,7 @@ class RunPage(Struct, frozen=True):
     housekeeping: str
     """How many exchanges the tables of latency leave out."""
     rrefs: Table
+    forks: Table
     maps: Table
     map_lines: tuple[str, ...]
     fields: Table
@@ -103,39 +117,36 @@ class RunPage(Struct, frozen=True):
 
 
 def page_of(run: RunModel, part: PageSelection) -> RunPage:
-    """Everything."""
+    """Returns the content of the page."""
     session, answers = run.session, part.answers
     latency = for_people(answers.latency)
-    cards = tuple(_card(number, finding) for number, finding in enumerate(part.findings))
+    cards = [FindingCard(number, one, _naming(one)) for number, one in enumerate(part.findings)]
     return RunPage(
         title=captures_title([capture.path for capture in session.captures]),
         lead=_lead(session),
         filter=None if part.filter is None else printable(part.filter),
         facts=tuple(_facts(run, part)),
-        captures=captures_table(session.captures),
+        captures=table(CAPTURE, session.captures),
         workers=_workers(run, part),
-        pipes=pipes_table(session),
+        pipes=table(PIPE, pipes_of(session), style=_pipe_style, most=MAX_PIPES),
         slowest=slowest(latency),
         busy=busiest(latency, run.session),
         moved=moved(run, part.indexes),
         types=_types(run, part),
-        problems=problems_table(session.problems),
-        closings=_closings(run.closings),
-        findings=tuple(sorted(cards, key=lambda card: SEVERITIES.index(card.severity))[:MAX_FINDINGS]),
+        problems=table(PROBLEM, session.problems, most=MAX_PROBLEMS),
+        closings=next(verdict(run.closings))[0] if run.closings.first else None,
+        findings=tuple(sorted(cards, key=lambda card: SEVERITIES.index(card.told.severity))[:MAX_FINDINGS]),
         findings_left_out=max(0, len(cards) - MAX_FINDINGS),
         findings_hidden=part.hidden_findings,
-        functions=groups_table("function", latency.functions, latency),
-        pairs=groups_table("from → to", latency.pairs, latency),
-        stragglers=stragglers_table(latency.stragglers),
+        functions=groups_table(FUNCTION, latency.functions, MAX_GROUPS),
+        pairs=groups_table(PAIR, latency.pairs, MAX_GROUPS),
+        stragglers=stragglers_table(latency.stragglers, MAX_STRAGGLERS),
         housekeeping=counted(len(answers.latency.timings) - len(latency.timings), "exchange"),
-        rrefs=rrefs_table(answers.rrefs, answers.calls),
-        maps=maps_table(answers.device_maps),
-        map_lines=tuple(
-            f"on {end_label(one.caller)}: {printable(one.line)}"
-            for one in answers.device_maps[:MAX_MAPS]
-            if one.line is not None
-        ),
-        fields=table(("field", "kind", "what it is"), [row(f.name, f.kind.name, f.about) for f in FIELDS]),
+        rrefs=rrefs_table(answers, MAX_RREFS),
+        forks=forks_table(answers.rrefs, MAX_RREFS),
+        maps=maps_table(answers, MAX_MAPS),
+        map_lines=tuple(line for line, _ in needed_lines(answers))[:MAX_MAPS],
+        fields=table(FIELD, FIELDS),
     )
 
 
@@ -180,71 +191,23 @@ def _workers(run: RunModel, part: PageSelection) -> Table:
     for index in part.indexes:
         at = run.messages[index].row
         sent[session.jobs[session.messages.pipe[at]], session.source(at)] += 1
-    start = min(session.messages.time_ns, default=0)
-    told = any(worker.ended is not None for worker in session.workers)
-    rows = []
-    for worker in session.workers[:MAX_WORKERS]:
-        label, ended = _label(worker), worker.ended
-        rows.append(
-            row(
-                end_label(label),
-                "?" if worker.id is None else str(worker.id),
-                f"job {worker.job}, group {worker.group}",
-                f"{sent[worker.job, label]:,}",
-                shorten(printable(", ".join((*worker.addresses, *worker.elsewhere))), 200),
-                *([_ended(ended, start)] if told else []),
-                style="bad" if ended is not None and ended.over and not ended.well else "",
-            )
-        )
-    left_out = len(session.workers) - len(rows)
-    header = ("worker", "id", "of", "sent", "listens at", *(["its process"] if told else []))
-    return table(header, rows, (1, 3), left_out)
-
-
-def _ended(ended: ProcessEnd | None, start_ns: int) -> str:
-    """How a worker's process ended, and when."""
-    if ended is None:
-        return "?"
-    at = (
-        ""
-        if ended.time_ns is None
-        else f", {duration(max(0, ended.time_ns - start_ns))} after the first message"
+    columns = (
+        *WORKER,
+        Column(title="elsewhere", of="elsewhere", words=", ".join, unless="empty"),
+        Column(title="sent", of=lambda one: sent[one.job, worker_label(one)], right=True),
+        ENDED,
+        ENDED_AT,
     )
-    return printable(f"{ended}{lack_of_memory(ended)}{at}")
+    return table(columns, session.workers, run, style=ended_style, most=MAX_WORKERS)
 
 
-def _label(worker: Worker) -> str:
-    """What the session calls it: where nobody told its name or its id, by where it listens."""
-    if worker.name is not None:
-        return worker.name
-    if worker.id is not None:
-        return f"worker:{worker.id}"
-    return worker.addresses[0] if worker.addresses else "?"
+def _pipe_style(ends: PipeEnds) -> Style:
+    return "" if ends.pipe.visible.value == "full" else "odd"
 
 
 def _types(run: RunModel, part: PageSelection) -> tuple[Bar, ...]:
     counts = Counter(type_name(run.messages[index].rpc.message.type) for index in part.indexes)
     return bars([(name, count, f"{count:,}", "") for name, count in counts.most_common()])
-
-
-def _closings(closings: Closings) -> str | None:
-    first = closings.first
-    if first is None or not first.unanswered:
-        return None
-    waiting = counted(len(first.unanswered), "request")
-    return f"{end_label(first.worker)} left first, with {waiting} to it unanswered: see its log"
-
-
-def _card(number: int, finding: Finding) -> FindingCard:
-    return FindingCard(
-        number=number,
-        severity=finding.severity,
-        code=finding.code,
-        text=shorten(printable(finding.text), MAX_TEXT),
-        remedy=None if finding.remedy is None else shorten(printable(finding.remedy), MAX_TEXT),
-        messages=links(finding.messages),
-        filter=_naming(finding),
-    )
 
 
 def _naming(finding: Finding) -> str:
@@ -255,7 +218,7 @@ def _naming(finding: Finding) -> str:
 
 
 class PageSelection(Struct, frozen=True):
-    """See above."""
+    """The part of a run that the page shows."""
 
     filter: str | None
     """None where everything is shown."""
@@ -269,7 +232,7 @@ class PageSelection(Struct, frozen=True):
 
 
 def part_of(run: RunModel, shown: Shown | None) -> PageSelection:
-    """What there is to show."""
+    """Returns the part of the run that is shown."""
     session = run.session
     if shown is None:
         return PageSelection(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)

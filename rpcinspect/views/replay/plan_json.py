@@ -16,7 +16,7 @@ from rpcinspect.views.jsonl.lines import lines
 
 
 def plan_lines(plan: Plan) -> bytes:
-    """All lines of a plan."""
+    """Returns all lines of a plan."""
     return lines(_objects(plan))
 
 

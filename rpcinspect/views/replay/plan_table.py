@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from rpcinspect.fields.phrases import counted, indexes, printable
+from rpcinspect.fields.phrases import counted, end_label, indexes, join_ends, printable
 from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN
 from rpcinspect.replayer.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
 from rpcinspect.replayer.planning.sources import MAIN_NAMES
-from rpcinspect.views.text.table import end_label, join_ends, pad, write_line
+from rpcinspect.views.text.table import pad, write_line
 
 MAX_DOUBTS = 10
 STYLES = {"send": "", "answer": "cyan", "skip": "dim"}
@@ -78,7 +78,7 @@ def step_ends(step: Step) -> str:
 
 
 def skip_phrase(step: Step) -> str:
-    """Why it is skipped: code and words."""
+    """Returns why a step is skipped: code and words."""
     return printable(f"{step.code}: {step.text}" if step.text else step.code or "")
 
 
@@ -143,7 +143,7 @@ def _is_in_a_file(allow: str) -> bool:
 
 
 def name_line(use: GlobalUse, *, allowed: bool) -> tuple[str, str]:
-    """A name with what the gate says of it and the messages that bring it; and its style."""
+    """Returns a name with the gate's decision and the messages that bring the name; and a style."""
     mark, style = ("allowed", "") if allowed else ("REFUSED", "bold red")
     reason = f"  {printable(use.reason)}" if use.reason else ""
     return f"  {mark}  {printable(use.name)}{reason} ({indexes(use.messages)})", style

@@ -42,7 +42,7 @@ SIDES = {
 
 
 def replay_lines(outcome: ReplayOutcome, made: Report, error: str | None = None) -> bytes:
-    """All lines. `error`: why nothing could be started."""
+    """Returns all lines. `error`: why nothing could be started."""
     return lines(_objects(outcome, made, error))
 
 
@@ -62,7 +62,7 @@ def _objects(outcome: ReplayOutcome, made: Report, error: str | None) -> Iterato
 
 
 def outcome_json(one: StepOutcome, planned: PlannedSession, run: int) -> Json:
-    """A `step` line with its result."""
+    """Returns a `step` line with its result."""
     return {
         **step_json(one.step, planned),
         "result": one.result,
@@ -99,7 +99,7 @@ def difference_json(differences: Sequence[Difference], result: Result | None) ->
 
 
 def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
-    """What live workers hold, one line for each of their contexts."""
+    """Yields the gradients that live workers hold, one line for each context."""
     for worker, contexts in (session.gradients or {}).items():
         for context, gradients in contexts.items():
             yield {

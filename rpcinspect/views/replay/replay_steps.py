@@ -45,7 +45,7 @@ def show_steps(session: SessionResult, console: Console, of: int) -> None:
 
 
 def outcome_lines(one: StepOutcome) -> list[str]:
-    """A step that is told by itself: what it is and what came of it, then why, a line each."""
+    """Returns the lines of a step that is shown by itself: the step, its result, then the reasons."""
     head = f"#{one.step.message}  {step_ends(one.step)}  {one.step.type}  {_result(one)}"
     return [head, *told(one.differences, one.result, one.text)]
 
@@ -75,7 +75,7 @@ def _result(one: StepOutcome) -> str:
 
 
 def told(differences: Sequence[Difference], result: Result | None, text: str | None) -> list[str]:
-    """Why a result is what it is: the first difference that counts, then the engine's words."""
+    """Returns the reasons of a result: the first difference that counts, then the engine's words."""
     lines = []
     first = first_difference(differences, result)
     if first is not None:

@@ -2,7 +2,8 @@
 failures, and the verdict as the last line.
 
 In: an outcome and its report. Out: lines of printable text on a console; a screen or less where everything is
-identical. `replay_steps` has the list of all steps.
+identical. `replay_steps` has the list of all steps. Longer than other modules: one part after the other of
+the same page of text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.fields.phrases import counted, duration, indexes, packed, path_label, printable
+from rpcinspect.fields.phrases import (
+    counted,
+    duration,
+    end_label,
+    indexes,
+    join_ends,
+    packed,
+    path_label,
+    printable,
+)
 from rpcinspect.replayer.peers.traffic_pcap import NOT_RECORDED
 from rpcinspect.replayer.planning.model import REASONS
 from rpcinspect.replayer.planning.sessions import LIVE
@@ -33,13 +43,12 @@ from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.columns import Line
-from rpcinspect.views.text.table import end_label, join_ends
 
 UNTIMELY = frozenset(type_name(kind) for kind in CLEAN_UP)
 """Types of what agents send when Python drops something."""
 MAX_SHOWN = 10
 MAX_ALIKE = 3
-"""Failures with the same reason that are told one by one."""
+"""Failures with the same reason that are shown one by one."""
 MAX_SESSIONS = 12
 MAX_OUTPUT_LINES = 15
 MAX_VALUES = 6
@@ -221,7 +230,7 @@ def _bad(pairs: Sequence[tuple[StepOutcome, int]], several: bool) -> Iterator[Li
 
 
 def _unexpected(outcome: ReplayOutcome, sessions: Sequence[SessionResult]) -> Iterator[Line]:
-    """What live workers sent that belongs to no step, and is not as captured."""
+    """Yields messages of live workers that belong to no step, and are not as captured."""
     steps = {
         (session.planned.number, one.step.message)
         for session in sessions
@@ -267,7 +276,7 @@ def _skips(made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
 
 
 def _texts(sessions: Sequence[SessionResult], code: str) -> dict[int, str]:
-    """Message → why it is skipped, of those that are skipped for such a reason."""
+    """Returns message → why it is skipped, of those with this code."""
     steps = [one.step for session in sessions for one in session.steps]
     return {step.message: step.text or code for step in steps if step.code == code}
 

@@ -16,23 +16,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.fields.phrases import counted, duration, shorten, some
+from rpcinspect.fields.phrases import MAX_NAME, counted, duration, end_label, join_ends, shorten, some
 from rpcinspect.filter.matches import Shown
 from rpcinspect.run.causes import MAX_SHOWN, Causes
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.calls import BATCH, CallRow, OfSession
 from rpcinspect.views.text.columns import Line
 from rpcinspect.views.text.summary import hidden_words
-from rpcinspect.views.text.table import (
-    MAX_NAME,
-    ONE_LINE_FROM,
-    cut_line,
-    end_label,
-    join_ends,
-    line_width,
-    pad,
-    write_line,
-)
+from rpcinspect.views.text.table import ONE_LINE_FROM, cut_line, line_width, pad, write_line
 
 NO_ANSWER = "no answer"
 TOOK_WIDTH = len(NO_ANSWER)
@@ -50,7 +41,7 @@ class CallLayout(Struct, frozen=True, kw_only=True):
     time_width: int
 
     def lines(self, cells: Sequence[str]) -> str:
-        """One row; two lines on a terminal that is too narrow for one."""
+        """Returns one row; two lines on a terminal that is too narrow for one."""
         request, answer, time, ends, took, what = cells
         head = f"{request:>{self.index_width}}  {answer:>{self.index_width}}  {time:>{self.time_width}}"
         head = f"{head}  {pad(ends, self.ends_width)}  {took:>{TOOK_WIDTH}}"

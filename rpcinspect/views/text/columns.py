@@ -1,64 +1,71 @@
-"""Small tables of text: a header, and rows in columns as wide as they must be; and how lines are printed.
+"""Tables as text: a header, and rows in columns as wide as they must be; and how lines are printed.
 
-In: cells of printable text. Out: lines with their styles; the last column ends where it ends. Numbers stand
-to the right. What a terminal has no room for beside the others stands below them, so that no column is lost.
+In: a `Table`. Out: lines with their styles; the last column ends where it ends. What a terminal has no room
+for beside the others stands below them, so that no column is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from msgspec import Struct
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.fields.phrases import shorten_middle
+from rpcinspect.fields.phrases import indexes, shorten_middle
+from rpcinspect.views.columns import Cell, Table
 from rpcinspect.views.text.table import cut_line, line_width, pad, write_line
 
 Line: TypeAlias = tuple[str, str]
 """Text and style."""
+Part: TypeAlias = Line | Text | Table | Callable[[int | None], Iterable[Line]]
+"""A line, a text of several styles, a table, or what lays lines out for a width."""
 LEAST, BESIDE = 18, 28
 """Cells left of the column that gives way: so few where all columns then have room; else so many."""
 BETWEEN = 2
 """Cells between columns."""
+MAX_LINKS = 6
+"""Messages that a cell names."""
+STYLES = {"": "", "bad": "red", "odd": "yellow"}
 
 
-class Columns(Struct, frozen=True):
-    """A header, whose style is `head`, then rows in theirs."""
+def table_lines(table: Table, width: int | None = None) -> Iterator[Line]:
+    """Yields lines for a terminal of `width` cells: columns without room follow below, beside the first once
+    more."""
+    header = [column.title for column in table.columns]
+    texts = [[cell if isinstance(cell, str) else _text(cell) for cell in row] for row in table.rows]
+    rows = [header, *(texts if width is None else _narrowed(table, header, texts, width))]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    styles = ["bold", *(STYLES[style] for style in table.styles)]
+    right = [column.right for column in table.columns]
+    for number, block in enumerate(_blocks(widths, width)):
+        if number:
+            yield "", ""
+        for row, style in zip(rows, styles, strict=True):
+            cells = (_aligned(row[at], widths[at], right[at]) for at in block)
+            yield cut_line((" " * BETWEEN).join(cells).rstrip(), width), style
 
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    right: Collection[int] = ()
-    """The columns that stand to the right."""
-    gives_way: int = 0
-    """The column whose texts are cut in their middle where lines would be too wide."""
-    head: str = "bold"
-    styles: Iterable[str] = ()
 
-    def lines(self, width: int | None = None) -> Iterator[Line]:
-        """For a terminal of `width` cells: columns without room follow below, beside the first once more."""
-        rows = self.rows if width is None else self._narrowed(width)
-        widths = [max(map(cell_len, column)) for column in zip(self.header, *rows, strict=True)]
-        styles = [self.head, *(style for _, style in zip(rows, chain(self.styles, repeat("")), strict=False))]
-        for number, block in enumerate(_blocks(widths, width)):
-            if number:
-                yield "", ""
-            for row, style in zip((self.header, *rows), styles, strict=True):
-                cells = (self._aligned(row[at], at, widths[at]) for at in block)
-                yield cut_line((" " * BETWEEN).join(cells).rstrip(), width), style
+def _text(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return cell
+    return f"{cell.text} {indexes(cell.messages, MAX_LINKS)}".strip()
 
-    def _aligned(self, cell: str, at: int, width: int) -> str:
-        return " " * (width - cell_len(cell)) + cell if at in self.right else pad(cell, width)
 
-    def _narrowed(self, width: int) -> Sequence[Sequence[str]]:
-        at = self.gives_way
-        widths = [max(map(cell_len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        room = width - sum(widths) + widths[at] - BETWEEN * (len(widths) - 1)
-        room = room if room >= LEAST else BESIDE
-        return [(*row[:at], shorten_middle(row[at], room), *row[at + 1 :]) for row in self.rows]
+def _aligned(cell: str, width: int, right: bool) -> str:
+    return " " * (width - cell_len(cell)) + cell if right else pad(cell, width)
+
+
+def _narrowed(
+    table: Table, header: Sequence[str], rows: Sequence[list[str]], width: int
+) -> Sequence[Sequence[str]]:
+    """The rows with the cells that give way cut in their middle."""
+    at = next((at for at, column in enumerate(table.columns) if column.gives_way), 0)
+    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
+    room = width - sum(widths) + widths[at] - BETWEEN * (len(widths) - 1)
+    room = room if room >= LEAST else BESIDE
+    return [(*row[:at], shorten_middle(row[at], room), *row[at + 1 :]) for row in rows]
 
 
 def _blocks(widths: Sequence[int], width: int | None) -> Iterator[list[int]]:
@@ -73,16 +80,25 @@ def _blocks(widths: Sequence[int], width: int | None) -> Iterator[list[int]]:
     yield block
 
 
-def show_lines(parts: Iterable[Line | Columns], console: Console) -> None:
-    """Prints lines and tables; a sentence that is longer than a terminal is wide takes several lines."""
+def show_lines(parts: Iterable[Part], console: Console) -> None:
+    """Prints parts; a sentence that is longer than a terminal is wide takes several lines."""
     width = line_width(console)
     for part in parts:
-        for line, style in part.lines(width) if isinstance(part, Columns) else (part,):
+        if isinstance(part, Text):
+            console.print(part, soft_wrap=width is None)
+            continue
+        for line, style in _lines(part, width):
             if width is None or cell_len(line) <= width:
                 write_line(console, line, style)
             else:
                 for part_of_it in _wrapped(line, width, console):
                     write_line(console, part_of_it, style)
+
+
+def _lines(part: Line | Table | Callable[[int | None], Iterable[Line]], width: int | None) -> Iterable[Line]:
+    if isinstance(part, Table):
+        return table_lines(part, width)
+    return part(width) if callable(part) else (part,)
 
 
 def _wrapped(line: str, width: int, console: Console) -> Iterator[str]:

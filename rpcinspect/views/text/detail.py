@@ -26,7 +26,7 @@ from rpcinspect.session.model import NONE, Session
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Placement, Visibility
 from rpcinspect.unexpected import unexpected
-from rpcinspect.views.text.summary import moment
+from rpcinspect.views.words import moment
 
 FAILURES = {
     "timeout": "its caller timed out",
@@ -57,7 +57,7 @@ PART_NAMES = ("message type", "message id", "payload", "tensor table")
 def detail(
     record: RpcRecord, session: Session, source: CaptureBytes, *, every_byte: bool = False
 ) -> Iterator[Text]:
-    """Everything about one message; of long byte ranges the beginning, unless `every_byte`."""
+    """Yields all parts of one message; of long byte ranges the beginning, unless `every_byte`."""
     rows = None if every_byte else HEX_ROWS
     for part in (
         _head(record, session),

@@ -1,22 +1,20 @@
 """The autograd graph of a context on a terminal: workers as lanes, edges and gradients as arrows in the order
 of time; then the edges that got no gradient, and what the context's duration consists of.
 
-In: a `ContextGraph` and its critical path. Out: lines of printable text on a console.
+In: a `ContextGraph` and its critical path. Out: lines of printable text, and tables.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
-from rpcinspect.fields.phrases import duration, packed, printable
+from rpcinspect.fields.phrases import duration, end_label, join_ends, packed, printable
 from rpcinspect.run.critical_path import Segment
 from rpcinspect.run.graph import ContextGraph
+from rpcinspect.views.columns import Column, Links, table
 from rpcinspect.views.graph_words import (
     edge_words,
     gradient_words,
@@ -25,8 +23,8 @@ from rpcinspect.views.graph_words import (
     tensors_words,
     what_words,
 )
-from rpcinspect.views.text.columns import Columns, Line, show_lines
-from rpcinspect.views.text.table import cut_line, end_label, join_ends, line_width, pad, write_line
+from rpcinspect.views.text.columns import Line, Part
+from rpcinspect.views.text.table import cut_line, pad
 
 KINDS = {
     "request": "request on the wire",
@@ -39,15 +37,15 @@ KINDS = {
 TAKEN = {"BACKWARD_AUTOGRAD_RESP", "CLEANUP_AUTOGRAD_CONTEXT_RESP"}
 
 
-def show_graph(
-    graph: ContextGraph, path: Sequence[Segment], console: Console, *, several_jobs: bool = False
-) -> None:
-    """Prints everything."""
-    # what is said once may take several lines of a terminal
-    console.print(Text(graph_title(graph, several_jobs), style="bold"), soft_wrap=not console.is_terminal)
-    write_line(console, "")
-    lines = chain(_messages(graph, line_width(console)), _without(graph), _path(path, graph))
-    show_lines(lines, console)
+def graph_parts(
+    graph: ContextGraph, path: Sequence[Segment], *, several_jobs: bool = False
+) -> Iterator[Part]:
+    """Yields the title of a context, its messages, edges without a gradient, and the critical path."""
+    yield graph_title(graph, several_jobs), "bold"
+    yield "", ""
+    yield lambda width: _messages(graph, width)
+    yield from _without(graph)
+    yield from _path(path, graph)
 
 
 def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
@@ -79,46 +77,53 @@ def _messages(graph: ContextGraph, width: int | None) -> Iterator[Line]:
         yield cut_line(line, width), style
 
 
-def _without(graph: ContextGraph) -> Iterator[Line | Columns]:
+MISSING = (
+    Column(title="no gradient", of="forward", words=lambda index: Links((index,))),
+    Column(title="edge", of="autograd_message_id", words=packed),
+    Column(
+        title="from → to", cell=lambda edge, _: join_ends(printable(edge.sender), printable(edge.receiver))
+    ),
+    Column(title="function", of="what", words=what_words, gives_way=True),
+    Column(title="tensors", of="tensors", words=tensors_words),
+)
+
+
+def _without(graph: ContextGraph) -> Iterator[Part]:
     """The edges that a pass left without a gradient."""
     missing = [edge for edge in graph.missing if graph.shows(edge.forward)]
-    if not missing:
-        return
-    yield "", ""
-    rows = [
-        (
-            f"#{edge.forward}",
-            packed(edge.autograd_message_id),
-            f"{printable(edge.sender)} → {printable(edge.receiver)}",
-            what_words(edge.what),
-            tensors_words(edge.tensors),
-        )
-        for edge in missing
-    ]
-    header = ("no gradient", "edge", "from → to", "function", "tensors")
-    yield Columns(header, rows, gives_way=3, head="bold red", styles=repeat("red"))
+    if missing:
+        yield "", ""
+        yield table(MISSING, missing, style=lambda _: "bad")
 
 
-def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Line | Columns]:
+def _share(segment: Segment, graph: ContextGraph) -> str:
+    total = graph.end_ns - graph.begin_ns
+    return f"{100 * segment.took_ns / total:.0f} %" if total else ""
+
+
+def _exchange(segment: Segment, _: ContextGraph) -> str:
+    return "" if segment.request is None else f"#{segment.request} {what_words(segment.what or '')}"
+
+
+PATH = (
+    Column(title="ms", cell=lambda one, graph: f"{(one.begin_ns - graph.begin_ns) / 1e6:.3f}", right=True),
+    Column(title="took", of="took_ns", words=duration, right=True),
+    Column(title="share", cell=_share, right=True),
+    Column(title="worker", of="worker", words=printable),
+    Column(title="does", of="kind", words=lambda kind: KINDS[kind]),
+    Column(title="exchange", cell=_exchange, gives_way=True),
+)
+
+
+def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Part]:
     """The critical path or parts of it, and its sums by worker."""
     if not path:
         return
-    begin, total = graph.begin_ns, graph.end_ns - graph.begin_ns
-    rows = [
-        (
-            f"{(segment.begin_ns - begin) / 1e6:.3f}",
-            duration(segment.took_ns),
-            f"{100 * segment.took_ns / total:.0f} %" if total else "",
-            printable(segment.worker),
-            KINDS[segment.kind],
-            "" if segment.request is None else f"#{segment.request} {what_words(segment.what or '')}",
-        )
-        for segment in path
-    ]
+    total = graph.end_ns - graph.begin_ns
     yield "", ""
     parts = "critical path," if graph.shown is None else "parts of the critical path of"
     yield f"{parts} {duration(total)}", "bold"
-    yield Columns(("ms", "took", "share", "worker", "does", "exchange"), rows, right=(0, 1, 2), gives_way=5)
+    yield table(PATH, path, graph)
     yield f"in all: {_sums(path, total)}", ""
 
 
@@ -156,7 +161,7 @@ class Lanes:
             self._total = sum(ends) + cell_len(join_ends("", ""))
 
     def header(self) -> str:
-        """The names above their lanes."""
+        """Returns the names above their lanes."""
         if not self.drawn:
             return pad("from → to", self._total)
         line = ""

@@ -6,19 +6,26 @@ In: the session. Out: rich texts, a paragraph or a table each, that a terminal o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
+from operator import itemgetter
 
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.errors import Location, Problem
+from rpcinspect.errors import Problem
 from rpcinspect.fields.phrases import amount, counted, duration, indexes, path_label, pieces, printable
 from rpcinspect.filter.matches import Shown
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.tcp.clocks import ClockOffset
-from rpcinspect.views.text.columns import Columns
+from rpcinspect.views.columns import Column, Table, table
+from rpcinspect.views.questions.session import WORKER, lasts
+from rpcinspect.views.text.columns import table_lines
+from rpcinspect.views.words import moment, place_words
 from rpcinspect.views.worker_logs import file_lines
 
+COUNTS = (
+    Column(title="message", of=itemgetter(0)),
+    Column(title="count", of=itemgetter(1), right=True),
+)
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 MAX_PROBLEMS = 20
 NEGLIGIBLE_NS = 1_000
@@ -46,12 +53,10 @@ def summary(session: Session, hidden: int, shown: Shown | None = None) -> Iterat
         for line, strange in file_lines(session.worker_logs):
             yield Text(line, style="yellow" if strange else "")
     if session.workers:
-        yield from _workers(session)
+        yield from _table(table(WORKER, session.workers))
     by_type = session.totals.by_type if shown is None else shown.by_type(session)
     if by_type:
-        width = max(len("count"), len(f"{max(by_type.values()):,}"))
-        counts = [(name, f"{count:,}".rjust(width)) for name, count in by_type.items()]
-        yield from _table(("message", "count"), counts)
+        yield from _table(table(COUNTS, [*by_type.items()]))
     findings = session.findings if shown is None else shown.findings(session)
     for finding in findings:
         yield Text()
@@ -89,8 +94,7 @@ def _capture(capture: CaptureInfo) -> str:
     name = path_label(capture.path)
     told = f"{name} ({capture.format}, {pieces(capture.packets, capture.reader)}"
     if capture.first_time_ns is not None and capture.last_time_ns is not None:
-        span = duration(capture.last_time_ns - capture.first_time_ns)
-        told += f", {span} from {moment(capture.first_time_ns)}"
+        told += f", {lasts(capture)} from {moment(capture.first_time_ns)}"
     return f"{told})"
 
 
@@ -103,16 +107,6 @@ def _clock(clock: ClockOffset) -> str:
     return (
         f"{told}: its times were {'set right' if clock.certain else 'left alone, since that is too little'}"
     )
-
-
-def moment(time_ns: int, digits: int = 0) -> str:
-    """A time stamp in UTC; the bare seconds where no calendar reaches."""
-    seconds, rest = divmod(time_ns, 1_000_000_000)
-    try:
-        date = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds} s"
-    return f"{date}{f'.{rest:09}'[: digits + 1] if digits else ''} UTC"
 
 
 def _sums(session: Session) -> Iterator[Text]:
@@ -134,10 +128,10 @@ def _sums(session: Session) -> Iterator[Text]:
     yield Text(", ".join(counts))
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Text]:
+def _table(part: Table) -> Iterator[Text]:
     """A header and rows."""
     yield Text()
-    yield from (Text(line, style=style) for line, style in Columns(header, rows).lines())
+    yield from (Text(line, style=style) for line, style in table_lines(part))
 
 
 def finding_text(finding: Finding) -> Text:
@@ -170,27 +164,3 @@ def problem_line(problem: Problem, captures: Sequence[CaptureInfo]) -> str:
     place += place_words(where)
     at = f" ({', '.join(place)})" if place else ""
     return f"problem: {problem.layer}: {printable(problem.reason)}{at}"
-
-
-def place_words(where: Location) -> Iterator[str]:
-    """Where in its capture something is, as far as that is known."""
-    if where.packet is not None:
-        yield f"packet {where.packet}"
-    if where.flow is not None:
-        yield printable(where.flow)
-    if where.offset is not None:
-        yield f"offset {where.offset}"
-
-
-def _workers(session: Session) -> Iterator[Text]:
-    """Who took part; jobs and groups only where there are several."""
-    workers = session.workers
-    jobs, groups = {w.job for w in workers}, {w.group for w in workers}
-    header = ["worker", "id", *(["job"] if len(jobs) > 1 else []), *(["group"] if len(groups) > 1 else [])]
-    rows = []
-    for worker in workers:
-        row = [printable(worker.name or "?"), "?" if worker.id is None else str(worker.id)]
-        row += [str(worker.job)] if len(jobs) > 1 else []
-        row += [str(worker.group)] if len(groups) > 1 else []
-        rows.append((*row, printable(", ".join(worker.addresses)) or "?"))
-    yield from _table((*header, "listens at"), rows)

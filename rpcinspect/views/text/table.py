@@ -15,7 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.fields.phrases import Phrases, duration, printable, shorten
+from rpcinspect.fields.phrases import Phrases, duration, end_label, join_ends
 from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
@@ -31,13 +31,12 @@ PADDED_FROM = 120
 """Terminals at least as wide get a column for the type, as files do."""
 ONE_LINE_FROM = 100
 """Narrower ones get two lines per message."""
-MAX_NAME = 40
 BATCH = 1000
 """Lines that are laid out at a time."""
 
 
 class MessageRow(Struct, frozen=True):
-    """What one line shows."""
+    """The cells of one line."""
 
     index: int | None
     """None of what is no message."""
@@ -70,7 +69,7 @@ class Layout(Struct, frozen=True, kw_only=True):
         return self._lay_out("#", "seconds", "from → to", "message", "", "what happened")
 
     def line(self, row: MessageRow) -> str:
-        """One row; two lines on a terminal that is too narrow for one."""
+        """Returns one row; two lines on a terminal that is too narrow for one."""
         answers = ""
         if row.answers is not None:
             latency = "" if row.latency_ns is None else f" {duration(row.latency_ns)}"
@@ -119,7 +118,7 @@ class MessageTable:
         self._spool.extend(rows)
 
     def show(self, session: Session, console: Console, shown: Shown | None = None) -> None:
-        """Prints every line, or those of the messages that are `shown`."""
+        """Prints every line, or the lines of the messages in `shown`."""
         messages = session.messages
         if not messages:
             return
@@ -251,16 +250,6 @@ def _log_row(event: LogEvent, start_ns: int) -> MessageRow:
 def failed(record: RpcRecord) -> bool:
     """Whether the message is an answer that reports an error, or could not be read whole."""
     return record.facts.failed or record.like.message.type == MessageType.EXCEPTION or bool(record.problems)
-
-
-def end_label(label: str) -> str:
-    """A worker's name as the table shows it."""
-    return shorten(printable(label), MAX_NAME)
-
-
-def join_ends(source: str, destination: str) -> str:
-    """Who sends to whom."""
-    return f"{source} → {destination}"
 
 
 def pad(text: str, width: int) -> str:

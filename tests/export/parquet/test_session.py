@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.views.jsonl.questions import contexts_json
+from rpcinspect.views.questions.contexts import context_json
 from tests.checks.runs import traced
 from tests.decoded import decode
 from tests.export.parquet.lakes import Row, rows, write_lake
@@ -43,7 +43,7 @@ def test_contexts_edges_and_references_are_what_jsonl_says(name: str, tmp_path: 
     path = CAPTURES / name
     write_lake(tmp_path, [path])
     decoded = decode(path)
-    contexts, lines = rows(tmp_path, "contexts"), list(contexts_json(traced(path).graphs))
+    contexts, lines = rows(tmp_path, "contexts"), list(map(context_json, traced(path).graphs))
     edges = rows(tmp_path, "edges")
     for row, line in zip(contexts, lines, strict=True):
         told = line.pop("edges")

@@ -80,7 +80,7 @@ def test_remote_references_that_are_handed_on(workers: Workers) -> None:
     skipped = [
         step for session in outcome.plan.sessions for step in session.steps if step.code == "unsupported"
     ]
-    assert any(step.text is not None and "its own calls have made" in step.text for step in skipped)
+    assert any(step.text is not None and "its own calls made" in step.text for step in skipped)
 
 
 def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:

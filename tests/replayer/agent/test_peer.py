@@ -164,7 +164,7 @@ def test_the_end_of_the_process_loses_what_is_open(ends: Ends) -> None:
 )
 def test_nonsense(ends: Ends, what: dict[str, Any]) -> None:
     ends.process.send(what)
-    with pytest.raises(ReplayError, match="says nonsense"):
+    with pytest.raises(ReplayError, match="sent an unreadable line"):
         ends.event()
 
 

@@ -163,7 +163,7 @@ def test_too_many_connections(peer: Peer) -> None:
         ({"channel_for_device_pair": ()}, "did not choose basic for tensors on the CPU"),
         ({"address": "192.0.2.7:4711"}, "'192.0.2.7' is not on this machine's loopback"),
         ({"address": "localhost:4711"}, "is not on this machine's loopback"),
-        ({"address": "nonsense"}, "is no address of a worker"),
+        ({"address": "nonsense"}, "is not the address of a worker"),
         ({"address": "127.0.0.1:1"}, "Connection refused"),
     ],
 )

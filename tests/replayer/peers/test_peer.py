@@ -267,7 +267,7 @@ def test_forgetting_a_worker_says_nothing(loop: Loop) -> None:
     (lost,) = events_of(loop, 1)
     assert isinstance(lost, PipeLost)
     assert lost.peer == "two"
-    with pytest.raises(ReplayError, match="nobody knows the address"):
+    with pytest.raises(ReplayError, match="the address is not known"):
         one.send("two", call())
 
 

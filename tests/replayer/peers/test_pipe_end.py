@@ -15,7 +15,7 @@ from rpcinspect.replayer.peers.loop import Loop, PeerLimits, PipeLost, RequestAr
 from rpcinspect.replayer.peers.loopback import loopback_host
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.rpc.message import NO_TENSORS
-from rpcinspect.tensorpipe.channel import MPT, MPT_LANES
+from rpcinspect.tensorpipe.channel_kinds import MPT, MPT_LANES
 from rpcinspect.tensorpipe.control import frame, write_mpt_hello
 from rpcinspect.tensorpipe.control_types import LaneAdvertisement, MptServerHello
 from tests.replayer.hostile import descriptor, message
@@ -272,11 +272,14 @@ def lanes_at(*where: tuple[str, int]) -> bytes:
     [
         (
             lanes_at(*[("127.0.0.1:1", n) for n in range(MPT_LANES - 1)]),
-            "does not tell the 16 lanes of mpt_uv",
+            "does not send the 16 lanes of mpt_uv",
         ),
         (lanes_at(*[("192.0.2.1:1", n) for n in range(MPT_LANES)]), "is not on this machine's loopback"),
-        (lanes_at(*[("127.0.0.2:1", n) for n in range(MPT_LANES)]), "sends us to 127.0.0.2:1, another host"),
-        (lanes_at(*[("nonsense", n) for n in range(MPT_LANES)]), "is no address of a worker"),
+        (
+            lanes_at(*[("127.0.0.2:1", n) for n in range(MPT_LANES)]),
+            "directs us to 127.0.0.2:1, another host",
+        ),
+        (lanes_at(*[("nonsense", n) for n in range(MPT_LANES)]), "is not the address of a worker"),
         (frame(b"\xb9"), "handshake"),
         (frame(b"x" * 70_000), "a frame of 70,000 bytes came where at most 65,536 must be"),
     ],

@@ -90,5 +90,5 @@ def test_devices_in_arguments_are_named() -> None:
     assert found == {"cuda:1": [first, second], "cuda:0": [first]}
     notes = talk.plan().notes
     assert any(
-        f"Arguments name cuda:1 (#{first}, #{second}): it is passed on as it is" in note for note in notes
+        f"Arguments name cuda:1 (#{first}, #{second}): it is passed on unchanged" in note for note in notes
     )

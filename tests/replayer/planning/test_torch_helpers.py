@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "too many": (name(API, "get_worker_info"), "a", "b"),
     "a fused optimizer by place": (name(OPTIM, "_new_local_optimizer"), SGD, [rref(1)], 0.1, 0, 0, 0, True),
     "a tensor instead of an RRef": (name(PROXY, "_local_invoke"), tensor(), "forward", (), {}),
-    "a name that only loading makes": (name(PROXY, "_local_invoke"), rref(1), DUCK, (), {}),
+    "a name that only loading shows": (name(PROXY, "_local_invoke"), rref(1), DUCK, (), {}),
 }
 
 

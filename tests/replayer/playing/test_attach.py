@@ -161,7 +161,7 @@ def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient
 
 def test_a_target_that_is_not_there(group: LiveGroup, store: StoreClient) -> None:
     group.start("worker1", 1)
-    with pytest.raises(ReplayError, match="worker2 is no member"):
+    with pytest.raises(ReplayError, match="worker2 is not a member"):
         joined(group, CAPTURES / "rref_relay.pcap.gz")
     assert not store.check("names/32767")
 
@@ -225,7 +225,7 @@ def test_a_store_that_ends_in_the_middle(group: LiveGroup, store: StoreClient) -
 
     outcome = outcome_of(group, progress=progress)
     (run,) = outcome.runs
-    assert "the group could not be left as it should" in str(run[0].failure)
+    assert "the group could not be left properly" in str(run[0].failure)
     assert "rpcinspect leave tcp://" in str(run[0].failure)
     assert [step.result for step in run[0].steps if step.result] == ["identical"] * 8
     known = ("torch.distributed.rpc.api", "get_worker_info", "worker0")

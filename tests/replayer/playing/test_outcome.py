@@ -218,10 +218,15 @@ def test_a_request_that_did_not_come_has_no_reason_of_its_own() -> None:
 
 def test_requests_that_nobody_captured_have_the_texts_that_they_had() -> None:
     inbound = InboundOutcome(
-        captured=None, type="PYTHON_CALL", sender="w1", role="w0", result="different", text="nothing like it"
+        captured=None,
+        type="PYTHON_CALL",
+        sender="w1",
+        role="w0",
+        result="different",
+        text="no request like it",
     )
     _, heard = told(line(), {"app.f": different(OTHER)}, [inbound])
-    assert heard == ["nothing like it"]
+    assert heard == ["no request like it"]
 
 
 def test_an_answer_that_the_capture_has_not_can_differ_too() -> None:

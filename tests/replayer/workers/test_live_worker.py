@@ -58,7 +58,7 @@ def test_it_ends_with_whoever_started_it(programs: Programs) -> None:
     until(lambda: programs.members() == {"ps": 0}, START_S)
     parent.kill()
     output, _ = parent.communicate(timeout=START_S)  # it ends with both: they share it
-    assert "whoever started it is gone" in output
+    assert "the process that started it is gone" in output
 
 
 def test_it_needs_nothing_of_rpcinspect() -> None:

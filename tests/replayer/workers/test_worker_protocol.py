@@ -53,14 +53,14 @@ def test_byte_by_byte(ends: tuple[ControlSocket, ControlSocket]) -> None:
 def test_silence_and_the_end(ends: tuple[ControlSocket, ControlSocket]) -> None:
     one, other = ends
     start = time.monotonic()
-    with pytest.raises(ReplayError, match=r"said nothing for 0\.1 s"):
+    with pytest.raises(ReplayError, match=r"sent nothing for 0\.1 s"):
         other.receive(0.1)
-    with pytest.raises(ReplayError, match="said nothing for 0 s"):
+    with pytest.raises(ReplayError, match="sent nothing for 0 s"):
         other.receive(0.0)
     assert time.monotonic() - start < 1
     one.sock.close()
     assert other.receive(1) is None
-    with pytest.raises(ReplayError, match="can't be told anything"):
+    with pytest.raises(ReplayError, match="can't send to a live"):
         other.send({})
 
 
@@ -68,7 +68,7 @@ def test_half_of_something(ends: tuple[ControlSocket, ControlSocket]) -> None:
     one, other = ends
     one.sock.sendall(HEADER.pack(100, 0) + b"{")
     start = time.monotonic()
-    with pytest.raises(ReplayError, match="does not finish what it says"):
+    with pytest.raises(ReplayError, match="does not finish its line"):
         other.receive(0.0)
     assert time.monotonic() - start < 3
 
@@ -76,12 +76,12 @@ def test_half_of_something(ends: tuple[ControlSocket, ControlSocket]) -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (HEADER.pack(1 << 31, 0), "says more than fits"),
-        (HEADER.pack(2, 1 << 62) + b"{}", "says more than fits"),
-        (HEADER.pack(2, 0) + b"[]", "something else than an object"),
-        (HEADER.pack(2, 0) + b"{x", "no JSON"),
-        (HEADER.pack(2, 0) + b"\xff\xfe", "no JSON"),
-        (HEADER.pack(100_000, 0) + b"[" * 100_000, "no JSON"),
+        (HEADER.pack(1 << 31, 0), "sent too long a line"),
+        (HEADER.pack(2, 1 << 62) + b"{}", "sent too long a line"),
+        (HEADER.pack(2, 0) + b"[]", "something other than an object"),
+        (HEADER.pack(2, 0) + b"{x", "other than JSON"),
+        (HEADER.pack(2, 0) + b"\xff\xfe", "other than JSON"),
+        (HEADER.pack(100_000, 0) + b"[" * 100_000, "other than JSON"),
     ],
     ids=["long text", "long blob", "a list", "no json", "no text", "deep"],
 )
@@ -94,7 +94,7 @@ def test_nonsense(ends: tuple[ControlSocket, ControlSocket], sent: bytes, reason
 
 def test_a_reader_that_does_not_read(ends: tuple[ControlSocket, ControlSocket]) -> None:
     one, _ = ends
-    with pytest.raises(ReplayError, match="can't be told anything"):
+    with pytest.raises(ReplayError, match="can't send to a live"):
         one.send({}, bytes(1 << 24), timeout_s=0.1)
 
 

@@ -8,11 +8,13 @@ from hashlib import sha256
 from html import unescape
 from pathlib import Path
 
-from rpcinspect.views.html.kit import MAX_LINKS, Cell, Link, bars, html, links, row, table
+from rpcinspect.views.columns import Cell, Column, Links, Table
+from rpcinspect.views.html.kit import MAX_CELL, MAX_LINKS, bars, html
+from tests.browser import browser, needs_chromium
 from tests.views.page.pages import HOSTILE, SCRIPT, Parsed
 
 TEMPLATE = """{% extends "frame.html" %}
-{% from "kit.html" import bars, table %}
+{% from "kit.html" import bars, table with context %}
 {% block title %}{{ title }}{% endblock %}
 {% block body %}
 <body>{{ table(one, "nothing") }}{{ bars(some, "nobody") }}
@@ -24,21 +26,40 @@ def page(folder: Path, **values: object) -> str:
     """What a page with a table and bars becomes."""
     (folder / "test.html").write_text(TEMPLATE)
     (folder / "test.css").write_text("body { color: red; }")
-    given = {"title": "t", "one": table((), ()), "some": (), **values}
+    given = {"title": "t", "one": Table((), (), ()), "some": (), **values}
     return b"".join(html(folder, "test", **given)).decode()  # type: ignore[arg-type]
 
 
 def test_a_table_with_links(tmp_path: Path) -> None:
-    rows = [
-        row("f", links(range(MAX_LINKS + 3), "made by"), style="bad"),
-        row("g", Cell("", (Link("gone"),))),
-    ]
-    parsed = Parsed(page(tmp_path, one=table(("function", "calls"), rows, (1,), 7)))
+    rows: list[list[Cell]] = [["f", Links(range(MAX_LINKS + 3), "made by")], ["g", "gone"]]
+    columns = [Column(title="function"), Column(title="calls", right=True)]
+    parsed = Parsed(page(tmp_path, one=Table(columns, rows, ("bad", ""), 7)))
     assert parsed.links == [f"#m{index}" for index in range(MAX_LINKS)]
     for words in ("function", "made by #0 #1", "#11 and 3 more", "gone", "and 7 more, which"):
         assert words in parsed.words
     assert ("tr", "class", "bad") in parsed.attributes
     assert parsed.tags["td"] == 4
+
+
+def test_a_long_cell_is_cut_in_its_middle(tmp_path: Path) -> None:
+    name = "app." + "f" * 2 * MAX_CELL + ".last"
+    words = Parsed(page(tmp_path, one=Table([Column(title="function")], [[name]], ("",)))).words
+    assert name not in words
+    assert ".last" in words
+    assert max(map(len, words.split())) == MAX_CELL
+
+
+@needs_chromium
+def test_a_long_name_wraps_in_its_cell(tmp_path: Path) -> None:
+    columns = [Column(title="function"), Column(title="count", right=True)]
+    rows: list[list[Cell]] = [["f" * MAX_CELL, "1,000"]]
+    text = page(tmp_path, one=Table(columns, rows, ("",))).replace("<body>", '<body data-ready="yes">')
+    (tmp_path / "page.html").write_text(text)
+    with browser() as one:
+        tab = one.tab(1000, 600)
+        tab.open(tmp_path / "page.html")
+        assert tab.run("document.querySelector('table').offsetWidth") <= 1000
+        assert tab.run("document.querySelector('td').offsetHeight") > 40
 
 
 def test_without_rows_a_word_stands_for_the_table(tmp_path: Path) -> None:
@@ -64,7 +85,7 @@ def test_text_stays_text(tmp_path: Path) -> None:
     given = page(
         tmp_path,
         title=HOSTILE,
-        one=table((HOSTILE,), [row(HOSTILE)]),
+        one=Table([Column(title=HOSTILE)], [[HOSTILE]], ("",)),
         some=bars([(HOSTILE, 1, HOSTILE, HOSTILE)]),
     )
     assert SCRIPT not in given

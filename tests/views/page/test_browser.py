@@ -187,7 +187,7 @@ def test_every_field_is_asked_for() -> None:
         ("fn", ""),
         ("fn ~", "the filter ends too early: expected a value"),
         ('fn ~ "(?=x)"', "this page does not know (?=x in a regular expression"),
-        ('fn ~ "("', "no regular expression that RE2 knows"),
+        ('fn ~ "("', "not a regular expression of RE2"),
         ('fn ~ "x', "the text in quotes has no end"),
         ("error error", "expected and, or, the end instead of error"),
         ("type == NOTHING", "type: a name of MessageType"),

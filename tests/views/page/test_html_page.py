@@ -25,7 +25,6 @@ from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Worker
 from rpcinspect.views.jsonl.message import MessageRenderer
-from rpcinspect.views.jsonl.questions import graph_json
 from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.page import html_page
 from rpcinspect.views.page.html_page import (
@@ -39,6 +38,7 @@ from rpcinspect.views.page.html_page import (
     exact,
     packed_json,
 )
+from rpcinspect.views.questions.contexts import graph_json
 from tests.checks.code_captures import CAUSED
 from tests.diff.stories import Story
 from tests.truth import CAPTURES, Workload

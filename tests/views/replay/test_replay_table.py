@@ -267,7 +267,7 @@ def test_notes() -> None:
     workers.call(0, 1, 10, 60, "app.a")
     workers.call(1, 2, 20, 50, "app.b")
     lines = shown(outcome_of(workers.plan()))
-    assert "note: what sent 1 request is not certain; --plan names it" in lines
+    assert "note: the cause of 1 request is not certain; --plan names it" in lines
     assert any(line.startswith("note: The capture begins after the job") for line in lines)
 
 

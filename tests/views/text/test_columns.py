@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from operator import itemgetter
 
 from rich.cells import cell_len
 
-from rpcinspect.views.text.columns import Columns
+from rpcinspect.views.columns import Cell, Column, Links, Table, table
+from rpcinspect.views.text.columns import table_lines
+
+
+def made(
+    header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collection[int] = (), gives_way: int = 0
+) -> Table:
+    """A table of cells."""
+    columns = [
+        Column(title=title, of=itemgetter(at), words=same, right=at in right, gives_way=at == gives_way)
+        for at, title in enumerate(header)
+    ]
+    return table(columns, rows, style=lambda row: "bad" if row[0] == "3" else "")
+
+
+def same(cell: Cell) -> Cell:
+    return cell
 
 
 def columns(
     header: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[Cell]],
     right: Collection[int] = (),
     width: int | None = None,
 ) -> list[str]:
     """The lines without their styles."""
-    return [line for line, _ in Columns(header, rows, right).lines(width)]
+    return [line for line, _ in table_lines(made(header, rows, right), width)]
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -62,8 +79,8 @@ def test_columns_without_room_follow_below_beside_the_first() -> None:
 
 
 def test_another_column_than_the_first_may_give_way() -> None:
-    table = Columns(("#", "what", "count"), [("1", "a text of more than twenty cells", "7")], gives_way=1)
-    (_, _), (line, _) = table.lines(30)
+    one = made(("#", "what", "count"), [("1", "a text of more than twenty cells", "7")], gives_way=1)
+    (_, _), (line, _) = table_lines(one, 30)
     assert line.startswith("1  a text")
     assert line.endswith("  7")
     assert cell_len(line) <= 30
@@ -74,6 +91,10 @@ def test_without_rows_there_is_a_header() -> None:
 
 
 def test_the_header_and_each_row_have_a_style() -> None:
-    found = Columns(("a", "b"), [("1", "2"), ("3", "4")], head="bold red", styles=("", "dim"))
-    assert list(found.lines()) == [("a  b", "bold red"), ("1  2", ""), ("3  4", "dim")]
-    assert [style for _, style in Columns(("a",), [("1",), ("2",)]).lines()] == ["bold", "", ""]
+    found = made(("a", "b"), [("1", "2"), ("3", "4")])
+    assert list(table_lines(found)) == [("a  b", "bold"), ("1  2", ""), ("3  4", "red")]
+
+
+def test_messages_are_named_up_to_a_few() -> None:
+    rows = [("x", Links((3,), "made by")), ("y", Links(range(9)))]
+    assert columns(("a", "b"), rows)[1:] == ["x  made by #3", "y  #0, #1, #2, #3, #4, #5 and 3 more"]

@@ -8,18 +8,17 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from rpcinspect.views.graph_words import graph_title
-from rpcinspect.views.text.graph import Lanes, show_graph
+from rpcinspect.views.text.columns import show_lines
+from rpcinspect.views.text.graph import Lanes, graph_parts
 from tests.checks.runs import workload_trace
 from tests.cli.runner import visible
 from tests.views.graphs import every_kind, graph
-from tests.views.opened import file_console, terminal_console
+from tests.views.opened import file_console, terminal_console, told
 
 
 def shown(name: str) -> list[str]:
-    console, out = file_console()
     trace = workload_trace(name)
-    show_graph(trace.graphs[0], trace.critical_path(trace.graphs[0]), console)
-    return out.getvalue().splitlines()
+    return told(graph_parts(trace.graphs[0], trace.critical_path(trace.graphs[0])))
 
 
 def test_every_edge_and_gradient_has_an_arrow_in_the_order_of_time() -> None:
@@ -51,7 +50,7 @@ def test_the_shares_of_the_critical_path_add_up() -> None:
 
 def test_captured_names_are_harmless() -> None:
     console, out = file_console()
-    show_graph(every_kind(), (), console)
+    show_lines(graph_parts(every_kind(), ()), console)
     assert visible(out.getvalue())
     assert "critical path" not in out.getvalue()
 
@@ -59,27 +58,27 @@ def test_captured_names_are_harmless() -> None:
 def test_lines_end_at_the_terminals_edge() -> None:
     for width in (20, 60, 100):
         console, out = terminal_console(width)
-        show_graph(every_kind(), (), console)
+        show_lines(graph_parts(every_kind(), ()), console)
         lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()[1:]
         assert max(map(cell_len, lines)) <= width
 
 
 def test_a_context_of_which_little_is_known() -> None:
     console, out = file_console()
-    show_graph(graph(workers=("worker:7",), backward_ns=None), (), console)
+    show_lines(graph_parts(graph(workers=("worker:7",), backward_ns=None), ()), console)
     assert "nothing to differentiate" in out.getvalue()
 
 
 def test_what_is_not_shown_is_left_out_and_what_is_said_of_the_context_stays() -> None:
     whole = every_kind()
     console, out = file_console()
-    show_graph(replace(whole, shown=frozenset([2, 7])), (), console)
+    show_lines(graph_parts(replace(whole, shown=frozenset([2, 7])), ()), console)
     lines = out.getvalue().splitlines()
     assert lines[0] == graph_title(whole)
     assert [int(number) for number in re.findall(r"  #(\d+)  ", out.getvalue())] == [2, 7]
     assert not any(line.startswith("no gradient") for line in lines)
     console, out = file_console()
-    show_graph(replace(whole, shown=frozenset([5])), (), console)
+    show_lines(graph_parts(replace(whole, shown=frozenset([5])), ()), console)
     assert "no gradient" in out.getvalue()
 
 
@@ -88,7 +87,7 @@ def test_parts_of_a_path_keep_their_shares_of_the_whole() -> None:
     (one,) = run.graphs
     path = run.critical_path(one)
     console, out = file_console()
-    show_graph(replace(one, shown=frozenset()), path[4:5], console)
+    show_lines(graph_parts(replace(one, shown=frozenset()), path[4:5]), console)
     told = out.getvalue().splitlines()[-4:]
     assert told[0] == "parts of the critical path of 16 ms"
     whole = next(line for line in shown("bwd_boom") if f" #{path[4].request} " in line and "answer" in line)

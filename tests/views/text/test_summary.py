@@ -12,7 +12,7 @@ from rpcinspect.errors import Location, Problem
 from rpcinspect.filter.matches import Shown
 from rpcinspect.session.model import Finding, Session
 from rpcinspect.tcp.clocks import ClockOffset
-from rpcinspect.views.text.summary import finding_text, moment, problem_line, show_summary, summary
+from rpcinspect.views.text.summary import finding_text, problem_line, show_summary, summary
 from tests.views.opened import CAPTURES, file_console, opened, terminal_console
 
 
@@ -105,15 +105,6 @@ def test_many_problems_are_counted() -> None:
     lines = shown(session)
     assert lines[-1] == "… and 5 more problems; --format jsonl lists all"
     assert sum(line.startswith("problem: ") for line in lines) == 20
-
-
-def test_moments() -> None:
-    assert moment(0) == "1970-01-01 00:00:00 UTC"
-    assert moment(1_700_000_000_123_456_789, 9) == "2023-11-14 22:13:20.123456789 UTC"
-    assert moment(1_700_000_000_123_456_789, 3) == "2023-11-14 22:13:20.123 UTC"
-    assert moment(1 << 62).endswith(" UTC")
-    assert moment(10**30).endswith(" s")
-    assert moment(-1).endswith("1969-12-31 23:59:59 UTC")
 
 
 def test_what_clocks_differ_by_is_told_with_what_was_done_about_it() -> None:

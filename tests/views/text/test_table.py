@@ -11,16 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from rpcinspect.views.text.table import (
-    Layout,
-    MessageRow,
-    MessageTable,
-    end_label,
-    failed,
-    line_width,
-    pad,
-    write_line,
-)
+from rpcinspect.fields.phrases import end_label
+from rpcinspect.views.text.table import Layout, MessageRow, MessageTable, failed, line_width, pad, write_line
 from tests.views.opened import Opened, file_console, opened, terminal_console
 
 ROW = MessageRow(

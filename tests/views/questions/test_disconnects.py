@@ -7,20 +7,19 @@ from msgspec.structs import replace
 from rpcinspect.run.closings import Closings
 from rpcinspect.session.model import Worker
 from rpcinspect.session.process_end import ProcessEnd
-from rpcinspect.views.text.closings import show_closings
+from rpcinspect.views.questions.disconnects import QUESTION
 from tests.checks.runs import traced, workload_trace
 from tests.cli.runner import visible
 from tests.places import recorded
 from tests.views.graphs import HOSTILE
-from tests.views.opened import file_console
+from tests.views.opened import altered, told
 
 FAILED = recorded("torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz")
 
 
 def shown(closings: Closings) -> list[str]:
-    console, out = file_console()
-    show_closings(closings, 0, console)
-    return out.getvalue().splitlines()
+    run = altered(workload_trace("basic_chain"), closings=closings, start_ns=0)
+    return told(QUESTION.show(run, False))
 
 
 def test_the_first_that_left_is_named_with_what_it_left() -> None:
@@ -66,7 +65,7 @@ def test_how_processes_ended() -> None:
     lines = shown(Closings(departures=(), first=None, open_pipes=2, ended=its))
     assert visible("\n".join(lines))
     assert lines[0] == "the end of 2 pipes was not captured"
-    assert lines[2].startswith("2.000000  ")
+    assert "  2.000000  killed by SIGKILL" in lines[2]
     assert lines[2].endswith(
         "killed by SIGKILL; the kernel killed 2 processes of the job's memory group for lack of memory"
     )

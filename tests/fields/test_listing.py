@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rpcinspect.fields.kinds import DURATIONS, KINDS, SIZES
-from rpcinspect.fields.table import ALIASES, FIELDS
-from rpcinspect.filter.listing import field_lines
+from rpcinspect.fields.table import ALIASES, FIELDS, field_lines
 
 
 def test_every_field_kind_and_unit_is_listed() -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.views.text.rrefs import show_rrefs
+from rpcinspect.views.questions.rrefs import QUESTION
 from tests.checks.runs import traced, workload_trace
 from tests.cli.runner import visible
 from tests.places import recorded
 from tests.views.graphs import HOSTILE
-from tests.views.opened import file_console
+from tests.views.opened import altered, told
 
 
 def shown(stories: object, *, every_fork: bool = False) -> list[str]:
-    console, out = file_console()
-    show_rrefs(stories, {}, console, every_fork=every_fork)  # type: ignore[arg-type]
-    return out.getvalue().splitlines()
+    run = altered(workload_trace("rref_relay"), rrefs=stories, calls={})
+    return told(QUESTION.show(run, every_fork))
 
 
 def test_every_rref_has_a_line_and_every_fork_where_all_is_wanted() -> None:
@@ -32,9 +31,8 @@ def test_every_rref_has_a_line_and_every_fork_where_all_is_wanted() -> None:
 def test_who_was_called_is_named_as_in_other_views() -> None:
     """Of a RemoteModule and of a remote call of a method not the function of torch's that they go through."""
     run = traced(recorded("reports/job/plain.pcap"))
-    console, out = file_console()
-    show_rrefs(run.rrefs, run.calls, console)
-    values = {line.split()[0]: line for line in out.getvalue().splitlines()[1 : len(run.rrefs) + 1]}
+    lines = told(QUESTION.show(run, False))
+    values = {line.split()[0]: line for line in lines[1 : len(run.rrefs) + 1]}
     made = {f"{r.rref_id[0]}:{r.rref_id[1]}": r.created for r in run.rrefs if r.created is not None}
     assert " __mp_main__.Stage1 " in values["0:0"]
     assert made

@@ -8,15 +8,11 @@ from rpcinspect.run.closings import Closings
 from rpcinspect.session.model import Worker
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.views.jsonl.lines import lines
-from rpcinspect.views.jsonl.questions import (
-    closings_json,
-    contexts_json,
-    device_maps_json,
-    graph_json,
-    latency_json,
-    profile_json,
-    rrefs_json,
-)
+from rpcinspect.views.questions.all import QUESTIONS
+from rpcinspect.views.questions.contexts import context_json, graph_json
+from rpcinspect.views.questions.disconnects import closings_json
+from rpcinspect.views.questions.latency import latency_json
+from rpcinspect.views.questions.profile import profile_json
 from tests.checks.runs import traced, workload_trace
 from tests.decoded import decode
 from tests.places import recorded
@@ -26,7 +22,7 @@ from tests.views.graphs import every_kind
 
 def test_contexts_have_what_decode_says_and_more() -> None:
     for name in ("ctx_crowd", "bwd_boom", "rref_relay"):
-        told = list(contexts_json(workload_trace(name).graphs))
+        told = list(QUESTIONS["contexts"].json(workload_trace(name)))
         plain = decode(capture_of(name)).of("context")
         assert len(told) == len(plain)
         for mine, theirs in zip(told, plain, strict=True):
@@ -71,7 +67,7 @@ def test_profiles_have_their_calls_and_their_rows() -> None:
 
 
 def test_names_of_every_kind_are_json() -> None:
-    (told,) = contexts_json([every_kind()])
+    told = context_json(every_kind())
     assert json.loads(lines(iter([told])))["workers"] == told["workers"]
     assert told["gradients_expected"] == 3
     assert told["gradients_came"] == 2
@@ -79,14 +75,14 @@ def test_names_of_every_kind_are_json() -> None:
 
 
 def test_an_rref_line_is_the_contracts_and_more() -> None:
-    told = list(rrefs_json(workload_trace("rref_relay").rrefs))
+    told = list(QUESTIONS["rrefs"].json(workload_trace("rref_relay")))
     plain = decode(capture_of("rref_relay")).of("rref")
     assert [{key: mine[key] for key in theirs} for mine, theirs in zip(told, plain, strict=True)] == plain
     assert all(len(line["stories"]) == len(line["forks"]) for line in told)
 
 
 def test_device_maps_have_their_pairs() -> None:
-    told = list(device_maps_json(workload_trace("devmap_cpu").device_maps))
+    told = list(QUESTIONS["devices"].json(workload_trace("devmap_cpu")))
     assert {line["kind"] for line in told} == {"device_map"}
     assert [["cpu", "cpu"]] in [line["used"] for line in told]
     assert all(line["line"] is None for line in told)

@@ -10,18 +10,16 @@ from torch.autograd.profiler_util import EventList
 
 from rpcinspect.rpc.envelope import RpcWithProfilingResp
 from rpcinspect.run.profile import REMOTE_OP, CallProfile
-from rpcinspect.views.text.profile import show_profile, torch_time
+from rpcinspect.views.questions.profile import QUESTION, torch_time
 from tests.checks.runs import workload_trace
 from tests.cli.runner import visible
 from tests.run.test_profile import Record
 from tests.views.graphs import HOSTILE
-from tests.views.opened import file_console
+from tests.views.opened import altered, told
 
 
 def shown(profiles: list[CallProfile], *, every_call: bool = False) -> list[str]:
-    console, out = file_console()
-    show_profile(profiles, console, every_call=every_call)
-    return out.getvalue().splitlines()
+    return told(QUESTION.show(altered(workload_trace("profiled_legacy"), profiles=profiles), every_call))
 
 
 def cells(line: str) -> list[str]:
@@ -62,9 +60,9 @@ def test_each_call_has_its_table_where_all_is_wanted() -> None:
 
 def test_an_assumed_mode_is_told() -> None:
     profiles = list(workload_trace("profiled_legacy").profiles)
-    assert any("rpc_sync and rpc_async are the same" in line for line in shown(profiles))
+    assert any("rpc_sync and rpc_async look the same" in line for line in shown(profiles))
     remote = [profile for profile in profiles if profile.mode_known]
-    assert not any("are the same" in line for line in shown(remote))
+    assert not any("look the same" in line for line in shown(remote))
 
 
 def test_captured_names_are_harmless() -> None:

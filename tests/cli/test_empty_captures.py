@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rpcinspect.cli.output import empty_line
 from rpcinspect.session.model import Finding, Session
-from rpcinspect.views.empty import empty_line
 from tests.checks.talks import of_capture
 from tests.session.records import Talk
 

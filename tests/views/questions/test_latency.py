@@ -9,17 +9,15 @@ from msgspec.structs import replace
 from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.latency import Timing, for_people
-from rpcinspect.views.text.latency import MAX_ROWS, show_latency
+from rpcinspect.views.questions.latency import MAX_ROWS, QUESTION
 from tests.checks.runs import workload_trace
 from tests.cli.runner import visible
 from tests.views.graphs import HOSTILE
-from tests.views.opened import file_console
+from tests.views.opened import altered, told
 
 
-def shown(name: str) -> list[str]:
-    console, out = file_console()
-    show_latency(workload_trace(name).latency, console)
-    return out.getvalue().splitlines()
+def shown(name: str, *, every: bool = False, **answers: object) -> list[str]:
+    return told(QUESTION.show(altered(workload_trace(name), **answers), every))
 
 
 def test_functions_pairs_and_stragglers_have_their_rows() -> None:
@@ -45,30 +43,25 @@ def test_long_lists_are_cut_unless_all_is_wanted() -> None:
     one = next(timing for timing in latency.timings if not timing.call.housekeeping)
     timings = tuple(named(one, f"app.f{n}") for n in range(MAX_ROWS + 9))
     many = replace(latency, timings=timings)
-    console, out = file_console()
-    show_latency(many, console)
-    hidden = 9
-    assert f"… and {hidden} more (--all shows them)" in out.getvalue()
-    console, everything = file_console()
-    show_latency(many, console, show_all=True)
-    assert len(everything.getvalue().splitlines()) == len(out.getvalue().splitlines()) - 1 + hidden
+    lines, hidden = shown("basic_chain", latency=many), 9
+    assert f"… and {hidden} more (--all shows them)" in lines
+    assert len(shown("basic_chain", latency=many, every=True)) == len(lines) - 1 + hidden
 
 
 def test_captured_names_are_harmless() -> None:
     latency = workload_trace("basic_chain").latency
     one = next(timing for timing in latency.timings if not timing.call.housekeeping)
     open_ = replace(named(one, HOSTILE), busy_ns=None, answer_ns=None, nested_ns=None)
-    console, out = file_console()
-    show_latency(replace(latency, timings=(open_,)), console)
-    assert visible(out.getvalue())
-    assert "open)" in out.getvalue()
+    lines = shown("basic_chain", latency=replace(latency, timings=(open_,)))
+    assert visible("\n".join(lines))
+    assert lines[0].split()[:3] == ["function", "count", "open"]
+    assert "failed" not in lines[0]
 
 
 def test_no_request_is_an_answer() -> None:
-    console, out = file_console()
     latency = workload_trace("basic_chain").latency
-    show_latency(replace(latency, functions=(), pairs=(), timings=(), stragglers=()), console)
-    assert out.getvalue() == "no request was seen\n"
+    nothing = replace(latency, functions=(), pairs=(), timings=(), stragglers=())
+    assert shown("basic_chain", latency=nothing) == ["no request was seen"]
 
 
 def test_housekeeping_is_counted_and_shown_on_demand() -> None:
@@ -77,10 +70,9 @@ def test_housekeeping_is_counted_and_shown_on_demand() -> None:
     hidden = sum(timing.call.housekeeping for timing in latency.timings)
     assert f"{hidden} housekeeping exchanges hidden; --all shows them" in lines
     assert not any(line.startswith(("RREF_USER", "RREF_CHILD", "RREF_FORK", "CLEANUP_")) for line in lines)
-    console, out = file_console()
-    show_latency(latency, console, show_all=True)
-    assert "hidden" not in out.getvalue()
-    rows = [line.split()[:2] for line in out.getvalue().splitlines()]
+    lines = shown("rref_relay", every=True)
+    assert not any("hidden" in line for line in lines)
+    rows = [line.split()[:2] for line in lines]
     for kind in ("RREF_USER_DELETE", "RREF_CHILD_ACCEPT"):
         assert [kind, str(sum(type_name(timing.call.kind) == kind for timing in latency.timings))] in rows
     assert any(row and row[0].endswith("_gather_to_leader") for row in rows)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.views.text.device_maps import show_device_maps
+from rpcinspect.views.questions.devices import QUESTION
 from tests.checks.runs import workload_trace
 from tests.cli.runner import visible
 from tests.views.graphs import HOSTILE
-from tests.views.opened import file_console
+from tests.views.opened import altered, told
 
 
 def shown(maps: object) -> list[str]:
-    console, out = file_console()
-    show_device_maps(maps, console)  # type: ignore[arg-type]
-    return out.getvalue().splitlines()
+    return told(QUESTION.show(altered(workload_trace("devmap_cpu"), device_maps=maps), False))
 
 
 def test_maps_and_what_they_need() -> None:
@@ -30,7 +28,7 @@ def test_what_is_not_covered_has_its_line() -> None:
     used = (("cuda:0", "cuda:1"), ("cpu", "cpu"))
     lines = shown([replace(one, used=used, uncovered=("cuda:2",), messages=(5,))])
     assert "cuda:0→cuda:1, cpu→cpu" in lines[1]
-    assert lines[1].endswith("cuda:2")
+    assert lines[1].endswith("cuda:2 #5")
     assert lines[-1] == (
         f"on {one.caller}: options.set_device_map('{one.callee}', {{'cuda:0': 'cuda:1', 'cuda:2': ...}})"
     )
@@ -38,7 +36,7 @@ def test_what_is_not_covered_has_its_line() -> None:
 
 def test_a_device_that_no_map_may_name() -> None:
     lines = shown(workload_trace("faults/unfit").device_maps)
-    assert lines[1].endswith("meta in answers")
+    assert lines[1].rstrip("#0123456789, ").endswith("meta in answers")
     assert lines[-1] == "a device map can't name the device meta: tensors on it can't be sent"
 
 
