@@ -5,6 +5,7 @@
 #   make demo-light decode it, show one message in full and what a replay would send, find where two runs part
 #   make test       run all tests (PYTEST_ARGS='tests/tensorpipe -x' runs some of them)
 #   make test-fast  run those that start no process: most of what can break, in a fifth of the time
+#   make test-thorough  run all with more examples and every capture: what tests/thorough.py leaves out otherwise
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
 #   make golden     what every view says of every capture, compared with bench/golden.txt (GOLDEN_ARGS='--against HEAD~1'
@@ -41,6 +42,8 @@ MESSAGE ?= 6
 REPLAY ?= captures/basic_chain.pcap --path captures
 DIFF ?= captures/pairs/base.pcap.gz captures/pairs/dropout_seed.pcap.gz
 PYTEST_ARGS ?=
+# One more than there are cores: some tests wait for what they started.
+PYTEST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 CAPTURES ?=
 GOLDEN_ARGS ?=
 STRINGS_ARGS ?=
@@ -53,7 +56,7 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light strings test test-fast check fix golden damage replay-table operators fuzz pairs bench captures pictures
+.PHONY: demo demo-light strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -72,10 +75,13 @@ demo-light: $(VENV)/base.stamp
 	@echo; echo "To replay it, which needs PyTorch: make demo"
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 test-fast: $(VENV)/dev.stamp
 	WITHOUT_CHILDREN=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+test-thorough: $(VENV)/dev.stamp
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@
 # bench/wheels/, which bench/gpu_wheels.sh fills where there is a network.
 #
 #     bench/gpu_check.sh             the check; needs a GPU, PyTorch 2.11 or later with CUDA, Python 3.10 or later
-#     bench/gpu_check.sh --dry       the same on the CPU alone: everything but the GPU
+#     bench/gpu_check.sh --dry       the same on the CPU alone, with one of the bundled captures: everything but the GPU
 #     PYTHON=/path/to/python bench/gpu_check.sh
 #
 # Sniffing needs root, or a kernel that gives user namespaces to everybody. Writes its captures and gpu_check.json

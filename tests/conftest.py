@@ -16,10 +16,13 @@ from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.unexpected import DEBUG
 from tests.forks import popen
 from tests.places import ROOT
+from tests.thorough import PROFILE, PROFILES
 
 os.environ[DEBUG] = "1"  # an exception that no stage expected fails a test, and is no problem of its capture
-settings.register_profile("rpcinspect", deadline=None)  # how long an example takes is the machine's matter
-settings.load_profile("rpcinspect")
+for name, count in PROFILES.items():
+    # How long an example takes is the matter of the machine.
+    settings.register_profile(name, max_examples=count, deadline=None)
+settings.load_profile(PROFILE)
 
 Workers.start_process = staticmethod(popen)
 """Their parent is a fork: importing torch anew would take hundreds of tests three seconds each."""

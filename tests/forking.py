@@ -1,12 +1,13 @@
-"""Runs Python programs as forks of a process that has imported torch, which takes each of them seconds.
+"""Runs Python programs as forks of a process that has imported what they need: torch, which takes each of
+them seconds, or the commands of rpcinspect, which take half of one.
 
 In: a listening socket, and over each connection one program: its arguments, environment and folder, and the
 files that it is to have, under which numbers. Out: its process id, and how it ended. Each program is a
 process in a session of its own, with the modules that were imported here and nothing else in common; when the
 process that started this one is gone, all are ended. `tests/forks.py` is the other side.
 
-Where a program would start a Python for multiprocessing's own processes, the first is a fork, too: it stands
-by since before the program began.
+Where a program with torch would start a Python for multiprocessing's own processes, the first is a fork, too:
+it stands by since before the program began.
 
 Started with -I: what a program may import is what its arguments and environment say, as in a new Python.
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import gc
+import importlib
 import json
 import os
 import random
@@ -24,6 +27,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import traceback
 import types
@@ -31,13 +35,12 @@ import warnings
 from multiprocessing import util
 from typing import Any, NoReturn
 
-import torch.distributed.optim
-import torch.distributed.rpc  # noqa: F401 - for the programs
-
 SPAWN = util.spawnv_passfds
 ABOVE = 512
 """Where files lie while they are put at their places."""
 MAX_FILES = 16
+NOT_FLUSHED = 120
+"""Python's exit code where standard output can't take the rest."""
 
 
 def received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -70,15 +73,22 @@ def become(asked: dict[str, Any], files: list[int]) -> NoReturn:
         sys.stderr = sys.__stderr__ = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
         os.environ.clear()
         os.environ.update(asked["env"])
+        tempfile.tempdir = None
         os.chdir(asked["cwd"])
+        if asked.get("torch") and "tests.forks" in sys.modules:
+            sys.modules["tests.forks"].workers_are_forks(asked["torch"])
         random.seed()
         code = run(asked["arguments"])
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
+        try:
+            sys.stdout.flush()
+        except Exception as error:
+            print(f"Exception ignored while flushing sys.stdout: {error}", file=sys.stderr)
+            code = NOT_FLUSHED
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
         os._exit(code)
 
 
@@ -126,7 +136,7 @@ def run(arguments: list[str]) -> int:
         arguments = arguments[2 if arguments[0] == "-W" else 1 :]
     how = arguments[0] if arguments[0] in ("-c", "-m") else None
     sys.argv = arguments[1:] if how is not None else arguments
-    if not isolated and how != "-c":
+    if not isolated and how != "-c" and "torch" in sys.modules:
         util.spawnv_passfds = Standby().spawned
     if not isolated:
         first = "" if how is not None else os.path.dirname(os.path.abspath(arguments[0]))
@@ -151,9 +161,25 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def prepare(folder: str, modules: list[str]) -> None:
+    """Imports what the programs need. With `folder` that is everything of the commands of the rpcinspect
+    there, whose live workers can be forks too (`tests/forks.py`); the parser of the options is made."""
+    for name in modules:
+        importlib.import_module(name)
+    if folder:
+        sys.path.insert(0, folder)
+        importlib.import_module("tests.golden.importing").import_commands()
+        importlib.import_module("tests.forks")
+        sys.path.remove(folder)
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> None:
-    """`forking.py LISTENER PARENT`: until nothing is left of whoever holds the other end of `PARENT`."""
+    """`forking.py LISTENER PARENT FOLDER MODULES`: until nothing is left of whoever holds the other end of
+    `PARENT`. `prepare` says what the others are."""
     listener, parent = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    prepare(sys.argv[3], sys.argv[4:])
     wake, woken = socket.socketpair()
     for end in (wake, woken):
         end.setblocking(False)

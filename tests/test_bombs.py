@@ -36,6 +36,7 @@ from tests.logs import log_of
 from tests.logs import message as log_message
 from tests.places import recorded, workloads
 from tests.tensorpipe.conversations import Network, PipeTalk, Said, packets, segments
+from tests.thorough import representative
 
 BOMB = recorded("reports/hostile/payload_bomb.rpclog.zst")
 PACKS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.compress}
@@ -201,7 +202,7 @@ def test_only_what_streams_need_stays_on_the_disk(tmp_path: Path, held: list[int
     assert max(held) * 512 < 4_000_000
 
 
-@pytest.mark.parametrize("path", workloads(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(workloads()), ids=lambda path: path.name)
 def test_what_is_given_back_is_never_read_again(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,8 +25,9 @@ from rich.cells import cell_len
 from rpcinspect import __version__
 from tests.cli.runner import CAPTURES, CHAIN, ask, decode, rpcinspect
 from tests.decoded import decode as messages_of
+from tests.forks import LOCALE, python
 
-PROGRAM = (sys.executable, "-m", "rpcinspect")
+PROGRAM = ("-m", "rpcinspect")
 ROOT = str(CAPTURES.parent)
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 
@@ -34,30 +35,32 @@ STYLE = re.compile(r"\x1b\[[\d;]*m")
 def start(*arguments: object, **how: object) -> subprocess.Popen[bytes]:
     """A process with pipes to all three of its streams."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
-    return subprocess.Popen([*PROGRAM, *map(str, arguments)], **pipes)  # type: ignore[call-overload,no-any-return]
+    return python(*PROGRAM, *arguments, **pipes)
 
 
 def on_terminal(
     columns: int, *arguments: object, program: tuple[str, ...] = PROGRAM, **environment: str
 ) -> tuple[int, str]:
     """Exit code and output of a process on a terminal of its own."""
-    settings = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], **environment}
-    child, terminal = pty.fork()
-    if child == 0:  # pragma: no cover - becomes the program
-        os.execve(sys.executable, [*program, *map(str, arguments)], settings)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    locale = {name: value for name, value in os.environ.items() if name in LOCALE}
+    settings = (
+        {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "PYTHONPATH": ROOT} | locale | environment
+    )
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     out = bytearray()
-    with contextlib.suppress(OSError):  # Linux's way to say that the other side has closed
-        while piece := os.read(terminal, 1 << 16):
-            out += piece
+    with python(*program, *arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # Linux's way to say that the other side has closed
+            while piece := os.read(terminal, 1 << 16):
+                out += piece
     os.close(terminal)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), out.decode().replace("\r\n", "\n")
+    return process.returncode, out.decode().replace("\r\n", "\n")
 
 
 def test_version() -> None:
     assert rpcinspect("--version").out == f"rpcinspect {__version__}\n"
-    done = subprocess.run([*PROGRAM, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, *PROGRAM, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"rpcinspect {__version__}\n"
 
 
@@ -308,7 +311,7 @@ def test_files_without_an_answer(question: tuple[str, ...], tmp_path: Path) -> N
     empty.touch()
     other.write_text("PK\x03\x04 and so on")
     none.write_bytes(CHAIN.read_bytes()[:24])
-    for options in ((), ("--format", "jsonl"), ("-f", "error")):
+    for options in ((), ("--format", "jsonl"), ("-f", "error")) if question[0] == "graph" else ((),):
         for path, told in (
             (empty, "empty file"),
             (other, "not a pcap, pcapng or rpclog file"),
@@ -389,13 +392,14 @@ main()
 def test_every_command_has_its_bars_and_none_on_a_pipe(
     arguments: tuple[object, ...], bars: list[str]
 ) -> None:
-    command = [sys.executable, "-c", EAGER, *map(str, arguments)]
-    quiet = subprocess.run(command, capture_output=True, check=False)
-    assert quiet.stderr == b""
+    command = ("-c", EAGER, *arguments)
+    with python(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as quiet:
+        quiet_out, quiet_err = quiet.communicate()
+    assert quiet_err == b""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
+    with python(*command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
         drawn = b""
         assert process.stdout is not None
@@ -405,15 +409,13 @@ def test_every_command_has_its_bars_and_none_on_a_pipe(
             drawn += piece
     os.close(ours)
     assert process.returncode == quiet.returncode
-    assert out == quiet.stdout
+    assert out == quiet_out
     assert list(dict.fromkeys(re.findall(r"reading|comparing|writing", drawn.decode()))) == bars
     assert drawn.endswith(b"\x1b[2K") == bool(bars)
 
 
 def test_no_bar_where_the_terminal_shows_what_is_written() -> None:
-    code, out = on_terminal(
-        80, "export", "perfetto", CHAIN, program=(sys.executable, "-c", EAGER), PYTHONPATH=ROOT
-    )
+    code, out = on_terminal(80, "export", "perfetto", CHAIN, program=("-c", EAGER))
     assert code == 0
     assert "reading" in out
     assert "writing" not in out

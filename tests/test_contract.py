@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from tests.contract import BODIES, CODES, ENVELOPES, KINDS, PROBLEM, UNKNOWN, check
 from tests.decoded import Decoded, decode, parse, pieces, stream
+from tests.forks import ran
 from tests.places import recorded
 from tests.truth import CAPTURES as BUNDLED
 
@@ -299,8 +298,9 @@ def test_stream_has_the_same_messages(path: Path, decoded: Decoded) -> None:
 
 
 def run(*arguments: str) -> bytes:
-    command = [sys.executable, "-m", "rpcinspect", "decode", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+    done = ran("decode", *arguments)
+    assert done.returncode == 0, done.stderr
+    return bytes(done.stdout)
 
 
 def test_the_command_prints_these_lines() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from rpcinspect.cli.program import Program
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.tcp.link import LINKS
 from rpcinspect.tensorpipe.channel_kinds import CHANNELS, INVISIBLE
+from tests.forks import LOCALE, ran
 from tests.places import content
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,15 +66,9 @@ def code(markdown: str) -> str:
 
 def rpcinspect(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """One run of the program of this checkout in some folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "rpcinspect", *arguments],
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        cwd=folder,
-        env={"COLUMNS": "200", "NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT)},
-    )
+    locale = {name: value for name, value in os.environ.items() if name in LOCALE}
+    own = {"COLUMNS": "200", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+    return ran(*arguments, encoding="utf-8", cwd=folder, env=own | locale)
 
 
 @cache

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rpcinspect import exit_codes
+from tests.forks import ran
 
 CAPTURES = Path(__file__).resolve().parent.parent / "captures"
 GOOD = str(CAPTURES / "basic_chain.pcap")
@@ -17,14 +17,7 @@ NOTHING_TO_DECODE = str(CAPTURES / "transport_matrix_default.pcap")
 
 def run(*arguments: str) -> tuple[int, str]:
     """Exit code and standard error of one run."""
-    done = subprocess.run(
-        [sys.executable, "-m", "rpcinspect", *arguments],
-        check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-    )
+    done = ran(*arguments, stdout=subprocess.DEVNULL, text=True)
     return done.returncode, done.stderr
 
 

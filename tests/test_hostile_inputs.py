@@ -42,6 +42,7 @@ from tests.logs import log_of
 from tests.logs import message as log_message
 from tests.places import recorded
 from tests.tensorpipe.conversations import NO_TENSORS, Network, PipeTalk, Said, hello, packets, segments
+from tests.thorough import THOROUGH
 
 SECONDS = 20.0
 """Of the processor, for what takes less than two on an idle machine: what is not bounded takes hours."""
@@ -164,23 +165,25 @@ def udf(argument: bytes) -> bytes:
     return UDF + argument + b"\x85}\x87\x81."
 
 
+MANY = 1 if THOROUGH else 5
+"""What costs a processor seconds is smaller by this: what is not bounded takes hours all the same."""
 LAUGHS = b"](K\x01e" + b"".join(b"q%c](%se" % (n, b"h%c" % n * 10) for n in range(60))
 PICKLES = {
     "ten references to ten references, 60 times": LAUGHS,
-    "lists in lists": b"](" * 300_000 + b"e" * 300_000,
-    "tuples in tuples": b"K\x01" + b"\x85" * 300_000,
+    "lists in lists": b"](" * (300_000 // MANY) + b"e" * (300_000 // MANY),
+    "tuples in tuples": b"K\x01" + b"\x85" * (300_000 // MANY),
     "a list in itself": b"]q\0(h\0h\0h\0e",
     "a dict in itself": b"}q\0(h\0h\0u",
     "a call on itself": b"capp\ng\n)Rq\0h\0b",
-    "a million dicts": b"(" + b"}" * 1_000_000 + b"t",
+    "a million dicts": b"(" + b"}" * (1_000_000 // MANY) + b"t",
     "a million marks": b"(" * 1_000_000,
     "an integer of two million bytes": b"\x8b" + (2_000_000).to_bytes(4, "little") + b"\x7f" * 2_000_000,
     "an integer of a million digits": b"L" + b"9" * 1_000_000 + b"L\n",
     "a text of 2^32 - 1": b"X\xff\xff\xff\xffabc",
     "a text of 2^63": b"\x8d" + (1 << 63).to_bytes(8, "little"),
     "a text of two million": b"X" + (2_000_000).to_bytes(4, "little") + b"a" * 2_000_000,
-    "fifty thousand calls": b"(" + b"cos\nsystem\n(tR" * 50_000 + b"t",
-    "fifty thousand names": b"(" + b"".join(b"cm%d\nn%d\n" % (n, n) for n in range(50_000)) + b"t",
+    "fifty thousand calls": b"(" + b"cos\nsystem\n(tR" * (50_000 // MANY) + b"t",
+    "fifty thousand names": b"(" + b"".join(b"cm%d\nn%d\n" % (n, n) for n in range(50_000 // MANY)) + b"t",
     "a memo of a billion": b"K\x01r\xff\xff\xff\x3f",
 }
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.runner import CAPTURES, CHAIN, decode, rpcinspect
+from tests.forks import command
 
 OTHER = CAPTURES / "profiled_legacy.pcap"
 
@@ -48,12 +49,7 @@ TRAFFIC = {"rpclog", "pcap", "redacted", "shrink", "tensors", "export"}
 
 
 def process(arguments: Sequence[object], **options: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
-        [sys.executable, "-m", "rpcinspect", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **options,
-    )
+    return command(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -34,6 +34,7 @@ from tests.tensorpipe.conversations import (
     packets,
     segments,
 )
+from tests.thorough import examples
 from tests.truth import CAPTURES
 
 
@@ -152,7 +153,9 @@ CONTENT = pcap_file(packets(small(), segments(small(), sizes=(200,))))
 
 
 @given(st.lists(st.tuples(st.integers(24, len(CONTENT) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_changed_bytes_of_a_file_raise_nothing_else(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     content = bytearray(CONTENT)
     for at, value in changes:

@@ -9,7 +9,6 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import round_trips
-from tests.decoded import Decoded, decode
+from tests.decoded import decode
 from tests.places import foreign, others, recorded, recordings
 from tests.torch_values import described, digest, tensors_of
 
@@ -64,11 +63,6 @@ CLOSED_INSIDE_A_MESSAGE = (
 """A worker dies while its peers write to it: their last messages were never sent whole."""
 
 
-@lru_cache(maxsize=16)
-def decoded(path: Path) -> Decoded:
-    return decode(path)
-
-
 def torch_capture(name: str) -> Path:
     return recorded(f"torch/{name}.pcap")
 
@@ -94,7 +88,7 @@ def test_the_suite_has_51_captures(index: dict[str, Json]) -> None:
 
 @pytest.mark.parametrize("name", SUITE)
 def test_suite_counts_by_type(index: dict[str, Json], name: str) -> None:
-    summary = decoded(recorded(f"torch-suite/{name}")).summary
+    summary = decode(recorded(f"torch-suite/{name}")).summary
     told = {kind: int(n) for kind, _, n in (pair.partition("=") for pair in index[name]["by_type"].split())}
     assert summary["by_type"] == told
     assert summary["messages"] == int(index[name]["messages"])
@@ -102,7 +96,7 @@ def test_suite_counts_by_type(index: dict[str, Json], name: str) -> None:
 
 @pytest.mark.parametrize("name", SUITE)
 def test_suite_has_no_problem(name: str) -> None:
-    result = decoded(recorded(f"torch-suite/{name}"))
+    result = decode(recorded(f"torch-suite/{name}"))
     problems = result.problems()
     assert result.summary["problems"] == len(problems)
     if name in CLOSED_INSIDE_A_MESSAGE:
@@ -118,7 +112,7 @@ def test_suite_has_no_problem(name: str) -> None:
 @pytest.mark.parametrize("name", SUITE)
 def test_suite_workers(name: str) -> None:
     """The suite starts 4 workers, its remote modules 2; each speaks at least in the barriers."""
-    result = decoded(recorded(f"torch-suite/{name}"))
+    result = decode(recorded(f"torch-suite/{name}"))
     world = 2 if name.startswith("RemoteModuleTest") else 4
     expected = [(f"worker{rank}", rank, 0) for rank in range(world)]
     assert [(w["name"], w["id"], w["group"]) for w in result.of("worker")] == expected
@@ -135,7 +129,7 @@ def test_every_torch_capture_has_a_row() -> None:
 @pytest.mark.parametrize("name", TORCH)
 def test_workers_and_message_counts(name: str) -> None:
     workers, messages, _, _ = TORCH[name]
-    result = decoded(torch_capture(name))
+    result = decode(torch_capture(name))
     expected = [(f"worker{rank}", rank) for rank in range(workers)]
     assert [(w["name"], w["id"]) for w in result.of("worker")] == expected
     assert len(result.messages) == messages
@@ -200,8 +194,8 @@ def test_other_releases(version: str) -> None:
     seen = tensors_of(path)
     lines = [message.line for message in seen]
     assert len(lines) == 50
-    assert decoded(path).problems() == []
-    assert [(w["name"], w["id"]) for w in decoded(path).of("worker")] == [("worker0", 0), ("worker1", 1)]
+    assert decode(path).problems() == []
+    assert [(w["name"], w["id"]) for w in decode(path).of("worker")] == [("worker0", 0), ("worker1", 1)]
 
     values = json.loads(gradient[gradient.index("[") : gradient.index("]") + 1])
     brought = [
@@ -242,7 +236,7 @@ def stress_calls() -> Iterator[tuple[int, int, int, list[int]]]:
 @pytest.mark.parametrize("name", ["stress_basic", "stress_mpt_uv"])
 def test_every_tensor_is_in_its_message(name: str) -> None:
     """Each call sends its own number in every element; tensors of one size may not be exchanged."""
-    result = decoded(torch_capture(name))
+    result = decode(torch_capture(name))
     own = [m for m in result.messages if not m["control"]]
     calls = {int(m["body"]["args"][0]): m for m in own if m["request"]}
     answers = {m["answers"]: m for m in own if not m["request"]}
@@ -267,7 +261,7 @@ def test_every_tensor_is_in_its_message(name: str) -> None:
 
 def test_lost_packets_mislead_nobody() -> None:
     """stress_lossy: tensors that are said to be certain hold the number of their call."""
-    result = decoded(torch_capture(LOSSY))
+    result = decode(torch_capture(LOSSY))
     right = 0
     for message in result.messages:
         text = (message["body"].get("args") or [message["body"].get("value")])[0]
@@ -285,7 +279,7 @@ def test_lost_packets_mislead_nobody() -> None:
 
 def test_snaplen() -> None:
     """12 messages are named, 11 of them whole; the twelfth and the tensors lack bytes and say so."""
-    result = decoded(torch_capture(CUT))
+    result = decode(torch_capture(CUT))
     assert len(result.messages) == 12
     assert len([m for m in result.messages if not m["problems"]]) == 11
     (finding,) = [f for f in result.of("finding") if f["code"] == "truncated-packets"]
@@ -299,7 +293,7 @@ def test_snaplen() -> None:
 
 
 def test_rnn_example() -> None:
-    result = decoded(foreign("examples/rnn_basic.pcap.gz"))
+    result = decode(foreign("examples/rnn_basic.pcap.gz"))
     assert result.problems() == []
     assert [(w["name"], w["id"]) for w in result.of("worker")] == [("ps", 0), ("trainer", 1)]
     assert {m["src"] for m in result.messages} == {"ps", "trainer"}
@@ -308,7 +302,7 @@ def test_rnn_example() -> None:
 
 
 def test_rnn_example_over_shared_memory() -> None:
-    result = decoded(foreign("examples/rnn_default_shm.pcap"))
+    result = decode(foreign("examples/rnn_default_shm.pcap"))
     assert result.messages == []
     assert result.problems() == []
     assert {w["name"] for w in result.of("worker")} == {"ps", "trainer"}

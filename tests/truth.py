@@ -11,7 +11,7 @@ import json
 import re
 import struct
 from collections import defaultdict
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,7 @@ def capture_of(name: str) -> Path:
     return plain if plain.exists() else CAPTURES / f"{name}.pcap.gz"
 
 
-@lru_cache(maxsize=64)
+@cache
 def workload(name: str) -> Workload:
     """A workload, read once for the tests that follow each other."""
     return Workload(name)

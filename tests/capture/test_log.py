@@ -17,6 +17,7 @@ from rpcinspect.capture.log import MAX_HEADER, MAX_LINE, MAX_PROBLEMS
 from rpcinspect.capture.source import ASIDE, WINDOW
 from rpcinspect.errors import CaptureError
 from tests.logs import blocks_of, log_of, message
+from tests.thorough import examples
 
 RECORDS = (
     message(id=1, payload=b"a\nb", storages=(b"\n" * 5, b"")),
@@ -66,7 +67,7 @@ def test_a_log_without_a_whole_first_line_is_none(tmp_path: Path) -> None:
 
 
 @given(at=st.integers(BEGINS[0], len(WHOLE) - 1), new=st.integers(0, 255), size=st.integers(0, 9))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 def test_damage_costs_what_it_touches(tmp_path: Path, at: int, new: int, size: int) -> None:
     """A byte changed, and some after it gone: records before it stay, nothing is made up."""
     data = WHOLE[:at] + bytes([new]) + WHOLE[at + 1 + size :]

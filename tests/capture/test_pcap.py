@@ -14,6 +14,7 @@ from rpcinspect.capture import CaptureReader, pcap
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import CaptureError, UnknownFormatError
 from tests.builders import Captured, pcap_file
+from tests.thorough import examples
 
 PACKETS = [
     Captured(b"first", 1_700_000_000_123_456_789),
@@ -178,7 +179,9 @@ def test_written_files_are_read(read_all: ReadAll) -> None:
 SMALL = pcap_file([Captured(b"first", 1), Captured(b"", 2), Captured(bytes(40), 3)])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     changes=st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), max_size=4),
     size=st.integers(0, len(SMALL)),

@@ -23,6 +23,7 @@ from tests.builders import (
     section,
     simple,
 )
+from tests.thorough import examples
 
 Row = tuple[int, bytes, int, int, int]
 ReadAll = Callable[[bytes], tuple[list[Row], CaptureReader]]
@@ -237,7 +238,9 @@ SMALL = (
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     changes=st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), max_size=4),
     size=st.integers(0, len(SMALL)),

@@ -26,6 +26,7 @@ from tests.builders import (
     section,
     simple,
 )
+from tests.thorough import examples
 
 Write = Callable[[list[Captured]], bytes]
 
@@ -288,7 +289,9 @@ def files(draw: st.DrawFn) -> bytes:
     return out
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     data=files(),
     size=st.one_of(st.none(), st.integers(28, 20_000)),

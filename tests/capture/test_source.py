@@ -21,6 +21,7 @@ from rpcinspect.capture import CaptureReader
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError
 from tests.builders import Captured, pcap_file
+from tests.thorough import examples
 
 NOISE = random.Random(7).randbytes(300_000) + bytes(3_000_000) + random.Random(8).randbytes(300_000)
 
@@ -244,7 +245,9 @@ SMALL = {
 }
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     how=st.sampled_from(sorted(SMALL)),
     changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),

@@ -6,7 +6,6 @@ import gzip
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from rpcinspect.views.jsonl.lines import JsonLines
 from tests.builders import Captured, ethernet, ipv4, ipv6, link_frame, packet, pcap_file, pcapng_file
 from tests.cli.runner import decode
 from tests.decoded import Json, parse
+from tests.forks import command, ran
 from tests.places import recordings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -306,10 +306,11 @@ def test_auto_hands_unknown_formats_to_tshark(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("more", [[], ["--message", "8"]], ids=["read once", "read twice"])
 def test_standard_input(more: list[str], tmp_path: Path) -> None:
     path = snoop(tmp_path)
-    command = [sys.executable, "-m", "rpcinspect", "decode", "--format", "jsonl", *more, "-"]
+    words = ("decode", "--format", "jsonl", *more, "-")
     with path.open("rb") as file:
-        done = subprocess.run(command, check=True, stdin=file, capture_output=True, timeout=60)
-    piped = subprocess.run(command, check=True, input=path.read_bytes(), capture_output=True, timeout=60)
+        done = ran(*words, stdin=file)
+    piped = ran(*words, given=path.read_bytes(), stdin=subprocess.PIPE)
+    assert (done.returncode, piped.returncode) == (0, 0)
     assert done.stdout == piped.stdout
     assert len(messages(list(parse(done.stdout)))) == (1 if more else 24)
 
@@ -482,10 +483,9 @@ def _interrupted(*arguments: object) -> None:
 def test_nothing_is_left_of_it_when_nobody_reads_on(impostor: Callable[[str], Path]) -> None:
     """As with `| head -1`. The pipe is too small for what the first packets tell; later ones are copies."""
     pid = impostor("while cat lines; do :; done")
-    command = [sys.executable, "-m", "rpcinspect", "decode", "--reader", "tshark", "--stream"]
-    command += ["--format", "jsonl", str(CHAIN)]
+    words = ("decode", "--reader", "tshark", "--stream", "--format", "jsonl", CHAIN)
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, bufsize=0, stdout=pipe, stderr=pipe, pipesize=4096) as process:
+    with command(*words, bufsize=0, stdout=pipe, stderr=pipe, pipesize=4096) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         process.stdout.close()

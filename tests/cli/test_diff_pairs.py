@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import pytest
 
 from tests.cli.runner import rpcinspect
 from tests.pairs.expected import Check, Json, checks
+from tests.thorough import some
 from tests.truth import workload
 from tests.views.diff.test_json_lines import check_contract
 
@@ -63,9 +65,11 @@ def is_it(first: Json, expected: Json, check: Check) -> bool:
     )
 
 
-def told(check: Check, *options: str, back: bool = False) -> tuple[int, list[dict[str, Any]]]:
+@cache
+def told(check: Check, *, back: bool = False) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and lines of a comparison, or of the one the other way round."""
     paths = check.paths()[::-1] if back else check.paths()
-    ran = rpcinspect("diff", *paths, "--format", "jsonl", *check.flags, *options)
+    ran = rpcinspect("diff", *paths, "--format", "jsonl", *check.flags)
     check_contract(ran.objects)
     return ran.code, ran.objects
 
@@ -86,7 +90,7 @@ def test_verdict_and_first_message(check: Check) -> None:
         assert not [line for line in lines[:-1] if line["counts"]]
 
 
-@pytest.mark.parametrize("check", [c for c in checks() if "--rename" not in c.flags], ids=str)
+@pytest.mark.parametrize("check", some([c for c in checks() if "--rename" not in c.flags], 2), ids=str)
 def test_the_mirror_image(check: Check) -> None:
     swap = {"missing": "extra", "extra": "missing"}
     there, back = told(check)[1], told(check, back=True)[1]
@@ -96,7 +100,7 @@ def test_the_mirror_image(check: Check) -> None:
     ) == Counter((x["code"], x["a"], x["b"], x["counts"]) for x in back[:-1])
 
 
-@pytest.mark.parametrize("check", [c for c in checks() if c.verdict == "different"], ids=str)
+@pytest.mark.parametrize("check", some([c for c in checks() if c.verdict == "different"], 2), ids=str)
 def test_the_summary_is_a_screen_or_less(check: Check) -> None:
     ran = rpcinspect("diff", *check.paths(), *check.flags)
     assert ran.code == 1
@@ -106,15 +110,13 @@ def test_the_summary_is_a_screen_or_less(check: Check) -> None:
 
 @pytest.mark.parametrize("name", ["order_sync_alike", "call_repeated", "error_nested", "renamed"])
 def test_every_process_says_the_same(name: str) -> None:
+    """One whose hashes of texts are others: this process draws its own at random."""
     (a, b), *_ = [check.paths() for check in checks() if check.b == name]
-    told = {
-        subprocess.run(
-            [sys.executable, "-m", "rpcinspect", "diff", "--all", a, b],
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
-            check=False,
-            capture_output=True,
-        ).stdout
-        for seed in (1, 2, 3)
-    }
-    assert len(told) == 1
-    assert told != {b""}
+    done = subprocess.run(
+        [sys.executable, "-m", "rpcinspect", "diff", "--all", a, b],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.stdout == rpcinspect("diff", "--all", a, b).out != ""

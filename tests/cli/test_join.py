@@ -16,6 +16,7 @@ from rpcinspect.replayer.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOK
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from tests.cli.runner import CAPTURES, CHAIN, Ran, rpcinspect
+from tests.forks import command
 from tests.replayer.live_calls import run as ask
 from tests.replayer.programs import QUIET, Programs, environment, free_port, start_as_fork, until
 from tests.views.replay.test_replay_json import check_contract
@@ -269,11 +270,8 @@ def test_signals_during_a_replay(number: int, tmp_path: Path, programs: Callable
     source, began, go = waiting(tmp_path)
     group = programs("worker1", "worker3", "late", arguments=(*QUIET, "--path", source))
     group.start("worker1", "worker3")
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "rpcinspect", "join", str(group.store), str(CHAIN)),
-            *("--path", str(source), "--yes"),
-        ],
+    process = command(
+        *("join", group.store, CHAIN, "--path", source, "--yes"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -339,11 +337,8 @@ def started(programs: Callable[..., Programs]) -> Programs:
 
 def joining(group: Programs, capture: str) -> subprocess.Popen[bytes]:
     """A replay that has just been started."""
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "rpcinspect", "join", str(group.store), str(CAPTURES / capture)),
-            *("--path", str(CAPTURES), "--yes"),
-        ],
+    return command(
+        *("join", group.store, CAPTURES / capture, "--path", CAPTURES, "--yes"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=CAPTURES.parent,

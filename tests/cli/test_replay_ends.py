@@ -7,7 +7,6 @@ import pty
 import random
 import signal
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.runner import CAPTURES, CHAIN, rpcinspect
+from tests.forks import command, forks
 from tests.places import recorded
 from tests.replayer.left_behind import descendants
 
@@ -39,14 +39,20 @@ class Run:
     terminal: int
     before: list[object]
     shown: list[bytes]
+    others: set[int]
+    """Processes that the one that forks live workers had before."""
 
     def seen(self) -> str:
         return b"".join(self.shown).decode(errors="replace")
 
+    def below(self) -> set[int]:
+        """The processes that it has, wherever they were forked."""
+        return descendants(self.process.pid) | descendants(forks().pid) - self.others
+
     def wait_for(self, workers: int) -> set[int]:
-        """Until there are so many processes below it, the parent of all workers included."""
+        """Until it has so many processes, the parent of all workers included."""
         end = time.monotonic() + SECONDS
-        while len(found := descendants(self.process.pid)) < workers and time.monotonic() < end:
+        while len(found := self.below()) < workers and time.monotonic() < end:
             time.sleep(0.01)
         assert len(found) >= workers
         return found
@@ -76,8 +82,9 @@ def run(tmp_path: Path) -> Iterator[object]:
     def start(*arguments: object) -> Run:
         folder.mkdir()
         master, terminal = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rpcinspect", "replay", *map(str, arguments)],
+        before, others = termios.tcgetattr(terminal), descendants(forks().pid)
+        process = command(
+            *("replay", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=terminal,
@@ -86,7 +93,7 @@ def run(tmp_path: Path) -> Iterator[object]:
             start_new_session=True,
             env=os.environ | {"TMPDIR": str(folder), "TERM": "xterm"},
         )
-        one = Run(process, folder, terminal, termios.tcgetattr(terminal), [])
+        one = Run(process, folder, terminal, before, [], others)
         started.append(one)
 
         def read() -> None:
@@ -138,7 +145,7 @@ def test_the_cursor_comes_back(run: object) -> None:
     end = time.monotonic() + SECONDS
     while HIDE not in replay.seen() and time.monotonic() < end:
         time.sleep(0.01)
-    below = descendants(replay.process.pid)
+    below = replay.below()
     replay.process.send_signal(signal.SIGTERM)
     replay.check_ended(below)
     assert replay.process.returncode == 128 + signal.SIGTERM
@@ -148,18 +155,17 @@ def test_the_cursor_comes_back(run: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("tenth", range(10))
+@pytest.mark.parametrize("tenth", range(0, 10, 2))
 def test_signals_at_any_moment(tenth: int, number: int, run: object) -> None:
-    """As from a terminal: to all processes of the foreground. The first second, while Python starts, is not
-    ours."""
+    """As from a terminal: to all processes of the foreground."""
     replay = run(LOCKED, "--path", CAPTURES)  # type: ignore[operator]
     below: set[int] = set()
     end = time.monotonic() + SECONDS
     while not below and tenth and time.monotonic() < end:
-        time.sleep(0.02)
-        below = descendants(replay.process.pid)
-    time.sleep(random.uniform(0.5 * tenth, 0.5 * tenth + 0.5) + (0 if tenth else 1.0))
-    below = descendants(replay.process.pid)
+        time.sleep(0.01)
+        below = replay.below()
+    time.sleep(random.uniform(0.1 * tenth, 0.1 * tenth + 0.2) + (0 if tenth else 0.2))
+    below = replay.below()
     if replay.process.poll() is None:
         os.killpg(replay.process.pid, number)
     out = replay.check_ended(below)

@@ -14,6 +14,7 @@ import pytest
 
 from tests import forks
 from tests.cli.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect, visible
+from tests.forks import command
 from tests.replayer.left_behind import descendants, temporary_folders
 from tests.views.replay.test_replay_json import check_contract
 
@@ -145,8 +146,8 @@ def test_repetitions_a_seed_and_a_recording(tmp_path: Path) -> None:
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     """As from a shell; the tests' own signal handlers don't reach it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "rpcinspect", "replay", *map(str, arguments)],
+    return command(
+        *("replay", *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -181,11 +182,12 @@ def test_a_worker_that_ends_does_not_end_us(end: str, told: str, tmp_path: Path)
 def test_control_c(tmp_path: Path) -> None:
     began = tmp_path / "began"
     path = job(tmp_path, f"open({str(began)!r}, 'w').close(); time.sleep(60)")
+    before = descendants(forks.forks().pid)
     with start(CHAIN, "--path", path) as running:
         end = time.monotonic() + 40
         while not began.exists() and time.monotonic() < end:
             time.sleep(0.05)
-        workers = descendants(running.pid)
+        workers = descendants(running.pid) | descendants(forks.forks().pid) - before
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert running.returncode == 130, err

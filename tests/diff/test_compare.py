@@ -22,13 +22,14 @@ from rpcinspect.views.diff.json_lines import diff_lines
 from tests.diff.stories import Story, answer, codes, first
 from tests.logs import log_of, message
 from tests.places import others, recorded, workloads
+from tests.thorough import representative
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def captures() -> list[Path]:
-    """Every capture present."""
-    return [*workloads(), *others()]
+    """Captures of every kind."""
+    return representative([*workloads(), *others()])
 
 
 def each_capture() -> pytest.MarkDecorator:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rpcinspect.diff.model import Aligned, Comparison
 from tests.diff.stories import Story, codes, diff, first
+from tests.thorough import examples
 
 SWAP = {"missing": "extra", "extra": "missing"}
 
@@ -75,7 +76,7 @@ def lines(comparison: Comparison) -> Counter[tuple[object, ...]]:
 
 
 @given(runs)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_run_is_itself(run: list[Ask]) -> None:
     comparison = diff(story(run), story(run), strict=True)
     assert comparison.found == ()
@@ -83,7 +84,7 @@ def test_a_run_is_itself(run: list[Ask]) -> None:
 
 
 @given(runs, runs)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_mirror_image(one: list[Ask], other: list[Ask]) -> None:
     there, back = diff(story(one), story(other)), diff(story(other), story(one))
     assert there.same == back.same
@@ -105,7 +106,7 @@ def test_the_mirror_image(one: list[Ask], other: list[Ask]) -> None:
 
 
 @given(runs, runs)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_every_message_of_both_runs_stands_there_once(one: list[Ask], other: list[Ask]) -> None:
     comparison = diff(story(one), story(other))
     for side, run in (("a", one), ("b", other)):
@@ -119,7 +120,7 @@ def test_every_message_of_both_runs_stands_there_once(one: list[Ask], other: lis
 
 
 @given(st.permutations(range(8)), st.integers(0, 7), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_one_call_less_is_the_one_difference(order: list[int], dropped: int, contexts: bool) -> None:
     """Each call says something else, and nothing follows from any."""
     made = [Ask("app.f", n, n, n // 4 if contexts else None, 1, 50, 10) for n in order]

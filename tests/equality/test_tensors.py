@@ -23,6 +23,7 @@ from rpcinspect.rpc.dtypes import DTYPES
 from tests.equality.builders import STRICT, codes, compare, dense, floats, from_torch
 from tests.equality.test_elements import holed
 from tests.rpc.torch_tables import import_torch
+from tests.thorough import examples
 
 LOOSE = Rules(rtol=1e-3, atol=1e-3)
 DENSE = sorted(name for name, row in DTYPES.items() if row.kind != "quantized" or name == "quint8")
@@ -231,7 +232,7 @@ def test_a_table_that_does_not_fit_is_unknown() -> None:
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_is_tolerated_is_close_for_torch_too(name: str, data: st.DataObject) -> None:
     torch = import_torch()
     base = data.draw(st.floats(-1e3, 1e3))

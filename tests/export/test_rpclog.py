@@ -17,6 +17,7 @@ from rpcinspect.pipeline import Decoding
 from tests.decoded import Decoded, decode
 from tests.logs import blocks_of, convert, without_packets
 from tests.places import recordings, workloads
+from tests.thorough import examples, representative
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUNDLED = workloads()
@@ -43,14 +44,14 @@ def check_same(capture: Path, folder: Path) -> None:
     assert {line["reader"] for line in after.of("capture")} == {"log"}
 
 
-@pytest.mark.parametrize("capture", BUNDLED, ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", representative(BUNDLED), ids=lambda path: path.name)
 def test_bundled_captures(capture: Path, tmp_path: Path) -> None:
     check_same(capture, tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["torch", "torch-suite", "versions"])
 def test_other_captures(folder: str, tmp_path: Path) -> None:
-    for capture in recordings(folder):
+    for capture in representative(recordings(folder)):
         if capture.stat().st_size <= HUGE:
             check_same(capture, tmp_path)
 
@@ -111,7 +112,7 @@ CHAIN = convert(ROOT / "captures/basic_chain.pcap")
         max_size=4,
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
 def test_a_damaged_log_is_decoded_to_its_end(tmp_path: Path, cuts: list[tuple[int, int, bytes]]) -> None:
     data = bytearray(CHAIN)
     for at, length, new in cuts:

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from rpcinspect.filter.expression import Expression, leaves
 from rpcinspect.filter.grammar import parse
 from tests.filter.expressions import expressions
+from tests.thorough import examples
 
 
 @given(expressions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_what_is_written_is_read_as_the_same(expression: Expression) -> None:
     text = str(expression)
     assert parse(text) == expression

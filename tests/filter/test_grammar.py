@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rpcinspect.errors import FilterError
 from rpcinspect.filter.expression import Expression
 from rpcinspect.filter.grammar import MAX_DEPTH, MAX_TEXT, parse
+from tests.thorough import examples
 
 
 def mistake(text: str) -> FilterError:
@@ -111,7 +112,7 @@ PIECES += ["3", "5ms", '"', "'", "[", "]", "[3,*]", "\\", "&&", "|", "\x00", "é
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join) | st.text(max_size=40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_text_is_a_filter_or_a_mistake_with_a_place(text: str) -> None:
     found: Expression | FilterError
     try:

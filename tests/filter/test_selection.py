@@ -20,6 +20,7 @@ from tests.decoded import decode, stream
 from tests.filter.expressions import expressions, means
 from tests.filter.from_json import picked, values
 from tests.places import FOREIGN, WITHOUT_SHARED
+from tests.thorough import examples
 from tests.truth import CAPTURES
 
 CHAIN = CAPTURES / "basic_chain.pcap"
@@ -68,7 +69,7 @@ CASES = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), exp
 
 
 @given(CASES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_filter_picks_what_a_predicate_over_jsonl_picks(case: tuple[str, Expression]) -> None:
     name, expression = case
     expected = [index for index, message in enumerate(told(name)) if means(expression, message)]
@@ -80,7 +81,7 @@ def test_a_filter_picks_what_a_predicate_over_jsonl_picks(case: tuple[str, Expre
         lambda n: st.tuples(st.just(n), expressions(seen(n)), expressions(seen(n)))
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_de_morgan(case: tuple[str, Expression, Expression]) -> None:
     name, a, b = case
     assert choose(Not(And((a, b))), name) == choose(Or((Not(a), Not(b))), name)

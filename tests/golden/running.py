@@ -8,12 +8,10 @@ doing: where it lies, its version, how others compress. Unix only.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import importlib
 import io
 import os
-import pkgutil
 import resource
 import shutil
 import signal
@@ -25,9 +23,9 @@ import zlib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import typer.main
+from tests.golden.importing import import_commands
 
 CPU_LIMIT_S = 60
 WALL_LIMIT_S = 300
@@ -35,8 +33,6 @@ MEMORY_LIMIT = 6 << 30
 WARM_UP = "captures/basic_chain.pcap"
 DIGITS = 16
 """Hexadecimal digits of a hash that are kept: an accident, not an attack, is to be seen."""
-OTHERS = ("rpcinspect.recorder", "rpcinspect.replayer.workers", "rpcinspect.replayer.agent")
-"""Not imported before a command does: they are for processes with torch."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +63,9 @@ def prepare(root: Path, package: Path) -> None:
 
     if not Path(rpcinspect.__file__).is_relative_to(package):
         raise RuntimeError(f"{rpcinspect.__file__} was imported, not that of {package}")
-    for module in pkgutil.walk_packages(rpcinspect.__path__, "rpcinspect."):
-        if not module.name.startswith(OTHERS) and not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    for name in ("rpcinspect.__main__", "tests.golden.rendering", "pyarrow.dataset"):
+    import_commands()
+    for name in ("tests.golden.rendering", "pyarrow.dataset"):
         importlib.import_module(name)
-    # The options are made into a parser once, not in each fork: a fifth of the time of a small capture.
-    typer.main.get_command = functools.cache(typer.main.get_command)
-    commands: Any = typer.main.get_command(importlib.import_module("rpcinspect.cli").app)
-    for name in commands.list_commands(None):
-        commands.get_command(None, name)
     _warm_up()
     gc.freeze()
 

@@ -31,6 +31,9 @@ class Check(Struct, frozen=True):
     def paths(self) -> tuple[Path, Path]:
         return capture_of(f"pairs/{self.a}"), capture_of(f"pairs/{self.b}")
 
+    def __hash__(self) -> int:
+        return hash((self.a, self.b, self.flags))
+
     def __str__(self) -> str:
         """The id of its tests."""
         return " ".join((self.b, *self.flags))

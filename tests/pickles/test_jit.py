@@ -14,6 +14,7 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.limits import Limits
 from rpcinspect.pickles.jit import Forms, read_jit
 from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall
+from tests.thorough import examples
 
 from . import vectors
 from .plain import plain, read_with_forms
@@ -144,7 +145,7 @@ def test_a_flipped_byte_is_a_value_or_a_decode_error(name: str) -> None:
 ALPHABET = b"(.NRbcJKM\x8aGX\x8d\x88\x89\x81Q)t\x85\x86\x87]lae}duqrhj\x00\x01\x02a\n"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(list(ALPHABET)), max_size=60).map(bytes)))
 def test_hostile_bytes(tail: bytes) -> None:
     with suppress(DecodeError):

@@ -16,6 +16,7 @@ from rpcinspect.limits import Limits
 from rpcinspect.pickles.jit import Forms, read_jit
 from rpcinspect.pickles.jit_write import OWNED, write_jit
 from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Set
+from tests.thorough import examples
 
 from . import vectors
 from .plain import plain, read_with_forms
@@ -145,7 +146,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(VALUES)
 def test_reading_gives_back_what_was_written(value: Any) -> None:
     data = write_jit(value)

@@ -24,6 +24,7 @@ from rpcinspect.limits import Limits
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.python import read_python_pickle, read_python_pickle_partial
 from rpcinspect.pickles.tree import Buffer, Dict, Global, PickleCall
+from tests.thorough import examples
 
 from . import vectors
 from .plain import plain
@@ -301,7 +302,7 @@ def test_cut_pickles_of_every_protocol() -> None:
 EVERY_OPCODE = [ord(op.code) for op in pickletools.opcodes]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=200),
@@ -314,7 +315,7 @@ def test_hostile_bytes(data: bytes) -> None:
         assert found.error.layer == "pickle"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, len(vectors.CALL) - 1), st.integers(1, 255))
 def test_flipped_bytes(at: int, flip: int) -> None:
     data = bytearray(vectors.CALL)
@@ -323,7 +324,7 @@ def test_flipped_bytes(at: int, flip: int) -> None:
         read_python_pickle(bytes(data))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.recursive(
         st.one_of(

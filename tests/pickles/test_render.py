@@ -16,6 +16,7 @@ from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.python import read_python_pickle, read_python_pickle_partial
 from rpcinspect.pickles.render import render, render_args
 from rpcinspect.pickles.tree import Buffer, Dict, Extension, Global, PersistentRef, PickleCall, Set
+from tests.thorough import examples
 
 from . import vectors
 
@@ -223,7 +224,7 @@ def test_bombs_stay_small() -> None:
     assert time.process_time() - start < 15
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.sampled_from(list(b"(.NRbcJKM\x8aGXQ)t\x85\x86\x87]lae}duqrhj\x00\x01\x02\n\x81\x92\x93\x94\x8f")),

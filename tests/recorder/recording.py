@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import python
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 CAPTURES = ROOT / "captures"
 SECONDS = 120
@@ -49,8 +51,9 @@ def start(
     *arguments: object, folder: Path, env: dict[str, str] | None = None, before: tuple[str, ...] = ()
 ) -> subprocess.Popen[str]:
     """`rpcinspect record ARGUMENTS` in a session of its own."""
-    return subprocess.Popen(
-        [*before, sys.executable, "-m", "rpcinspect", "record", *map(str, arguments)],
+    return python(
+        *("-m", "rpcinspect", "record", *arguments),
+        before=before,
         cwd=folder,
         env=env or environment(),
         stdin=subprocess.PIPE,

@@ -27,7 +27,8 @@ JOBS = (
 def workers(repo: Path) -> Iterator[Workers]:
     """One parent process for all live workers of a test run; importing torch takes seconds."""
     pytest.importorskip("torch")
-    forks()  # it stays
+    forks()  # these stay
+    forks("commands")
     options = WorkerOptions(path=(str(repo / "captures"),), imports=JOBS, rpc_timeout_s=10)
     before = descendants(os.getpid())
     with Workers(options) as found:
@@ -45,7 +46,8 @@ def group(workers: Workers, nothing_left: None) -> Iterator[LiveGroup]:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fails a test after which a process, an open file or a temporary folder is left."""
-    parents = [os.getpid(), *([forks().pid] if HAS_TORCH and not WITHOUT_CHILDREN else [])]
+    kinds = [] if WITHOUT_CHILDREN else ["commands", *(["torch"] if HAS_TORCH else [])]
+    parents = [os.getpid(), *(forks(kind).pid for kind in kinds)]
 
     def there() -> tuple[set[int], int, set[str]]:
         files = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

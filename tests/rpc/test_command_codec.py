@@ -46,6 +46,7 @@ from rpcinspect.rpc.command_codec import (
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType as M
 from rpcinspect.rpc.types import ForkId, RRefId
+from tests.thorough import examples
 
 TENSOR_0 = b"ctorch.jit._pickle\nbuild_tensor_from_id\n" + bytes.fromhex("71 00 28 4b 00 74 52 71 01")
 UDF = (
@@ -314,7 +315,7 @@ commands = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(commands)
 def test_what_is_written_is_read_back(command: Command) -> None:
     payload = to_payload(command)
@@ -322,7 +323,7 @@ def test_what_is_written_is_read_back(command: Command) -> None:
     assert to_payload(command, payload) == payload
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(sorted(VECTORS)), st.data())
 def test_hostile_payloads_raise_decode_errors_only(name: str, data: st.DataObject) -> None:
     message_type, payload, _ = VECTORS[name]

@@ -19,6 +19,7 @@ from tests.rpc.payloads import payloads
 from tests.rpc.test_command_codec import UDF, VECTORS
 from tests.rpc.test_envelope import AUTOGRAD, PROFILING
 from tests.rpc.test_tensor import EMPTY, FLOAT3, ONE
+from tests.thorough import examples
 
 CALL = b"\0" + UDF
 FORWARD = RpcMessage(M.FORWARD_AUTOGRAD_REQ, 5, CALL + AUTOGRAD, ONE)
@@ -98,7 +99,7 @@ def test_one_field_changes_one_thing() -> None:
     assert RpcDecoder().decode(from_payloads(after)).envelopes == changed.envelopes
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_hostile_messages_become_problems(data: st.DataObject) -> None:
     kind, payload, _ = VECTORS[data.draw(st.sampled_from(sorted(VECTORS)))]

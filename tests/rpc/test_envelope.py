@@ -21,6 +21,7 @@ from rpcinspect.rpc.message import MessageType as M
 from rpcinspect.rpc.profiling import ProfilerConfig
 from rpcinspect.rpc.types import ProfilingId
 from tests.rpc.test_profiling import events
+from tests.thorough import examples
 
 TAG = b"ctorch.jit._pickle\nrestore_type_tag\n"
 
@@ -220,7 +221,7 @@ def test_what_is_wrapped_is_peeled_in_any_nesting(stack: list[Envelope], inner: 
     assert wrap(stack, inner, payload) == payload
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_hostile_envelopes_that_are_read_are_written(data: st.DataObject) -> None:
     payload = bytearray(data.draw(st.sampled_from([AUTOGRAD, AUTOGRAD_RESP, AUTOGRAD_1_8])))

@@ -22,6 +22,7 @@ from rpcinspect.rpc.types import ForkId, RRefId
 from rpcinspect.tensorpipe.control_types import TpDescriptor
 from rpcinspect.tensorpipe.records import TpMessage
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
+from tests.thorough import examples
 
 PIPE = pipe()
 CALL = PythonCall(b"\x80\x04N.", False)
@@ -76,7 +77,7 @@ def alone(tp: TpMessage) -> object:
 
 
 @given(st.lists(st.tuples(commands, envelopes), min_size=2, max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_it_equals_the_general_reading(said: list[tuple[Command, RpcWithAutograd | None]]) -> None:
     decoder, shapes = RecordDecoder(), Shapes()
     for number, (command, envelope) in enumerate(said * 2):
@@ -94,7 +95,7 @@ def test_other_ids_of_the_same_width_fit() -> None:
 
 
 @given(st.integers(0, 200), st.integers(0, 255))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_damage_is_told_as_the_general_reading_tells_it(at: int, value: int) -> None:
     decoder, shapes = RecordDecoder(), Shapes()
     tp = shapes.of(PropagateGradientsReq(AutogradMetadata(5, 1 << 48), (0,), False))

@@ -22,6 +22,7 @@ from rpcinspect.rpc.command import (
     UnknownCommand,
 )
 from rpcinspect.rpc.pickle_facts import NO_FACTS, FactsReader, rref_forks
+from tests.thorough import examples
 
 UDF = b"ctorch.distributed.rpc.internal\nPythonUDF\n"
 ERROR = b"ctorch.distributed.rpc.internal\nRemoteException\n"
@@ -172,14 +173,14 @@ def test_calls_that_only_look_like_the_agents(args: bytes) -> None:
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_bytes_have_facts(data: bytes) -> None:
     FactsReader().read(PythonCall(data, False))
     FactsReader().read(PythonResp(b"\x80\x04" + data))
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_damaged_pickles_have_facts(pick: st.DataObject) -> None:
     whole = udf(b"ca\nb\n", b"(" + fork(1, 0, 5, 2, 7, 0) + b"t").serialized_py_obj
     data = bytearray(

@@ -34,6 +34,7 @@ from rpcinspect.tensorpipe.control import read_descriptor
 from rpcinspect.tensorpipe.control_types import ControlLayout
 from tests.session.records import gradient, pipe, tp_message, tp_tensor
 from tests.tensorpipe.conversations import Network, PipeTalk, Said, play
+from tests.thorough import examples
 
 CALL = PythonCall(pickle.dumps(("f", 1)), False)
 PAYLOADS = RpcMessage(0x102, 7, to_payload(CALL), gradient(2)).to_payloads()
@@ -187,7 +188,7 @@ def test_a_cut_table_leaves_the_command() -> None:
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=60), st.binary(max_size=60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_payloads_make_a_record(kind: int, payload: bytes, table: bytes) -> None:
     payloads = RpcMessage(kind, -1, payload, table).to_payloads()
     record = RecordDecoder().decode(tp_message(pipe(), payloads))
@@ -195,7 +196,7 @@ def test_any_payloads_make_a_record(kind: int, payload: bytes, table: bytes) -> 
 
 
 @given(st.sampled_from(sorted(MessageType)), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_damaged_payloads_make_a_record(kind: int, pick: st.DataObject) -> None:
     commands = [
         CALL,

@@ -20,6 +20,7 @@ from rpcinspect.rpc.tensor import (
     to_tensor_table,
 )
 from tests.rpc.torch_tables import import_torch, torch_table
+from tests.thorough import examples
 
 # one float32 tensor of shape [3] that requires grad, from a captured message
 ONE = (
@@ -294,7 +295,7 @@ def test_what_is_written_is_read_back(metas: list[TensorMeta]) -> None:
     assert to_tensor_table(read, table) == table
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_hostile_tables_raise_decode_errors_only(data: st.DataObject) -> None:
     table = bytearray(ONE)

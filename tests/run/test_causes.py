@@ -17,6 +17,7 @@ from rpcinspect.run.causes import Causes, Doubt, _cut_circles
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import open_run
 from tests.replayer.talks import Workers
+from tests.thorough import examples
 from tests.truth import CAPTURES, workload
 
 DRIVERS = {
@@ -172,7 +173,7 @@ DRAWN = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(DRAWN)
 def test_what_is_told_of_a_cause(drawn: list[tuple[int, int, int, int, bool, str, int | None]]) -> None:
     """A cause was being served by the sender; a call is its sender's own for certain only if nothing was."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rpcinspect.run.evidence import LEAST_MATCHES
 from tests.replayer.talks import Workers
 from tests.run.told import ask
+from tests.thorough import examples
 
 COUNT = LEAST_MATCHES + 1
 
@@ -96,7 +97,7 @@ def test_what_it_can_not_know() -> None:
     assert told == {n: (n + 1) % COUNT for n in range(COUNT)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.integers(10, 30), min_size=COUNT, max_size=COUNT))
 def test_a_certain_parent_has_the_calls_value(values: list[int]) -> None:
     told = certain(handlers(value=lambda n: values[n - 10]))

@@ -15,6 +15,7 @@ from rpcinspect.session.model import CaptureInfo, Finding
 from rpcinspect.tensorpipe.records import Visibility
 from tests.replayer.talks import NONE, Workers
 from tests.session.records import Talk, pipe
+from tests.thorough import examples
 
 
 def served() -> Workers:
@@ -126,7 +127,7 @@ def received(drawn: Drawn) -> tuple[Requests, list[int]]:
 
 
 @given(REQUESTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_is_open(drawn: Drawn) -> None:
     requests, rows = received(drawn)
     serving = Serving(requests, rows)

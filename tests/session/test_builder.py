@@ -36,6 +36,7 @@ from rpcinspect.session.model import NONE, Fork, Session
 from rpcinspect.session.workers import resolve_workers
 from rpcinspect.tensorpipe.records import Placement
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
+from tests.thorough import examples
 
 CALL = ScriptCall(args=(1,), schema=None, qualified_name="__torch__.f")
 ANSWER = ScriptResp(1)
@@ -88,7 +89,7 @@ def test_a_repeated_id_is_answered_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 5)), max_size=40))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_partners_are_mutual(talks: list[tuple[int, bool, int]]) -> None:
     talk = Talk()
     for number, from_client, time_ns in talks:

@@ -22,6 +22,7 @@ from rpcinspect.store.directory import (
     worker_directory,
 )
 from rpcinspect.store.operations import StoreGeneration, looks_like_store, may_become_store
+from tests.thorough import examples
 
 V1_8, V1_9, V2_2 = StoreGeneration
 VALIDATE = bytes.fromhex("00 cef7853c")
@@ -380,7 +381,7 @@ def test_names_need_not_be_text() -> None:
     assert worker_directory(entries).names == {(0, 0): "\udcff\x1b"}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 400)), max_size=40))
 def test_any_segments_in_any_interleaving(steps: list[tuple[bool, int]]) -> None:
     generation, client, server = streams("dynamic-2.13.0")
@@ -397,7 +398,7 @@ def test_any_segments_in_any_interleaving(steps: list[tuple[bool, int]]) -> None
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from(StoreGeneration),
     st.lists(st.binary(max_size=30) | st.sampled_from([b"\x06" + u64(1), u64(3), u64(0)]), max_size=12),
@@ -410,7 +411,7 @@ def test_hostile_bytes(generation: StoreGeneration, pieces: list[bytes]) -> None
     assert [p.from_client for p in talk.finish()] in ([], [True], [False], [True, False])
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from(sorted(VECTORS)),
     st.lists(st.tuples(st.booleans(), st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=3),

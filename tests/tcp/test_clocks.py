@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rpcinspect.pipeline import Decoding
 from rpcinspect.session.model import Session
 from tests.places import content, recorded
+from tests.thorough import examples
 from tests.truth import CAPTURES
 
 HOSTS = "torch/hosts4.pcap"
@@ -59,7 +60,7 @@ def both(folder: Path, *, way_ns: int, clock_ns: int, seed: int = 0, skip: int =
     return paths
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     clock_ns=st.integers(-(10**10), 10**10),
     way_ns=st.integers(5_000, 2_000_000),

@@ -14,6 +14,7 @@ from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tcp.stream import WRAP, Stream
 from tests.builders import ACK, FIN, RST, SYN, Segment, segment_block
+from tests.thorough import examples
 
 A, B = Endpoint("10.0.0.1", 1000), Endpoint("10.0.0.2", 2000)
 FORWARD, BACKWARD = 0, 1
@@ -79,7 +80,7 @@ def traffic(draw: st.DrawFn) -> tuple[int, list[tuple[int, bytes]], list[int]]:
 
 
 @given(traffic())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_reassembly_equals_the_model(case: tuple[int, list[tuple[int, bytes]], list[int]]) -> None:
     isn, pieces, cuts = case
     model: dict[int, int] = {}
@@ -117,7 +118,7 @@ def lives(draw: st.DrawFn) -> list[tuple[int, bytes, list[tuple[int, bytes]], st
 
 
 @given(lives(), st.lists(st.integers(1, 10), max_size=10))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_ports_used_again_keep_their_bytes_apart(
     case: list[tuple[int, bytes, list[tuple[int, bytes]], str]], cuts: list[int]
 ) -> None:
@@ -154,7 +155,7 @@ def test_ports_used_again_keep_their_bytes_apart(
 
 
 @given(st.binary(min_size=1, max_size=300), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_segmentation_reordering_and_duplication_gives_the_same_bytes(
     stream_bytes: bytes, draw: st.DataObject
 ) -> None:

@@ -21,6 +21,7 @@ from rpcinspect.tcp.fragment import (
     FragmentPiece,
     Reassembly,
 )
+from tests.thorough import examples
 
 BODY = bytes(range(1, 41))
 
@@ -79,7 +80,7 @@ def test_in_order() -> None:
 
 
 @given(order=st.permutations(range(5)), again=st.lists(st.integers(0, 4), max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_order_and_copies(order: list[int], again: list[int]) -> None:
     bench = Bench()
     fragments = [part(8 * at, 8 * at + 8) for at in [*order, *again]]
@@ -107,7 +108,7 @@ def overlapping(draw: st.DrawFn) -> list[tuple[int, bytes]]:
 
 
 @given(overlapping())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_first_copy_of_a_byte_wins(pieces: list[tuple[int, bytes]]) -> None:
     bench = Bench()
     model: dict[int, int] = {}

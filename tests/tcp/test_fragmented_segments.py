@@ -31,6 +31,7 @@ from tests.builders import (
     vxlan,
 )
 from tests.tensorpipe.reading import read_streams
+from tests.thorough import examples
 
 A4, B4, A6, B6 = "10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"
 PAYLOAD = bytes(range(100, 180))
@@ -178,7 +179,7 @@ def test_streams_and_their_places(version: int, tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_fragments_in_any_blocks(data: st.DataObject) -> None:
     """Segments in fragments, shuffled a little, fed block by block: nothing is lost, mixed up or invented."""
     frames: list[bytes] = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rpcinspect.tcp.ip import NETWORKS, PROTOCOLS, TCP, Fragments, IpPackets
 from rpcinspect.tcp.rows import IPV4, IPV6, Rows
 from tests.builders import Captured, ipv4, ipv6, packet_block
+from tests.thorough import examples
 
 A4, B4 = "10.0.0.1", "192.168.255.254"
 A6, B6 = "2001:db8::1", "fe80::ffff"
@@ -172,7 +173,7 @@ def test_ipv6_what_is_counted() -> None:
     assert counted == {"udp": 1, "fragment": 1, "ip protocol 59": 1, "cut header": 2, "bad ip header": 1}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     data=st.binary(max_size=60),
     version=st.sampled_from([IPV4, IPV6]),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.tcp.packetize import LINK_TYPE, MAX_PAYLOAD, Packetizer
 from tests.builders import Captured, pcap_file
+from tests.thorough import examples
 
 CLIENT, SERVER = ("127.0.0.1", 0x1234), ("127.0.0.1", 0x5678)
 CLIENT6, SERVER6 = ("::1", 0x1234), ("::1", 0x5678)
@@ -54,7 +55,7 @@ def test_literal_bytes_of_ipv6() -> None:
     assert syn[54:68] == bytes.fromhex("1234 5678 00000001 00000000 7002")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     part=st.binary(min_size=1, max_size=9),
     times=st.integers(1, 30_000),

@@ -32,6 +32,7 @@ from tests.builders import (
     tcp,
 )
 from tests.places import foreign, recorded
+from tests.thorough import examples
 
 A, B = "10.0.0.1:5000", "10.0.0.2:6000"
 A6, B6 = "[2001:db8::1]:5000", "[::1]:6000"
@@ -165,7 +166,7 @@ def test_texts() -> None:
     assert str(flow.reversed) == "[fe80::1]:8080>10.0.0.1:80"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_a_segment_or_counted(data: st.DataObject) -> None:
     frames = data.draw(

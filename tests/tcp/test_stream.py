@@ -12,6 +12,7 @@ from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.stream import Stream
 from tests.builders import segment_block
 from tests.tensorpipe.conversations import Hole, Network, Player, segments, stream_of
+from tests.thorough import examples
 
 DATA = bytes(range(256)) * 2
 
@@ -28,7 +29,7 @@ HOLES = st.lists(
 
 
 @given(HOLES, st.lists(st.integers(1, 60), min_size=1, max_size=5), st.integers(0, 512), st.integers(0, 512))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_way_of_reading_agrees_with_the_bytes(
     holes: list[tuple[int, int]], sizes: list[int], one: int, two: int
 ) -> None:
@@ -60,7 +61,7 @@ def test_every_way_of_reading_agrees_with_the_bytes(
 
 
 @given(HOLES, st.integers(0, 511))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_places_and_times(holes: list[tuple[int, int]], at: int) -> None:
     stream = stream_of(DATA, sizes=(10,), holes=holes)
     _, lost = lossy(holes)
@@ -112,7 +113,7 @@ def test_a_range_that_is_partly_lost_has_the_times_of_the_rest() -> None:
 
 
 @given(st.lists(st.integers(0, 512), min_size=1, max_size=6), HOLES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_released_bytes_are_not_needed_for_later_ones(steps: list[int], holes: list[tuple[int, int]]) -> None:
     stream = stream_of(DATA, sizes=(7,), holes=holes)
     content, _ = lossy(holes)

@@ -31,6 +31,7 @@ from tests.builders import (
     udp,
     vxlan,
 )
+from tests.thorough import examples
 
 Wrap = Callable[[bytes], bytes]
 """Puts an IP packet into a frame."""
@@ -173,7 +174,7 @@ def test_nesting_ends() -> None:
     assert segmenter.other == {"ip in ip": 1}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     name=st.sampled_from(sorted(ENCAPSULATIONS)),
     changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4),

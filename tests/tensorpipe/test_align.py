@@ -14,6 +14,7 @@ from rpcinspect.tensorpipe.align import MAX_WALK, Places, align, fits
 from rpcinspect.tensorpipe.control import frame
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
 from tests.tensorpipe.conversations import stream_of
+from tests.thorough import examples
 
 LONGEST = 40
 """Frames of the naive model are no longer: more than any stream of its tests can hold."""
@@ -126,7 +127,7 @@ def kept_groups(draw: st.DrawFn, lengths: list[int]) -> list[list[int]]:
 
 
 @given(st.data(), LENGTHS, HOLES, st.integers(0, 20), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_place_is_the_only_one_in_every_world(
     data: st.DataObject,
     lengths: list[int],

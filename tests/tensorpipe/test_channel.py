@@ -15,6 +15,7 @@ from rpcinspect.tensorpipe.control import frame
 from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpDevice, TpTensorDescriptor
 from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor
 from tests.tensorpipe.conversations import stream_of
+from tests.thorough import examples
 
 FLOW = Flow(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2))
 CPU = TpDevice("cpu", 0)
@@ -159,7 +160,7 @@ FRAMES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_s
     st.booleans(),
     st.integers(0, 4),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_certain_is_true(
     frames: list[tuple[int, bool]],
     holes: list[tuple[int, int]],
@@ -271,7 +272,7 @@ def test_many_absurd_tensors_keep_the_queue_small() -> None:
 
 
 @given(st.integers(0, 1 << 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_mpt_takes_every_byte_once(length: int) -> None:
     parts = CHANNELS["mpt_uv"].split(length)
     assert [lane for lane, _ in parts] == list(range(MPT_LANES))

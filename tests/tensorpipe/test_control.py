@@ -48,6 +48,7 @@ from rpcinspect.tensorpipe.control_types import (
     TpTensorDescriptor,
 )
 from tests.tensorpipe.conversations import write_cma_descriptor
+from tests.thorough import examples
 
 CPU, CUDA_0, CUDA_1 = TpDevice("cpu", 0), TpDevice("cuda", 0), TpDevice("cuda", 1)
 ANY_CUDA = TpDevice("cuda", UNKNOWN_INDEX)
@@ -344,7 +345,7 @@ old_tensors = st.builds(
 old_descriptors = st.builds(TpDescriptor, st.binary(max_size=8), payloads, tuples(old_tensors))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(brochures, answers, descriptors)
 def test_what_is_written_is_read(
     brochure: Brochure, answer: BrochureAnswer, descriptor: TpDescriptor
@@ -355,7 +356,7 @@ def test_what_is_written_is_read(
     assert read_descriptor(write_descriptor(descriptor, layout)) == (descriptor, layout)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     tuples(st.tuples(texts, texts)),
     tuples(st.tuples(texts, texts, tuples(ids))),
@@ -412,7 +413,7 @@ ALL_READERS = (
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.sampled_from(VECTORS), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3))
 def test_hostile_bytes(case: dict[str, str], flips: list[tuple[int, int]]) -> None:
     """A real frame with some bytes changed: a value or a DecodeError, from every reader."""

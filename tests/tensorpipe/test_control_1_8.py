@@ -32,6 +32,7 @@ from rpcinspect.tensorpipe.control_types import (
     TpTensorDescriptor,
 )
 from rpcinspect.tensorpipe.nop import NopReader
+from tests.thorough import examples
 
 CPU, CUDA = DEVICES_1_8
 
@@ -166,7 +167,7 @@ def test_a_device_that_1_8_does_not_know(device: int) -> None:
 
 
 @given(st.sampled_from(READERS), st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=3))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_hostile_bytes(case: tuple[bytes, object], flips: list[tuple[int, int]]) -> None:
     body, read = bytearray(case[0]), case[1]
     assert callable(read)

@@ -30,6 +30,7 @@ from tests.tensorpipe.conversations import (
     requested,
     segments,
 )
+from tests.thorough import examples
 
 CHANNELS = ["basic", "mpt_uv"]
 LAYOUTS = [ControlLayout.V1_8, ControlLayout.V1_9]
@@ -70,7 +71,7 @@ def test_everything_that_was_said_comes_out(
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(1, 80), st.sampled_from(CHANNELS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_chopping_gives_the_same(sizes: list[int], block: int, channel: str) -> None:
     network = Network()
     pipe = PipeTalk(network, channel=channel)
@@ -81,7 +82,7 @@ def test_any_chopping_gives_the_same(sizes: list[int], block: int, channel: str)
 
 
 @given(st.data(), st.integers(1, 50))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_interleaving_gives_the_same(pick: st.DataObject, block: int) -> None:
     network = Network()
     pipes = [
@@ -98,7 +99,7 @@ def test_any_interleaving_gives_the_same(pick: st.DataObject, block: int) -> Non
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_interleaving_of_lanes_gives_the_same(pick: st.DataObject) -> None:
     network = Network()
     pipe = PipeTalk(network, channel="mpt_uv", lane_id=16)
@@ -151,7 +152,7 @@ def test_every_cut_gives_a_prefix(channel: str, end: int) -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 400), st.integers(1, 90)), max_size=6)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_holes_make_no_wrong_message(holes: list[tuple[int, bool, int, int]]) -> None:
     network = Network()
     pipe = PipeTalk(network)
@@ -172,7 +173,7 @@ def test_holes_make_no_wrong_message(holes: list[tuple[int, bool, int, int]]) ->
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200), st.booleans(), st.integers(1, 50))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_foreign_bytes_raise_nothing(client: bytes, server: bytes, syn: bool, size: int) -> None:
     network = Network()
     number = network.connect("10.0.0.1", "10.0.0.2:5000")
@@ -184,7 +185,7 @@ def test_foreign_bytes_raise_nothing(client: bytes, server: bytes, syn: bool, si
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_flipped_bytes_raise_nothing(pick: st.DataObject) -> None:
     network = Network()
     pipe = PipeTalk(network, channel=pick.draw(st.sampled_from(["basic", "mpt_uv", "cma", "cuda_basic"])))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rpcinspect.tensorpipe.control import frame
 from rpcinspect.tensorpipe.frame import BUFFER_BYTES, FrameCursor
 from tests.tensorpipe.conversations import Network, Player, segments, stream_of
+from tests.thorough import examples
 
 
 def cursor_of(data: bytes, **how: object) -> FrameCursor:
@@ -18,7 +19,7 @@ def cursor_of(data: bytes, **how: object) -> FrameCursor:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8), st.lists(st.integers(1, 50), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_bodies_come_out_as_they_went_in(bodies: list[bytes], sizes: list[int]) -> None:
     cursor = cursor_of(b"".join(map(frame, bodies)) or b"\1", sizes=sizes)
     for body in bodies:

@@ -22,6 +22,7 @@ from rpcinspect.tensorpipe.nop import (
     write_u64s,
     write_variant,
 )
+from tests.thorough import examples
 
 INTEGERS = [
     ("00", 0),
@@ -211,7 +212,7 @@ READS: list[Read] = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.binary(max_size=60) | st.lists(st.sampled_from(range(0xB5, 0xC0)), max_size=40).map(bytes),
     st.lists(st.sampled_from(READS), min_size=1, max_size=8),

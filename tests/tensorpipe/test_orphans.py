@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rpcinspect.tensorpipe.orphans import FLOOR_NS, MARGIN, MAX_UNSENT
 from tests.builders import ACK, FIN, RST, SYN, Segment
 from tests.tensorpipe.conversations import Network, Outcome, PipeTalk, Said, frame, play, segments
+from tests.thorough import examples
 
 MS = 1_000_000
 
@@ -425,7 +426,7 @@ def stories(draw: st.DrawFn) -> tuple[Story, list[int]]:
 
 
 @given(stories(), st.sampled_from([FIN, RST, 0]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_a_pairing_is_right_or_there_is_none(made: tuple[Story, list[int]], end: int) -> None:
     story, lost = made
     right(story, story.tell(end=end, lost=lost))

@@ -38,6 +38,7 @@ from tests.tensorpipe.conversations import (
     segments,
     stream_of,
 )
+from tests.thorough import examples
 
 FLOW = Flow(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2))
 
@@ -299,7 +300,7 @@ def test_many_tables_that_are_none_take_little_time() -> None:
 @given(
     st.binary(max_size=60), st.lists(st.tuples(st.integers(0, 90), st.integers(1, 90)), max_size=2), st.data()
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_whatever_is_there_nothing_else_is_raised(
     noise: bytes, holes: list[tuple[int, int]], pick: st.DataObject
 ) -> None:
@@ -321,7 +322,7 @@ def test_whatever_is_there_nothing_else_is_raised(
     st.lists(st.tuples(st.integers(0, 1200), st.integers(1, 400)), min_size=1, max_size=3),
     st.booleans(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_is_rebuilt_is_what_was_said(
     messages: list[list[int]], holes: list[tuple[int, int]], lane_too: bool
 ) -> None:

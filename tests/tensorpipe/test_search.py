@@ -24,6 +24,7 @@ from tests.tensorpipe.conversations import (
     segments,
     stream_of,
 )
+from tests.thorough import examples
 
 LAYOUTS = [ControlLayout.V1_8, ControlLayout.V1_9]
 
@@ -95,7 +96,7 @@ def test_a_stream_that_ends_behind_a_descriptor_confirms_what_is_there() -> None
 
 
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=6), st.binary(max_size=40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_how_a_stream_grows_does_not_matter(sizes: list[int], noise: bytes) -> None:
     network = Network()
     number = network.connect("10.0.0.1", "10.0.0.2:5000")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import site
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from tests.cli.runner import CAPTURES, CHAIN, HIDDEN, Ran, decode, rpcinspect
 from tests.export.parquet.lakes import files, rows
+from tests.forks import command
 
 ROOT = CAPTURES.parent
 
@@ -133,11 +133,8 @@ def test_what_to_install_is_said_where_pyarrow_is_missing(tmp_path: Path) -> Non
 def test_control_c_leaves_all_or_nothing(tmp_path: Path) -> None:
     """Pressed as soon as something is written; a fast machine may be through by then."""
     lake = tmp_path / "lake"
-    command = [sys.executable, "-m", "rpcinspect", "export", "parquet", "-o", str(lake)]
-    command.append(str(CAPTURES / "dtype_zoo.pcap.gz"))
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    ) as process:
+    arguments = ("export", "parquet", "-o", lake, CAPTURES / "dtype_zoo.pcap.gz")
+    with command(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while not lake.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)

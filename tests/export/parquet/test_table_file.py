@@ -57,7 +57,7 @@ def test_memory_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pyte
     tracemalloc.start()
     try:
         high = 0
-        for number in range(200_000):
+        for number in range(60_000):
             file.add({"number": number, "text": "x" * 50 + str(number), "list": [number] * 5})
             if not number % 1000:
                 high = max(high, pa.total_allocated_bytes() - before)

@@ -16,6 +16,7 @@ from rpcinspect.run.run import RunModel
 from tests.decoded import alone, decode
 from tests.export.pcap.rewritten import assert_same, raw_messages, rest, rewrite, told
 from tests.places import others, recorded
+from tests.thorough import examples, representative, some
 from tests.truth import CAPTURES
 
 BUNDLED = sorted(
@@ -29,7 +30,7 @@ LESS = {
 """What can't be written as it was; each has a test of its own."""
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", some(BUNDLED, 2))
 def test_bundled_captures_stay_the_same(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.pcap"
     rewrite([CAPTURES / name], out)
@@ -45,7 +46,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(OTHERS), ids=lambda path: path.name)
 def test_other_captures_stay_the_same(path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pcap"
     rewrite([path], out)
@@ -107,7 +108,7 @@ def _key(message: dict[str, object]) -> tuple[object, ...]:
     return message["type"], message["id"], message["src"], message["dst"], message["request"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_any_messages_can_be_kept(data: st.DataObject) -> None:
     """Each as it was; workers have their names although their handshakes, or who named them, are not kept."""

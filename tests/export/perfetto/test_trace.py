@@ -27,6 +27,7 @@ from tests.export.perfetto.trace_processor import needs_trace_processor
 from tests.filter.from_json import read_filter
 from tests.perfetto_ui import needs_perfetto, perfetto
 from tests.places import recordings, workloads
+from tests.thorough import representative
 from tests.views.opened import CAPTURES, opened
 
 Json = dict[str, Any]
@@ -43,7 +44,7 @@ def made(stack: ExitStack, path: Path, expression: str | None = None) -> tuple[R
     return run, shown, json.loads(b"".join(perfetto_pieces(run, shown)))
 
 
-@pytest.mark.parametrize("path", [*BUNDLED, *OTHERS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative([*BUNDLED, *OTHERS]), ids=lambda path: path.name)
 def test_every_capture_makes_a_sound_file(path: Path) -> None:
     with ExitStack() as stack:
         run, _, document = made(stack, path)

@@ -16,6 +16,7 @@ from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.jit_write import write_jit
 from rpcinspect.pickles.python import read_python_pickle
 from rpcinspect.pickles.tree import Dict, Global, PickleCall, Set, children
+from tests.thorough import examples
 
 WORDS = Pseudonyms(b"key")
 SECRET = st.text("SECRT", min_size=6).map(lambda text: f"{text}!")
@@ -48,7 +49,7 @@ def shape(value: Any) -> Any:
 
 
 @given(VALUES, st.integers(0, 5))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_python_pickles_of_every_protocol(value: Any, protocol: int) -> None:
     data = pickle.dumps(value, protocol)
     made = redact_python(data, WORDS)

@@ -19,6 +19,7 @@ from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.tensorpipe.control import frame
 from tests.replayer.live_calls import device_infos_call, run
+from tests.thorough import examples
 
 QUICK = PeerLimits(timeout_s=0.2)
 
@@ -96,7 +97,7 @@ def test_who_can_not_be_reached_is_told_by_the_loop(host: str) -> None:
     bodies=st.lists(st.binary(max_size=40), max_size=6),
     cuts=st.lists(st.integers(1, 30), min_size=1, max_size=8),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_frames_arrive_however_they_are_chopped(bodies: list[bytes], cuts: list[int]) -> None:
     data = b"".join([frame(body) for body in bodies])
     with Loop(QUICK) as loop:

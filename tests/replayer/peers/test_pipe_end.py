@@ -22,6 +22,7 @@ from tests.replayer.hostile import descriptor, message
 from tests.replayer.hostile_ends import CPU, Hostile, good_answer, hostile_client, hostile_server, turn
 from tests.replayer.live_calls import device_infos_call
 from tests.replayer.peers.test_peer import call, events_of, ret, table_of
+from tests.thorough import examples
 
 LIMITS = PeerLimits(
     timeout_s=0.4, payload_bytes=1 << 20, tensor_bytes=1 << 20, tensors=8, pending_messages=4, unanswered=16
@@ -200,7 +201,7 @@ def test_any_connection_that_ends_ends_the_pipe(server: Hostile, which: str) -> 
 
 
 @given(cut=st.integers(0, 400), flip=st.tuples(st.integers(0, 400), st.integers(1, 255)))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_damaged_messages_end_in_a_request_or_a_loss(cut: int, flip: tuple[int, int]) -> None:
     data = bytearray(message(CALL, 0, b"\0payload"))
     data[flip[0] % len(data)] ^= flip[1]

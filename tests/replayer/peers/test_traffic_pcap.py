@@ -42,6 +42,7 @@ from rpcinspect.tcp.packetize import MAX_PAYLOAD, HostPort
 from tests.replayer.captured import autograd_message_id, captured, remapped
 from tests.replayer.live_calls import SECONDS, members
 from tests.tensorpipe.reading import Reading, read_streams
+from tests.thorough import examples
 
 ENDS: tuple[tuple[HostPort, HostPort], ...] = (
     (("127.0.0.1", 40000), ("127.0.0.1", 5000)),
@@ -112,7 +113,7 @@ SOME = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     steps=st.lists(st.tuples(st.integers(0, len(ENDS) - 1), st.booleans(), st.none() | SOME), max_size=30),
     initial=st.lists(

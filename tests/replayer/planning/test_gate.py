@@ -17,6 +17,7 @@ from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptCall, ScriptResp
 from rpcinspect.rpc.record import RpcRecord
 from tests.replayer.talks import NONE, UDF, answer_of, record_of, request_of, udf
+from tests.thorough import examples
 
 INTERNAL = b"ctorch.distributed.rpc.internal\n"
 
@@ -228,7 +229,7 @@ class Simple:
         self.x = x
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.recursive(
         st.one_of(st.none(), st.integers(), st.text(max_size=5), st.builds(Simple, st.integers())),

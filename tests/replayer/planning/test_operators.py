@@ -14,6 +14,7 @@ from rpcinspect.pipeline import Decoding
 from rpcinspect.replayer.planning.operators import MAX_SIZE, is_known, judge_operator, read_schema
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall
 from tests.places import OTHER_JOBS, recorded, recordings, workloads
+from tests.thorough import representative
 
 ADD = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
 SUM = (
@@ -251,7 +252,7 @@ def test_the_reported_operator_does_not_pass() -> None:
     assert judged == Named(operator, False, judged.reason, operator, dangerous=True)
 
 
-@pytest.mark.parametrize("capture", HONEST, ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", representative(HONEST), ids=lambda path: path.name)
 def test_every_operator_of_an_honest_run_passes(capture: Path) -> None:
     assert [judged for judged in judged_in(capture) if not judged.allowed] == []
 

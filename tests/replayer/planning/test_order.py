@@ -11,6 +11,7 @@ from rpcinspect.replayer.planning.model import Decision
 from rpcinspect.replayer.planning.order import arrivals, order, overlaps
 from rpcinspect.run.exchanges import Exchange
 from tests.replayer.talks import Workers
+from tests.thorough import examples
 
 SEND, SKIP = Decision("send", happens=True), Decision("skip", "self-call", "")
 Drawn = list[tuple[int, int, int, bool, bool]]
@@ -34,7 +35,7 @@ DRAWN = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(DRAWN)
 def test_what_had_finished_before_a_call_began_comes_before_it(drawn: Drawn) -> None:
     calls, decisions = make(drawn)
@@ -48,7 +49,7 @@ def test_what_had_finished_before_a_call_began_comes_before_it(drawn: Drawn) -> 
                 assert after.begin_ns >= later.begin_ns
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(DRAWN)
 def test_a_call_waits_for_what_had_arrived_and_only_for_earlier_steps(drawn: Drawn) -> None:
     calls, decisions = make(drawn)

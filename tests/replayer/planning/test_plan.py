@@ -21,6 +21,7 @@ from rpcinspect.run.run import RunModel, open_run
 from tests.places import others, recorded, recordings
 from tests.replayer.talks import Workers, udf
 from tests.session.records import Talk, pipe
+from tests.thorough import examples, representative
 from tests.truth import CAPTURES, workload
 
 BUNDLED = sorted(path for path in CAPTURES.iterdir() if path.name.endswith((".pcap", ".pcap.gz")))
@@ -103,12 +104,12 @@ def test_every_bundled_capture_has_a_sound_plan(path: Path) -> None:
     check_plan(*planned(path))
 
 
-@pytest.mark.parametrize("path", others(), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", representative(others()), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_other_capture_has_a_sound_plan(path: Path) -> None:
     check_plan(*planned(path))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -269,6 +270,7 @@ def test_torchs_own_tests_replay_nearly_every_gradient() -> None:
     both = done = 0
     for path in recordings("torch-suite"):
         made, exchanges = planned(path)
+        check_plan(made, exchanges)
         calls = exchanges.by_index()
         touched: set[int] = set()
         played: set[int] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,9 +13,7 @@ from hypothesis import assume, given, settings
 
 from rpcinspect.replayer.planning.sources import Sources
 from tests.replayer.planning.made_up_modules import ASKED, FOREIGN, modules
-
-EXAMPLES = int(os.environ.get("RPCINSPECT_EXAMPLES", "80"))
-"""How many modules are made up; more find more."""
+from tests.thorough import examples
 
 HEAD = """
 import abc, collections, contextlib, dataclasses, enum, functools, os, subprocess, typing
@@ -403,7 +400,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
         yield made
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(modules())
 def test_what_is_found_is_what_cpython_runs(oracle: Oracle, files: tuple[str, str]) -> None:
     for name, source in zip(("helper", "job"), files, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from rpcinspect.replayer.planning.source_names import (
     WRAPPER_MAKERS,
     WRAPPERS,
 )
+from tests import forks
 
 LISTED = frozenset().union(
     BASES, CLASS_MAKERS, CLASS_WRAPPERS, CONSTANTS, METACLASSES, PARTIAL, WRAPPER_MAKERS, WRAPPERS
@@ -67,13 +67,7 @@ def real() -> dict[str, dict[str, object] | None]:
     """What each listed name is."""
     pytest.importorskip("torch")
     asked = {name: sorted(HARMLESS_METHODS.get(name, ())) for name in LISTED}
-    told = subprocess.run(
-        [sys.executable, "-I", "-c", ORACLE],
-        input=json.dumps(asked),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    told = forks.run([sys.executable, "-I", "-c", ORACLE], text=json.dumps(asked), timeout=120, check=True)
     found: dict[str, dict[str, object] | None] = json.loads(told.stdout)
     return found
 
@@ -111,12 +105,7 @@ def test_what_is_harmless_calls_nothing_that_it_is_given() -> None:
     methods["torch.nn.Module"].append("apply")  # which shows that a call is noticed
     bases = [name for name, base in BASES.items() if not base.constructing and not name.startswith(NEWEST)]
     script = Path(__file__).with_name("harmless_oracle.py")
-    told = subprocess.run(
-        [sys.executable, "-I", str(script)],
-        input=json.dumps({"bases": bases, "methods": methods}),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    text = json.dumps({"bases": bases, "methods": methods})
+    told = forks.run([sys.executable, "-I", str(script)], text=text, timeout=120, check=True)
     called = {name for name, times in json.loads(told.stdout).items() if times}
     assert called == {"torch.nn.Module.apply"}

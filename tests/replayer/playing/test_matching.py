@@ -38,6 +38,7 @@ from rpcinspect.tcp.ranges import Extent
 from tests.equality.builders import record
 from tests.replayer.live_calls import python_call
 from tests.replayer.talks import Workers, udf
+from tests.thorough import examples
 
 LIVE, ROLE = "w1", "w0"
 """Who asks, and who is asked; their ids are 1 and 0."""
@@ -137,7 +138,7 @@ ARGUMENTS = st.lists(st.integers(0, 5), min_size=1, max_size=8)
 # --- order --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=8).flatmap(
         lambda its: st.tuples(st.just(its), st.permutations(its))
@@ -160,7 +161,7 @@ def test_calls_of_one_function_are_told_by_their_arguments(drawn: tuple[list[int
     assert waiting.match(LIVE, ROLE, live.add(call(drawn[0][0]))) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.permutations(range(5)), st.integers(0, 1000))
 def test_calls_in_a_context_bring_their_edges_with_them(order: Sequence[int], shift: int) -> None:
     """Autograd messages are numbered as they are sent: another order gives other numbers."""
@@ -179,7 +180,7 @@ def test_calls_in_a_context_bring_their_edges_with_them(order: Sequence[int], sh
     assert ids.refused == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.permutations(range(6)), st.permutations(range(6)), st.booleans())
 def test_gradients_never_cross_their_edges(
     live_numbers: Sequence[int], order: Sequence[int], same: bool
@@ -267,7 +268,7 @@ def remote_call(made: GloballyUniqueId, function: str = "app.f") -> PythonRemote
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.permutations(range(5)), st.permutations(range(5)))
 def test_ids_are_learned_from_the_pair_that_was_chosen_and_from_no_other(
     order: Sequence[int], numbers: Sequence[int]
@@ -288,7 +289,7 @@ def test_ids_are_learned_from_the_pair_that_was_chosen_and_from_no_other(
     assert ids.refused == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.permutations(range(5)), st.data())
 def test_a_failed_match_leaves_no_trace(order: Sequence[int], data: st.DataObject) -> None:
     """Deletes of forks of which some are known: the others never take their places."""

@@ -37,6 +37,7 @@ from rpcinspect.rpc.types import GloballyUniqueId, pack_id
 from tests.replayer.scripted import STORAGE, Played, Scripted, captured_answer, message_of, planned_of, play
 from tests.replayer.talks import NONE, Workers, udf
 from tests.session.records import gradient
+from tests.thorough import examples
 
 Does = Callable[[Scripted, RequestArrived], None]
 
@@ -288,7 +289,7 @@ def test_an_answer_that_is_damaged_is_different(payload: bytes, table: bytes) ->
     assert played.player.outcomes()[0].differences
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from([int(kind) for kind in MessageType]),
     st.binary(max_size=80),

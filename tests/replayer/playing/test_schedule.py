@@ -36,6 +36,7 @@ from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.exchanges import Exchange
 from tests.replayer.scripted import planned_of
 from tests.replayer.talks import Workers, udf
+from tests.thorough import examples
 
 CALLS = st.lists(
     st.tuples(
@@ -197,7 +198,7 @@ class Simulation:
                 self.send()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(CALLS, ROLES, st.data(), st.booleans())
 def test_whatever_the_order_everything_is_sent_once(
     drawn: list[tuple],  # type: ignore[type-arg]
@@ -227,7 +228,7 @@ def test_whatever_the_order_everything_is_sent_once(
         event(f"{min(len(sent), 4)} messages, {min(len(simulation.held), 2)} after a silence")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(CALLS, ROLES, st.sampled_from([0.5, 1.0, 4.0]), st.data())
 def test_the_captured_pace(
     drawn: list[tuple],  # type: ignore[type-arg]

@@ -26,6 +26,7 @@ from rpcinspect.rpc.command import RRefAck, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.exchanges import Exchange
 from tests.replayer.talks import Workers
+from tests.thorough import examples
 
 SECOND = 1_000_000_000
 
@@ -175,7 +176,7 @@ def test_a_year_in_the_capture_is_an_hour_here() -> None:
     assert Timeouts(calls, silent={"app.f"}).for_answer(calls[0]) == LONGEST_S
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CALLS, st.sampled_from([None, 0.25, 60.0]))
 def test_every_wait_is_finite_and_short_only_where_nothing_is_served(
     drawn: list[tuple],  # type: ignore[type-arg]

@@ -54,6 +54,7 @@ from tests.replayer.captured import captured
 from tests.replayer.live_calls import SECONDS, members, python_call, value_of
 from tests.replayer.talks import udf
 from tests.session.records import tp_message
+from tests.thorough import examples
 from tests.truth import CAPTURES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -414,7 +415,7 @@ def test_parts_of_a_storage_can_be_read() -> None:
     assert came.read(Extent(0, ())) == b""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.sampled_from([int(kind) for kind in MessageType] + [0, 9999]),
     st.one_of(st.binary(max_size=60), st.just(b"\0" + udf("app.f"))),

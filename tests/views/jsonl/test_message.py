@@ -36,6 +36,7 @@ from rpcinspect.views.jsonl.message import (
     tensor_json,
 )
 from tests.session.records import pipe, tp_message, tp_tensor
+from tests.thorough import examples
 
 DATA = bytes(range(256)) * 4
 SOURCE = CaptureBytes(lambda capture, offset, length: DATA[offset : offset + length])
@@ -287,7 +288,7 @@ def test_the_same_table_with_other_descriptors() -> None:
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_hash_over_pieces_is_that_of_the_bytes(lengths: list[int], pick: st.DataObject) -> None:
     pieces = tuple((0, pick.draw(st.integers(0, 900)), length) for length in lengths)
     extent = Extent(sum(lengths), pieces)
