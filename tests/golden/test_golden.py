@@ -131,7 +131,7 @@ def checkout(repo: Path, tmp_path: Path) -> Path:
 
 def test_a_changed_output_is_found_named_and_shown(checkout: Path, tmp_path: Path) -> None:
     kept = (checkout / "bench" / "golden.txt").read_text()
-    view = checkout / "rpcinspect" / "views" / "text" / "contexts.py"
+    view = checkout / "rpcinspect" / "views" / "questions" / "contexts.py"
     source = view.read_text()
     assert source.count('"clean-up"') == 1
     view.write_text(source.replace('"clean-up"', '"mopped"'))
