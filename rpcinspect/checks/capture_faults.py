@@ -35,7 +35,7 @@ MAX_WAYS = 4
 
 
 class CaptureFaults(Check):
-    """Messages and packets that are not whole."""
+    """What the capture could not see or hold: lost bytes, cut packets, tensors that travel elsewhere."""
 
     def __init__(self) -> None:
         self._truncated = array("q")
@@ -53,8 +53,8 @@ class CaptureFaults(Check):
                 self._tensors_missing.append(record.row)
         return bool(tp.descriptor.tensors)
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        session, wire = run.session, run.wire
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        session, wire = evidence.session, evidence.wire
         truncated, missing = len(self._truncated), len(self._tensors_missing)
         incomplete = _incomplete(truncated, missing)
         rows = sorted({*self._truncated, *self._tensors_missing})
@@ -174,40 +174,44 @@ def _conflicting_overlap(session: Session, wire: WireFacts) -> Iterable[Finding]
 
 
 class NoRpc(Check):
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        if run.session.totals.messages or any(invisible_transport(run.session)) or any(failed_inits(run)):
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        if (
+            evidence.session.totals.messages
+            or any(invisible_transport(evidence.session))
+            or any(failed_inits(evidence))
+        ):
             return
-        refused = _refused(run)
-        remedy = RECORD_AGAIN if run.session.logged else CAPTURE_RIGHT
+        refused = _refused(evidence)
+        remedy = RECORD_AGAIN if evidence.session.logged else CAPTURE_RIGHT
         if refused:
             remedy = f"{SAME_STORE} If they do: {remedy}"
         yield Finding(
             code="no-rpc",
             severity="error",
-            text=f"No RPC messages: {_instead(run)}{refused}.",
+            text=f"No RPC messages: {_instead(evidence)}{refused}.",
             remedy=remedy,
         )
 
 
-def _refused(run: CaptureEvidence) -> str:
+def _refused(evidence: CaptureEvidence) -> str:
     """Which addresses processes tried again and again, if there is a store that they may have meant."""
-    tried = [one for one in run.wire.refusals if one.count >= RETRIES] if run.wire.stores else []
+    tried = [one for one in evidence.wire.refusals if one.count >= RETRIES] if evidence.wire.stores else []
     told = [f"{counted(one.count, 'connection')} to {one.server}" for one in tried]
     if not told:
         return ""
-    return f"; the store is at {several(sorted(run.wire.stores))}, and {several(told)} {outcome(tried)}"
+    return f"; the store is at {several(sorted(evidence.wire.stores))}, and {several(told)} {outcome(tried)}"
 
 
-def _instead(run: CaptureEvidence) -> str:
+def _instead(evidence: CaptureEvidence) -> str:
     """Returns a clause about what the capture has instead of messages."""
-    session, totals = run.session, run.session.totals
+    session, totals = evidence.session, evidence.session.totals
     if session.logged:
         return "the log holds none that is whole"
     if not sum(capture.packets for capture in session.captures):
         return "the capture holds no packets"
     if session.pipes:
         return "pipes between workers were opened, but no message was sent or captured on them"
-    if run.wire.visits:
+    if evidence.wire.visits:
         return (
             "the workers met at the TCPStore, but no pipe between them was captured. Either they never "
             "opened one, since init_rpc failed, or it is on another interface"

@@ -48,7 +48,7 @@ class Check(ABC):
         return True
 
     @abstractmethod
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         """Returns the findings."""
 
 
@@ -195,24 +195,24 @@ class MessageGroups:
         """Adds a message to the group of those with the same `what`."""
         self._rows[self._columns.pipe[row], self._columns.from_client[row], what].append(row)
 
-    def finish(self, run: CaptureEvidence) -> Iterator[MessageGroup]:
+    def finish(self, evidence: CaptureEvidence) -> Iterator[MessageGroup]:
         """Every group, in the order of their first messages."""
-        session = run.session
+        session = evidence.session
         merged: dict[tuple[int, str, str, str], list[int]] = defaultdict(list)
         for (pipe, forth, what), rows in self._rows.items():
             ends = session.clients[pipe], session.servers[pipe]
             sender, receiver = ends if forth else ends[::-1]
-            merged[run.jobs[pipe], sender, receiver, what].extend(rows)
-        found = [MessageGroup(*key, run.session.indexes(rows)) for key, rows in merged.items()]
+            merged[evidence.jobs[pipe], sender, receiver, what].extend(rows)
+        found = [MessageGroup(*key, evidence.session.indexes(rows)) for key, rows in merged.items()]
         yield from sorted(found, key=lambda group: group.indexes[0])
 
     def gathered(
-        self, run: CaptureEvidence, only: Collection[int] | None = None
+        self, evidence: CaptureEvidence, only: Collection[int] | None = None
     ) -> Iterator[MessageGroup | Crowd]:
         """Yields the groups, joined where many pairs of a job do the same; only `only` of the indexes, if
         given."""
         alike: dict[tuple[int, str], list[MessageGroup]] = defaultdict(list)
-        for group in self.finish(run):
+        for group in self.finish(evidence):
             if only is not None:
                 group = replace(group, indexes=tuple(index for index in group.indexes if index in only))
             if group.indexes:

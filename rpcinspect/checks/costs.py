@@ -37,16 +37,16 @@ class Costs(Check):
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         return self._contents.feed(record, digest)
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         calls = self._contents.calls()
-        if not self._contents.any_empty and not _several_callees(run.session, calls):
+        if not self._contents.any_empty and not _several_callees(evidence.session, calls):
             return
-        found = turns(run.session, calls)
-        shares = Shares(run.session)
-        rounds = find_rounds(run, self._contents, found)
-        yield from sequential_awaits(run, shares, rounds)
+        found = turns(evidence.session, calls)
+        shares = Shares(evidence.session)
+        rounds = find_rounds(evidence, self._contents, found)
+        yield from sequential_awaits(evidence, shares, rounds)
         told = {row for one in rounds for row in one.rows}
-        yield from empty_results(run, shares, self._contents, found, told)
+        yield from empty_results(evidence, shares, self._contents, found, told)
 
 
 def _several_callees(session: Session, calls: Collection[int]) -> bool:
@@ -89,14 +89,14 @@ case of 256."""
 
 
 def empty_results(
-    run: CaptureEvidence,
+    evidence: CaptureEvidence,
     shares: Shares,
     contents: CallContents,
     turns: Mapping[WorkerKey, Sequence[Turn]],
     told: Collection[int],
 ) -> Iterator[Finding]:
     """Yields findings about calls without a result; calls in `told` have a finding already."""
-    session, holds, sizes = run.session, contents.holds(), contents.calls()
+    session, holds, sizes = evidence.session, contents.holds(), contents.calls()
     for (job, caller), its in turns.items():
         waited: dict[str, list[int]] = defaultdict(list)
         for turn in (turn for chain in chains(its) if len(chain) >= IN_A_ROW for turn in chain):
@@ -136,10 +136,10 @@ class Rounds(Struct, frozen=True):
         return [turn.row for its in self.rounds for turn in its]
 
 
-def sequential_awaits(run: CaptureEvidence, shares: Shares, told: Iterable[Rounds]) -> Iterator[Finding]:
+def sequential_awaits(evidence: CaptureEvidence, shares: Shares, told: Iterable[Rounds]) -> Iterator[Finding]:
     """Yields findings about rounds that take enough of the run."""
     for rounds in told:
-        session, (job, caller) = run.session, rounds.caller
+        session, (job, caller) = evidence.session, rounds.caller
         saved = sum(_saved_ns(session, its) for its in rounds.rounds)
         if not shares.worth_telling(job, saved):
             continue
@@ -171,21 +171,21 @@ def _saved_ns(session: Session, its: Round) -> int:
 
 
 def find_rounds(
-    run: CaptureEvidence, contents: CallContents, turns: Mapping[WorkerKey, Sequence[Turn]]
+    evidence: CaptureEvidence, contents: CallContents, turns: Mapping[WorkerKey, Sequence[Turn]]
 ) -> list[Rounds]:
     """Returns all rounds of calls that do not need each other."""
     in_chains = {member: list(chains(its)) for member, its in turns.items()}
     every = [turn for its in in_chains.values() for chain in its for turn in chain]
     if not every:
         return []
-    finder = _Finder(run.session, contents, every)
+    finder = _Finder(evidence.session, contents, every)
     found = []
     for member, its in in_chains.items():
         rounds: dict[str, list[Round]] = defaultdict(list)
         for chain in its:
             for one in finder.rounds(chain):
                 if finder.independent(member, one):
-                    rounds[what_of(run.session, one[0].row)].append(one)
+                    rounds[what_of(evidence.session, one[0].row)].append(one)
         deciding = finder.deciding(turns[member]) if rounds else frozenset()
         found += [Rounds(member, what, tuple(one)) for what, one in rounds.items() if what not in deciding]
     return found

@@ -101,8 +101,8 @@ class DetachedTensors(Check):
             self._one_way.add(row, request.what)
         return bare or one_way
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        for group in self._bare.gathered(run, self._wanted_back(run)):
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        for group in self._bare.gathered(evidence, self._wanted_back(evidence)):
             yield finding_of(
                 group,
                 "lost-edge",
@@ -113,11 +113,11 @@ class DetachedTensors(Check):
                 "Make the call inside dist_autograd.context(). Where no gradient is wanted, detach the "
                 "tensors before they are sent, or compute them under torch.no_grad().",
             )
-        yield from self._dead_ends(run)
+        yield from self._dead_ends(evidence)
         for inside, groups in self._parameters.items():
             where = "" if inside else ", outside of any autograd context"
             only = "" if inside else " inside dist_autograd.context()"
-            for group in groups.gathered(run):
+            for group in groups.gathered(evidence):
                 yield finding_of(
                     group,
                     "detached-parameter",
@@ -129,9 +129,9 @@ class DetachedTensors(Check):
                     "only its values are wanted, send parameter.detach().",
                 )
 
-    def _wanted_back(self, run: CaptureEvidence) -> Collection[int]:
+    def _wanted_back(self, evidence: CaptureEvidence) -> Collection[int]:
         """Indexes of the messages without an envelope for which somebody may have wanted a gradient."""
-        session = run.session
+        session = evidence.session
         provenance, columns = session.provenance, session.messages
         if not self._bare_rows:
             return ()
@@ -143,16 +143,16 @@ class DetachedTensors(Check):
         with_contexts = {context.job for context in session.contexts}
         wanted: set[int] = set()
         plain = self._plain_of(session)
-        for group in self._bare.finish(run):
+        for group in self._bare.finish(evidence):
             rows = [int(session.order[index]) for index in group.indexes]
             rows = [row for row in rows if (group.job, fetches.get(columns.partner[row], NO_ID)) not in read]
-            if group.job in with_contexts or not self._handed_back(run, group, rows, plain):
+            if group.job in with_contexts or not self._handed_back(evidence, group, rows, plain):
                 wanted.update(session.indexes(rows))
         return wanted
 
     def _handed_back(
         self,
-        run: CaptureEvidence,
+        evidence: CaptureEvidence,
         group: MessageGroup,
         rows: Collection[int],
         plain: Mapping[tuple[int, str, str, Sizes], Sequence[int]],
@@ -161,7 +161,7 @@ class DetachedTensors(Check):
         in what is not the request for such a message. It may be the answer to one: what is computed from a
         leaf that requires grad does so too, unless somebody takes care of gradients there.
         """
-        columns, index, first = run.session.messages, run.session.index, group.indexes[0]
+        columns, index, first = evidence.session.messages, evidence.session.index, group.indexes[0]
         return all(
             any(
                 index[one] > first
@@ -180,18 +180,18 @@ class DetachedTensors(Check):
             found[session.jobs[pipe], sender, receiver, sizes] += rows
         return found
 
-    def _dead_ends(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def _dead_ends(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         """Edges whose receiver sends nothing on in a context in which no pass ran: with one, the lack of a
         gradient is an error of its own."""
         contexts: dict[int, int] = {}
         onward: dict[tuple[int, int], set[str]] = defaultdict(set)
-        for context in run.session.contexts:
+        for context in evidence.session.contexts:
             if any(edge.backward for edge in context.edges):
                 continue
             for edge in context.edges:
                 contexts[edge.forward] = context.context_id
                 onward[context.job, context.context_id].add(edge.sender)
-        for group in self._one_way.finish(run):
+        for group in self._one_way.finish(evidence):
             dead = [
                 index
                 for index in group.indexes

@@ -68,8 +68,8 @@ class UncoveredDevices(Check):
                 self._uncovered.add(record.row, several(devices))
         return digest.failed or digest.elsewhere
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        for group in self._uncovered.finish(run):
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        for group in self._uncovered.finish(evidence):
             line = f'options.set_device_map("{group.receiver}", {{"{group.what}": …}})'
             yield Finding(
                 code="device-map-missing",
@@ -84,12 +84,16 @@ class UncoveredDevices(Check):
         found: dict[tuple[int, str, str, DeviceRefusal], list[int]] = defaultdict(list)
         for refusal, rows in self._refused.items():
             for row in rows:
-                job = run.job(row)
-                sender = run.session.source(row) if refusal.node is None else run.worker(refusal.node, job)
-                receiver = refusal.receiver or run.session.destination(row)
+                job = evidence.job(row)
+                sender = (
+                    evidence.session.source(row)
+                    if refusal.node is None
+                    else evidence.worker(refusal.node, job)
+                )
+                receiver = refusal.receiver or evidence.session.destination(row)
                 found[job, sender, receiver, replace(refusal, node=None, receiver=None, own=True)].append(row)
         for (_, sender, receiver, refusal), rows in found.items():
-            yield _refused(sender, receiver, refusal, run.session.indexes(rows))
+            yield _refused(sender, receiver, refusal, evidence.session.indexes(rows))
 
 
 def _refused(sender: str, receiver: str, refusal: DeviceRefusal, indexes: tuple[int, ...]) -> Finding:

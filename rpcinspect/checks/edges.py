@@ -46,8 +46,8 @@ class LostGradients(Check):
             self._failed_passes.append(row)
         return answer.failed
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        session = run.session
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        session = evidence.session
         dangling = {int(session.index[row]): what for row, what in self._failed}
         failed = {int(session.index[row]) for row in self._failed_passes}
         lacking = [one for one in session.contexts if not all(edge.backward for edge in one.edges)]
@@ -55,10 +55,10 @@ class LostGradients(Check):
         for context in lacking:
             its = begun.get(context.key, ())
             if its:
-                yield from _missing(run, context, its, dangling, failed)
+                yield from _missing(evidence, context, its, dangling, failed)
         for context in session.contexts if begun else ():
-            yield from _missing_again(run, context, begun.get(context.key, ()))
-        yield from _dangling(run, dangling)
+            yield from _missing_again(evidence, context, begun.get(context.key, ()))
+        yield from _dangling(evidence, dangling)
 
 
 def _any_open_pass(session: Session) -> bool:
@@ -68,22 +68,22 @@ def _any_open_pass(session: Session) -> bool:
 
 
 def _missing(
-    run: CaptureEvidence,
+    evidence: CaptureEvidence,
     context: AutogradContext,
     begun: Sequence[int],
     dangling: Collection[int],
     failed: Collection[int],
 ) -> Iterator[Finding]:
     """The edges of a context that were there when its first pass began, and got nothing."""
-    began_ns = first_ns(run.session, begun)
+    began_ns = first_ns(evidence.session, begun)
     edges = [
         edge
         for edge in context.edges
-        if is_missing(run.session, edge, began_ns)
+        if is_missing(evidence.session, edge, began_ns)
         and edge.forward not in dangling
-        and not run.gradient_may_be_lost(edge, context.job)
+        and not evidence.gradient_may_be_lost(edge, context.job)
     ]
-    if not edges or (not context.cleanup and run.cut_off(max(map(run.end_ns, begun)))):
+    if not edges or (not context.cleanup and evidence.cut_off(max(map(evidence.end_ns, begun)))):
         return
     broken = sorted(index for edge in context.edges for index in edge.backward if index in failed)
     if broken:
@@ -102,9 +102,11 @@ def _missing(
     yield _of_edges("missing-gradient", "error", text, remedy, edges)
 
 
-def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequence[int]) -> Iterator[Finding]:
+def _missing_again(
+    evidence: CaptureEvidence, context: AutogradContext, begun: Sequence[int]
+) -> Iterator[Finding]:
     """The edges of a worker that got gradients in earlier passes, and none in the one that hangs there."""
-    for index, worker in _other_passes(run, begun):
+    for index, worker in _other_passes(evidence, begun):
         edges = [
             edge
             for edge in context.edges
@@ -112,7 +114,7 @@ def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequen
             and edge.backward
             and max(edge.backward) < index
             and edge.forward < index
-            and not run.gradient_may_be_lost(edge, context.job)
+            and not evidence.gradient_may_be_lost(edge, context.job)
         ]
         if edges:
             text = (
@@ -127,11 +129,11 @@ def _missing_again(run: CaptureEvidence, context: AutogradContext, begun: Sequen
             yield _of_edges("missing-gradient", "error", text, remedy, edges, index)
 
 
-def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[int, str]]:
+def _other_passes(evidence: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[int, str]]:
     """The messages without an answer that began a pass at a worker after others, where that is certain: the
     first message of a pass is answered once the pass is over there.
     """
-    session, columns = run.session, run.session.messages
+    session, columns = evidence.session, evidence.session.messages
     over_ns: dict[str, int | None] = {}
     """Worker → when its passes so far were over; None where one is not, or failed."""
     for index in sorted(begun):
@@ -139,7 +141,7 @@ def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[
         worker, answer, began_ns = session.destination(row), columns.partner[row], columns.time_ns[row]
         before = over_ns.get(worker)
         if answer == NONE:
-            if before is not None and before <= began_ns and not run.cut_off(began_ns):
+            if before is not None and before <= began_ns and not evidence.cut_off(began_ns):
                 yield index, worker
             over_ns[worker] = None
         elif session.provenance.kind_of(answer).failed:
@@ -148,11 +150,11 @@ def _other_passes(run: CaptureEvidence, begun: Sequence[int]) -> Iterator[tuple[
             over_ns[worker] = max(before or 0, columns.end_time_ns[answer])
 
 
-def _dangling(run: CaptureEvidence, dangling: dict[int, str]) -> Iterator[Finding]:
+def _dangling(evidence: CaptureEvidence, dangling: dict[int, str]) -> Iterator[Finding]:
     """Wrapped requests that failed, by who called what."""
     groups: dict[tuple[int, str, str, str], list[Edge]] = defaultdict(list)
     contexts: dict[int, int] = {}
-    for context in run.session.contexts:
+    for context in evidence.session.contexts:
         for edge in context.edges:
             if edge.forward in dangling:
                 key = (context.job, edge.sender, edge.receiver, dangling[edge.forward])
@@ -192,15 +194,15 @@ class PasslessContexts(Check):
             self._failed.append(row)
         return answer.failed
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        session = run.session
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        session = evidence.session
         passed: dict[int, int] = defaultdict(int)
         for context in session.contexts:
             passed[context.job] += any(edge.backward for edge in context.edges)
-        without = [one for one in session.contexts if passed[one.job] and _left_alone(run, one)]
+        without = [one for one in session.contexts if passed[one.job] and _left_alone(evidence, one)]
         if not without:
             return
-        begun, broken = passes(session), self._broken(run)
+        begun, broken = passes(session), self._broken(evidence)
         found: dict[tuple[int, str], _Left] = defaultdict(_Left)
         for context in without:
             if context.key not in begun and context.key not in broken:
@@ -222,22 +224,22 @@ class PasslessContexts(Check):
             )
             yield _of_edges("lost-edge", "warning", text, remedy, left.edges, first=creator)
 
-    def _broken(self, run: CaptureEvidence) -> set[tuple[int, int]]:
+    def _broken(self, evidence: CaptureEvidence) -> set[tuple[int, int]]:
         """Returns (job, context) of contexts in which a request failed or had no answer."""
-        columns, contexts = run.session.messages, run.session.provenance.context
+        columns, contexts = evidence.session.messages, evidence.session.provenance.context
         open_ones = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.partner) == NONE)
         rows = np.flatnonzero(open_ones & (np.asarray(contexts) != NO_CONTEXT)).tolist()
-        return {(run.job(row), contexts[row]) for row in (*rows, *self._failed)}
+        return {(evidence.job(row), contexts[row]) for row in (*rows, *self._failed)}
 
 
-def _left_alone(run: CaptureEvidence, context: AutogradContext) -> bool:
+def _left_alone(evidence: CaptureEvidence, context: AutogradContext) -> bool:
     """Whether a context was cleaned up without any gradient for a result, as far as the capture shows."""
-    columns, order, edges = run.session.messages, run.session.order, context.edges
+    columns, order, edges = evidence.session.messages, evidence.session.order, context.edges
     return (
         bool(context.cleanup)
         and not any(edge.backward for edge in edges)
         and any(not columns.from_client[int(order[edge.forward])] for edge in edges)
-        and not any(run.gradient_may_be_lost(edge, context.job) for edge in edges)
+        and not any(evidence.gradient_may_be_lost(edge, context.job) for edge in edges)
     )
 
 

@@ -59,8 +59,8 @@ class UnexpectedEnvelopes(Check):
             self._groups.add(answer_row, wrong)
         return bool(found)
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        for group in self._groups.gathered(run):
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        for group in self._groups.gathered(evidence):
             yield finding_of(
                 group,
                 "unexpected-envelope",

@@ -110,20 +110,20 @@ class ErrorResponses(Check):
             self._failures[answer_row].function = request.what
         return answer.failed
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        columns = run.session.messages
-        failures = sorted(self._failures.values(), key=lambda f: int(run.session.index[f.row]))
-        _find_served(run, failures)
-        causes = self._causes(run, failures)
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        columns = evidence.session.messages
+        failures = sorted(self._failures.values(), key=lambda f: int(evidence.session.index[f.row]))
+        _find_served(evidence, failures)
+        causes = self._causes(evidence, failures)
         roots: dict[tuple[int, str, str, Loss | None], _Root] = {}
         firsts: dict[int, _Failure] = {}
-        losses = _LossOf(run)
+        losses = _LossOf(evidence)
         lost: dict[tuple[int, str, str], dict[Loss, None]] = defaultdict(dict)
         for failure in failures:  # in the order of time: what a failure passes on comes before it
             before = causes.get(failure.row)
             first = firsts[failure.row] = failure if before is None else firsts[before.row]
             told = origin(first.text)
-            job, place = run.job(first.row), self._place(run, first, told.nodes)
+            job, place = evidence.job(first.row), self._place(evidence, first, told.nodes)
             cause = NUMBER.sub("0", told.cause)
             loss = losses.of(job, place, first, told.cause)
             if loss is None:
@@ -138,28 +138,32 @@ class ErrorResponses(Check):
             root.functions.setdefault(first.function)
             root.rows.append(failure.row)
             for node in reversed(origin(failure.text).nodes):
-                root.reached.setdefault(run.worker(node, job))
-            root.reached.setdefault(run.session.source(failure.row))
+                root.reached.setdefault(evidence.worker(node, job))
+            root.reached.setdefault(evidence.session.source(failure.row))
             if columns.partner[failure.row] != NONE:
-                root.reached.setdefault(run.session.destination(failure.row))
+                root.reached.setdefault(evidence.session.destination(failure.row))
         for (_, place, _, _), root in roots.items():
-            yield _finding(run, place, root)
+            yield _finding(evidence, place, root)
 
     @staticmethod
-    def _place(run: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
+    def _place(evidence: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
         """Returns the worker that raised an error: by its text, else the one that answered."""
-        return run.worker(nodes[-1], run.job(failure.row)) if nodes else run.session.source(failure.row)
+        return (
+            evidence.worker(nodes[-1], evidence.job(failure.row))
+            if nodes
+            else evidence.session.source(failure.row)
+        )
 
     @staticmethod
-    def _causes(run: CaptureEvidence, failures: list[_Failure]) -> dict[int, _Failure]:
+    def _causes(evidence: CaptureEvidence, failures: list[_Failure]) -> dict[int, _Failure]:
         """Row → the error that it passes on."""
-        session, columns = run.session, run.session.messages
+        session, columns = evidence.session, evidence.session.messages
         arrived: dict[tuple[int, str], list[_Failure]] = defaultdict(list)
         found: dict[int, _Failure] = {}
         for failure in failures:
             row = failure.row
             served = failure.served
-            job = run.job(row)
+            job = evidence.job(row)
             for before in reversed(arrived[job, session.source(row)][-MAX_LOOKED_AT:]):
                 asked = columns.partner[before.row]
                 nested = served == NONE or columns.time_ns[asked] >= columns.end_time_ns[served]
@@ -174,8 +178,8 @@ class ErrorResponses(Check):
 class _LossOf:
     """Whom errors of connections are about; only the first of them are looked at."""
 
-    def __init__(self, run: CaptureEvidence) -> None:
-        self._run, self._losses = run, Losses(run)
+    def __init__(self, evidence: CaptureEvidence) -> None:
+        self._run, self._losses = evidence, Losses(evidence)
         self._known: dict[int, Loss | None] = {}
         self._found = 0
 
@@ -196,9 +200,9 @@ class _LossOf:
         return loss
 
 
-def _find_served(run: CaptureEvidence, failures: Sequence[_Failure]) -> None:
+def _find_served(evidence: CaptureEvidence, failures: Sequence[_Failure]) -> None:
     """During which request each error was raised: that of a fetch while the RRef's function ran."""
-    session = run.session
+    session = evidence.session
     for failure in failures:
         failure.served = session.messages.partner[failure.row]
     kind_of = session.provenance.kind_of
@@ -212,14 +216,14 @@ def _find_served(run: CaptureEvidence, failures: Sequence[_Failure]) -> None:
         fetch = fetches.get(event.row) if event.what == What.FETCHED else None
         if fetch is not None:
             fetch.rref = event.rref
-            rref = rrefs.get((run.job(event.row), event.rref))
+            rref = rrefs.get((evidence.job(event.row), event.rref))
             what, created = (None, None) if rref is None else (rref.what, rref.created)
             fetch.function = what or f"the function of RRef {event.rref[0]}:{event.rref[1]}"
             fetch.served = NONE if created is None else int(session.order[created])
 
 
-def _finding(run: CaptureEvidence, place: str, root: _Root) -> Finding:
-    failure, session, loss, cause = root.failure, run.session, root.loss, next(iter(root.causes))
+def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
+    failure, session, loss, cause = root.failure, evidence.session, root.loss, next(iter(root.causes))
     what = shorten(readable(cause) or failure.type or "an error", MAX_SHOWN)
     if failure.type is not None and not failure.type.startswith("builtins."):
         what = f"{what} ({failure.type})"

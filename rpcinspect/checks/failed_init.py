@@ -42,8 +42,8 @@ LONG_NS = 10_000_000_000
 class FailedInit(Check):
     """Finds failed calls of init_rpc."""
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        return failed_inits(run)
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        return failed_inits(evidence)
 
 
 class _Attempt(Struct, eq=False):
@@ -68,13 +68,13 @@ class _Attempt(Struct, eq=False):
         return sorted({visit.who for visit in self.visits}, key=_in_order)
 
 
-def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
+def failed_inits(evidence: CaptureEvidence) -> Iterator[Finding]:
     """Returns the findings: attempts at each store, then refusals that are of no attempt."""
-    wire = run.wire
+    wire = evidence.wire
     if not (wire.visits or wire.refusals):
         return
-    names, refused_of = _Addresses(wire.visits), _refusals_by_visit(run)
-    attempts = _attempts(_failed(run, refused_of))
+    names, refused_of = _Addresses(wire.visits), _refusals_by_visit(evidence)
+    attempts = _attempts(_failed(evidence, refused_of))
     told: set[Refusal] = set()
     for at_store in attempts.values():
         for attempt in at_store:
@@ -82,20 +82,20 @@ def failed_inits(run: CaptureEvidence) -> Iterator[Finding]:
             attempt.refusals = sorted(its, key=lambda one: (one.first_ns, one.server))
             told |= its
         for attempt in at_store[:MAX_ATTEMPTS]:
-            yield _attempt(run, names, attempt)
+            yield _attempt(evidence, names, attempt)
         if len(at_store) > MAX_ATTEMPTS:
-            yield _more_attempts(run, at_store[MAX_ATTEMPTS:])
-    yield from _refused(run, names, [one for one in wire.refusals if one not in told])
+            yield _more_attempts(evidence, at_store[MAX_ATTEMPTS:])
+    yield from _refused(evidence, names, [one for one in wire.refusals if one not in told])
 
 
-def _refusals_by_visit(run: CaptureEvidence) -> dict[int, list[Refusal]]:
+def _refusals_by_visit(evidence: CaptureEvidence) -> dict[int, list[Refusal]]:
     """Returns `id` of the visit → refusals by addresses that its process had read, while it was there."""
     readers: dict[tuple[str, str], list[Visit]] = defaultdict(list)
-    for visit in run.wire.visits:
+    for visit in evidence.wire.visits:
         for address in visit.read:
             readers[_host(visit.client), address].append(visit)
     found: dict[int, list[Refusal]] = defaultdict(list)
-    for one in run.wire.refusals:
+    for one in evidence.wire.refusals:
         for visit in readers.get((one.host, one.server), ()):
             end_ns = visit.ended_ns
             if visit.begin_ns <= one.last_ns and (end_ns is None or one.first_ns <= end_ns + GRACE_NS):
@@ -103,24 +103,24 @@ def _refusals_by_visit(run: CaptureEvidence) -> dict[int, list[Refusal]]:
     return found
 
 
-def _failed(run: CaptureEvidence, refused_of: Mapping[int, Sequence[Refusal]]) -> list[Visit]:
-    visits = [v for v in run.wire.visits if v.rank is not None or v.name is not None]
+def _failed(evidence: CaptureEvidence, refused_of: Mapping[int, Sequence[Refusal]]) -> list[Visit]:
+    visits = [v for v in evidence.wire.visits if v.rank is not None or v.name is not None]
     by_place: dict[tuple[str, str, int], list[Visit]] = defaultdict(list)
     for visit in visits:
         by_place[visit.server, visit.root, visit.group].append(visit)
-    pipes = _Pipes(run)
+    pipes = _Pipes(evidence)
     found = []
     for its in by_place.values():
-        group = _Group(run, its)
-        found += [v for v in its if _has_failed(run, v, group, pipes, refused_of.get(id(v), ()))]
+        group = _Group(evidence, its)
+        found += [v for v in its if _has_failed(evidence, v, group, pipes, refused_of.get(id(v), ()))]
     return sorted(found, key=lambda visit: visit.begin_ns)
 
 
 class _Group:
     """All visits for one init_rpc of one store."""
 
-    def __init__(self, run: CaptureEvidence, visits: Sequence[Visit]) -> None:
-        self._talking = run.wire.talking
+    def __init__(self, evidence: CaptureEvidence, visits: Sequence[Visit]) -> None:
+        self._talking = evidence.wire.talking
         self._of: dict[tuple[int | None, str], list[Visit]] = defaultdict(list)
         self._places: dict[str, set[str]] = defaultdict(set)
         """Where agents listen, by host."""
@@ -142,16 +142,16 @@ class _Group:
 
 
 def _has_failed(
-    run: CaptureEvidence, visit: Visit, group: _Group, pipes: _Pipes, refused: Sequence[Refusal]
+    evidence: CaptureEvidence, visit: Visit, group: _Group, pipes: _Pipes, refused: Sequence[Refusal]
 ) -> bool:
     if visit.succeeded or not visit.whole or pipes.of(visit) or group.has_agent_elsewhere(visit):
         return False
     place = visit.place
     if visit.ended_ns is None:
-        return place is None and any(one.last_ns < run.last_ns - GRACE_NS for one in refused)
+        return place is None and any(one.last_ns < evidence.last_ns - GRACE_NS for one in refused)
     if place is None:
         return True
-    lost = run.wire.damaged or place in run.wire.reached or not place.rpartition(":")[2].isdigit()
+    lost = evidence.wire.damaged or place in evidence.wire.reached or not place.rpartition(":")[2].isdigit()
     return not lost and group.is_seen(visit, place)
 
 
@@ -167,9 +167,9 @@ def _host(address: str) -> str:
 class _Pipes:
     """When pipes of each name, and to each port, were opened."""
 
-    def __init__(self, run: CaptureEvidence) -> None:
+    def __init__(self, evidence: CaptureEvidence) -> None:
         times: dict[str | None, list[int]] = defaultdict(list)
-        for pipe in run.session.pipes:
+        for pipe in evidence.session.pipes:
             times[pipe.client_name or None].append(pipe.first_ns)
             if pipe.listener is not None:
                 times[f":{pipe.listener.port}"].append(pipe.first_ns)
@@ -254,9 +254,9 @@ class _Addresses:
         return bool(its) and all(v.ended_ns is not None and v.ended_ns < refusal.first_ns for v in its)
 
 
-def _attempt(run: CaptureEvidence, names: _Addresses, attempt: _Attempt) -> Finding:
+def _attempt(evidence: CaptureEvidence, names: _Addresses, attempt: _Attempt) -> Finding:
     who, store = attempt.who, attempt.visits[0].server
-    when = f"{_after(run, attempt.begin_ns)} into the capture"
+    when = f"{_after(evidence, attempt.begin_ns)} into the capture"
     text = f"{_people(who)} met at the store {store} {when}, and no pipe came of it: "
     if len(attempt.visits) == 1:
         text = f"{_people(who)} came to the store {store} {when}, and opened no pipe: "
@@ -327,31 +327,31 @@ def _were_refused(count: int) -> str:
     return "was refused" if count == 1 else "were refused"
 
 
-def _more_attempts(run: CaptureEvidence, attempts: Sequence[_Attempt]) -> Finding:
+def _more_attempts(evidence: CaptureEvidence, attempts: Sequence[_Attempt]) -> Finding:
     count = sum(one.count for attempt in attempts for one in attempt.refusals)
     refused = f": {counted(count, 'connection')} {_were_refused(count)}" if count else ""
     return _finding(
         f"{counted(len(attempts), 'more time')} processes met at the store {attempts[0].visits[0].server}, "
-        f"last {_after(run, attempts[-1].begin_ns)} into the capture, and no pipe came of it{refused}",
+        f"last {_after(evidence, attempts[-1].begin_ns)} into the capture, and no pipe came of it{refused}",
         "See the attempts before these.",
         [_label(visit) for attempt in attempts for visit in attempt.visits],
     )
 
 
-def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -> Iterator[Finding]:
-    wire = run.wire
-    nothing = not (run.session.totals.messages or run.session.pipes or wire.visits or wire.stores)
+def _refused(evidence: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -> Iterator[Finding]:
+    wire = evidence.wire
+    nothing = not (evidence.session.totals.messages or evidence.session.pipes or wire.visits or wire.stores)
     for one in left:
         agent = names.agent(one.server)
         if agent is not None:
             what, workers = f" ({agent})", [agent]
-        elif one.count < RETRIES or not (nothing or (one.server in wire.stores and _is_over(run, one))):
+        elif one.count < RETRIES or not (nothing or (one.server in wire.stores and _is_over(evidence, one))):
             continue
         else:
             what, workers = "" if nothing else " (the store)", [one.host]
-        when = f"{_after(run, one.first_ns)}"
+        when = f"{_after(evidence, one.first_ns)}"
         if one.count > 1:
-            when = f"from {when} to {_after(run, one.last_ns)}"
+            when = f"from {when} to {_after(evidence, one.last_ns)}"
         yield _finding(
             f"{counted(one.count, 'connection')} of {one.host} to {one.server}{what} {outcome([one])}, "
             f"{when} into the capture, and no later one came about",
@@ -360,9 +360,9 @@ def _refused(run: CaptureEvidence, names: _Addresses, left: Sequence[Refusal]) -
         )
 
 
-def _is_over(run: CaptureEvidence, refusal: Refusal) -> bool:
+def _is_over(evidence: CaptureEvidence, refusal: Refusal) -> bool:
     """Whether that host would have tried again, had it not given up, before the capture ended."""
-    return run.last_ns - refusal.last_ns > WAITS_NS or refusal.last_ns - refusal.first_ns > LONG_NS
+    return evidence.last_ns - refusal.last_ns > WAITS_NS or refusal.last_ns - refusal.first_ns > LONG_NS
 
 
 def _finding(text: str, remedy: str, workers: Iterable[str]) -> Finding:
@@ -389,5 +389,5 @@ def _people(who: Sequence[str]) -> str:
     return f"R{named[1:]}" if named.startswith("rank ") else named
 
 
-def _after(run: CaptureEvidence, time_ns: int) -> str:
-    return duration(max(0, time_ns - run.first_ns))
+def _after(evidence: CaptureEvidence, time_ns: int) -> str:
+    return duration(max(0, time_ns - evidence.first_ns))

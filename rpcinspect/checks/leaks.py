@@ -1,9 +1,8 @@
 """`leaked-context` and `leaked-rref`: what nobody cleaned up although the run went on, or came to its end.
 
 An autograd context is leaked on every worker that took part in it and got no clean-up, unless its creator is
-still inside of it, in a backward pass that hangs: that is told of as such. Whoever sent a worker
-a message of the context passes the clean-up on to it, so that a relay that left is another cause than a
-creator who stays. An RRef may live as long as the job, so that one is leaked only if a fork was left when the
+still inside of it: a backward pass that hangs is another finding. Whoever sent a worker a message of the context
+passes the clean-up on to it, so that a relay that left is another cause than a creator who stays. An RRef may live as long as the job, so that one is leaked only if a fork was left when the
 pipes to its owner were closed, and not where all of a job was cut off in the middle of its work.
 """
 
@@ -22,20 +21,22 @@ from rpcinspect.session.words import counted, packed, several, unique
 
 
 class LeakedContexts(Check):
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        named = {(worker.job, worker.name) for worker in run.session.workers}
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        named = {(worker.job, worker.name) for worker in evidence.session.workers}
         open_contexts = [
-            (one, left) for one in run.session.contexts if (left := _left_behind(run, one, named))
+            (one, left) for one in evidence.session.contexts if (left := _left_behind(evidence, one, named))
         ]
-        begun = passes(run.session) if open_contexts else {}
+        begun = passes(evidence.session) if open_contexts else {}
         open_contexts = [
-            (one, left) for one, left in open_contexts if not _hangs(run.session, one, begun.get(one.key, ()))
+            (one, left)
+            for one, left in open_contexts
+            if not _hangs(evidence.session, one, begun.get(one.key, ()))
         ]
-        givers = _givers(run.session, {one.key for one, _ in open_contexts})
+        givers = _givers(evidence.session, {one.key for one, _ in open_contexts})
         groups: dict[tuple[int, str, tuple[str, ...], tuple[str, ...]], list[AutogradContext]]
         groups = defaultdict(list)
         for context, left in open_contexts:
-            for relays, its in _by_relays(run, context, left, givers).items():
+            for relays, its in _by_relays(evidence, context, left, givers).items():
                 groups[context.job, context.creator, its, relays].append(context)
         for (_, creator, left, relays), contexts in groups.items():
             gone = several(relays)
@@ -57,10 +58,10 @@ class LeakedContexts(Check):
 
 
 def _left_behind(
-    run: CaptureEvidence, context: AutogradContext, named: set[tuple[int, str | None]]
+    evidence: CaptureEvidence, context: AutogradContext, named: set[tuple[int, str | None]]
 ) -> tuple[str, ...]:
     """The workers of a context that should have got a clean-up and did not."""
-    session = run.session
+    session = evidence.session
     cleaned = {session.destination(int(session.order[index])) for index in context.cleanup}
     left = tuple([w for w in context.workers if w != context.creator and w not in cleaned])
     if not left or any((context.job, worker) not in named for worker in context.workers):
@@ -69,10 +70,12 @@ def _left_behind(
     messages += context.cleanup
     if not messages:
         return ()
-    last_ns = max(run.end_ns(index) for index in messages)
+    last_ns = max(evidence.end_ns(index) for index in messages)
     # a worker that left took the context with it
-    left = tuple(w for w in left if not run.cut_off(last_ns, until_ns=run.left_ns.get((context.job, w))))
-    if run.damaged_among(context.workers, left):
+    left = tuple(
+        w for w in left if not evidence.cut_off(last_ns, until_ns=evidence.left_ns.get((context.job, w)))
+    )
+    if evidence.damaged_among(context.workers, left):
         return ()
     return left
 
@@ -100,7 +103,7 @@ def _givers(
 
 
 def _by_relays(
-    run: CaptureEvidence,
+    evidence: CaptureEvidence,
     context: AutogradContext,
     left: Iterable[str],
     givers: Mapping[tuple[int, int], Mapping[str, tuple[str, ...]]],
@@ -111,7 +114,7 @@ def _by_relays(
     its = givers.get(context.key, {})
     for worker in left:
         senders = its.get(worker, ())
-        relays = [one for one in senders if (context.job, one) in run.left_ns]
+        relays = [one for one in senders if (context.job, one) in evidence.left_ns]
         died = relays if len(relays) == len(senders) and context.creator not in senders else []
         if senders:  # else the requests to it were not captured, and so the clean-up was not
             found[tuple(died)].append(worker)
@@ -119,15 +122,15 @@ def _by_relays(
 
 
 class LeakedRRefs(Check):
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}
-        for rref in run.session.rrefs:
+        for rref in evidence.session.rrefs:
             if rref.owner is None or not rref.alive:
                 continue
             who = (rref.owner, rref.job)
             if who not in over:
-                over[who] = _over(run, *who)
+                over[who] = _over(evidence, *who)
             if not over[who]:
                 continue
             for fork in rref.alive:
@@ -147,16 +150,16 @@ class LeakedRRefs(Check):
             )
 
 
-def _over(run: CaptureEvidence, owner: str, job: int) -> bool:
+def _over(evidence: CaptureEvidence, owner: str, job: int) -> bool:
     """Whether every pipe to a worker was closed, after all that was due had come: the agents had agreed to
     shut down, or nothing was sent for some time."""
-    pipes = run.pipes_to.get((job, owner), ())
-    ends = [end for pipe in pipes if (end := run.end(pipe)) is not None]
-    if not pipes or len(ends) < len(pipes) or any(run.damaged(pipe, True) for pipe in pipes):
+    pipes = evidence.pipes_to.get((job, owner), ())
+    ends = [end for pipe in pipes if (end := evidence.end(pipe)) is not None]
+    if not pipes or len(ends) < len(pipes) or any(evidence.damaged(pipe, True) for pipe in pipes):
         return False
-    columns = run.session.messages
+    columns = evidence.session.messages
     ours = np.isin(np.asarray(columns.pipe), list(pipes))
     last = int(np.max(np.asarray(columns.end_time_ns)[ours], initial=0))
     began = int(np.min(np.asarray(columns.time_ns)[ours & (np.asarray(columns.control) == 0)], initial=last))
     agreed = bool(np.any(ours & (np.asarray(columns.control) != 0) & (np.asarray(columns.time_ns) > began)))
-    return agreed or not run.cut_off(last, until_ns=min(end.time_ns for end in ends))
+    return agreed or not evidence.cut_off(last, until_ns=min(end.time_ns for end in ends))

@@ -53,8 +53,8 @@ class Loss(Struct, frozen=True):
 class Losses:
     """Finds out whom errors of connections are about."""
 
-    def __init__(self, run: CaptureEvidence) -> None:
-        self._run = run
+    def __init__(self, evidence: CaptureEvidence) -> None:
+        self._run = evidence
         self._open: dict[tuple[int, str], NDArray[np.int64]] = {}
 
     def told_by(self, text: str, job: int, worker: str, since_ns: int, until_ns: int) -> Loss | None:
@@ -169,7 +169,7 @@ class Departed(Struct, frozen=True):
             when = f" {duration(abs(after))} {'before' if after < 0 else 'after'} {what}"
         return f"; {self.worker} {self.ended.sentence}{when}{lack_of_memory(self.ended)}"
 
-    def remedy(self, run: CaptureEvidence) -> str:
+    def remedy(self, evidence: CaptureEvidence) -> str:
         """Returns where to look for the cause."""
         worker, ended = self.worker, self.ended
         if ended.how == "signal" and ended.signal in CRASHES:
@@ -178,7 +178,7 @@ class Departed(Struct, frozen=True):
                 "wrote; PYTHONFAULTHANDLER=1 adds where it was."
             )
         if ended.how == "signal":
-            other = _first_fault(run, self)
+            other = _first_fault(evidence, self)
             if other is not None and other.ended.signal != ended.signal:
                 return f"See first why {other.worker} ended before it ({other.ended})."
             if ended.oom_kills:
@@ -197,11 +197,16 @@ class Departed(Struct, frozen=True):
 
 
 def departed(
-    run: CaptureEvidence, worker: str, job: int, given_up_ns: int | None = None, *, by_its_end: bool = False
+    evidence: CaptureEvidence,
+    worker: str,
+    job: int,
+    given_up_ns: int | None = None,
+    *,
+    by_its_end: bool = False,
 ) -> Departed | None:
     """Returns the worker, if its process is known to have ended, and before the caller gave up, where the
     caller did. `by_its_end`: the caller gave up because a connection broke, which an end does."""
-    ended = run.ended.get((job, worker))
+    ended = evidence.ended.get((job, worker))
     if ended is None or not ended.over:
         return None
     if given_up_ns is not None:
@@ -211,13 +216,13 @@ def departed(
     return Departed(job, worker, ended)
 
 
-def _first_fault(run: CaptureEvidence, than: Departed) -> Departed | None:
+def _first_fault(evidence: CaptureEvidence, than: Departed) -> Departed | None:
     """The first worker of the job that ended otherwise than well, if it was another one, and earlier."""
     if than.ended.time_ns is None:
         return None
     faults = [
         (one.ended.time_ns, one.name, one.ended)
-        for one in run.session.workers
+        for one in evidence.session.workers
         if one.job == than.job and one.name is not None and one.ended is not None
         if one.ended.over and not one.ended.well and one.ended.time_ns is not None
     ]

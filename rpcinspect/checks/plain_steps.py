@@ -72,18 +72,18 @@ class PlainSteps(Check):
                 self._calls.append((record.row, callee, _given_nothing(record)))
         return False  # what repeats brings no RRef
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         if not self._calls:
             return
-        session = run.session
+        session = evidence.session
         contexts: dict[tuple[int, str], list[AutogradContext]] = defaultdict(list)
         for context in session.contexts:
             contexts[context.job, context.creator].append(context)
         brought = session.provenance.brought()
-        told = _KnownContexts(run)
+        told = _KnownContexts(evidence)
         found: dict[tuple[int, str, str, str], _Case] = {}
         for step in self._steps(session, brought):
-            meant = _meant(run, brought, step, contexts.get((step.job, step.caller), ()))
+            meant = _meant(evidence, brought, step, contexts.get((step.job, step.caller), ()))
             if meant is None or told.may_know(step.job, step.owner, meant[0]):
                 continue
             key = (step.job, step.owner, step.caller, step.name.full)
@@ -121,14 +121,14 @@ def _given_nothing(record: RpcRecord) -> bool:
 
 
 def _meant(
-    run: CaptureEvidence,
+    evidence: CaptureEvidence,
     brought: Mapping[int, Sequence[Id]],
     step: _PlainStep,
     contexts: Sequence[AutogradContext],
 ) -> tuple[int, Edge] | None:
     """The context, one of the caller's, whose gradients a step could be for, and an edge that they came by:
     that in which it was called, else the last one whose gradients came before."""
-    begin_ns = run.session.messages.time_ns[step.row]
+    begin_ns = evidence.session.messages.time_ns[step.row]
     found: tuple[int, int, Edge] | None = None
     for context in contexts:
         if step.context not in (None, context.context_id):
@@ -136,10 +136,10 @@ def _meant(
         for edge in context.edges:
             if edge.sender != step.owner or edge.sender == edge.receiver or not edge.backward:
                 continue
-            came_ns = run.end_ns(edge.backward[0])
+            came_ns = evidence.end_ns(edge.backward[0])
             if came_ns > begin_ns or (found is not None and came_ns <= found[0]):
                 continue
-            if step.optimizer or step.rref in _given(run.session, brought, edge):
+            if step.optimizer or step.rref in _given(evidence.session, brought, edge):
                 found = came_ns, context.context_id, edge
     return None if found is None else found[1:]
 
@@ -158,8 +158,8 @@ def _given(session: Session, brought: Mapping[int, Sequence[Id]], edge: Edge) ->
 class _KnownContexts:
     """Contexts whose id a worker may know from its requests."""
 
-    def __init__(self, run: CaptureEvidence) -> None:
-        self._run = run
+    def __init__(self, evidence: CaptureEvidence) -> None:
+        self._run = evidence
         self._marks: dict[tuple[int, str], frozenset[int] | None] = {}
 
     def may_know(self, job: int, worker: str, context: int) -> bool:

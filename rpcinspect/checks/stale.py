@@ -76,23 +76,23 @@ class StaleGradients(Check):
                 self._spoilt[record.row] = UNKNOWN if version is None else int(version[1])
         return True
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         if not self._steps:
             return
-        optimizers = Optimizers(run.session, self._steps)
+        optimizers = Optimizers(evidence.session, self._steps)
         steps: dict[tuple[int, str], list[OptimizerStep]] = defaultdict(list)
         for step in optimizers.steps:
             steps[step.job, step.owner].append(step)
         found: dict[tuple[int, str, str, str], _Victims] = {}
         cases = [
             (context, edge)
-            for context in run.session.contexts
+            for context in evidence.session.contexts
             for edge in context.edges
             if edge.backward and edge.sender != edge.receiver and (context.job, edge.sender) in steps
         ]
         blamed = {
-            edge.forward: self._blamed(run, context, edge, steps[context.job, edge.sender])
-            for context, edge in [one for one in cases if self._expected(run, one[1]) is not None][
+            edge.forward: self._blamed(evidence, context, edge, steps[context.job, edge.sender])
+            for context, edge in [one for one in cases if self._expected(evidence, one[1]) is not None][
                 :MAX_BLAMED
             ]
         }
@@ -104,11 +104,13 @@ class StaleGradients(Check):
         }
         for context, edge in cases:
             its, gradient = steps[context.job, edge.sender], edge.backward[0]
-            steps_of_others = [(step, True) for step in self._guilty(run, optimizers, context, edge, its)]
+            steps_of_others = [
+                (step, True) for step in self._guilty(evidence, optimizers, context, edge, its)
+            ]
             if not steps_of_others and (context.job, edge.sender, context.creator) not in doubtful:
                 steps_of_others = blamed.get(edge.forward, [])
             for step, between in steps_of_others:
-                guilty = run.creator(step.context, context.job)
+                guilty = evidence.creator(step.context, context.job)
                 key = (context.job, edge.sender, context.creator, guilty)
                 case = (context.context_id, edge, step, gradient)
                 victims = found.setdefault(key, _Victims(case, between))
@@ -121,7 +123,7 @@ class StaleGradients(Check):
 
     def _guilty(
         self,
-        run: CaptureEvidence,
+        evidence: CaptureEvidence,
         optimizers: Optimizers,
         context: AutogradContext,
         edge: Edge,
@@ -129,10 +131,10 @@ class StaleGradients(Check):
     ) -> Iterable[OptimizerStep]:
         """The steps of other contexts that changed, between an edge's forward message and its gradient, what
         the forward call used."""
-        before_ns = run.time_ns(edge.backward[0])
+        before_ns = evidence.time_ns(edge.backward[0])
         between = [
             step
-            for step in _between(steps, run.end_ns(edge.forward), before_ns)
+            for step in _between(steps, evidence.end_ns(edge.forward), before_ns)
             if step.context != context.context_id and step.done_ns <= before_ns
         ]
         if not between:
@@ -145,16 +147,16 @@ class StaleGradients(Check):
                 yield step
 
     def _blamed(
-        self, run: CaptureEvidence, context: AutogradContext, edge: Edge, steps: list[OptimizerStep]
+        self, evidence: CaptureEvidence, context: AutogradContext, edge: Edge, steps: list[OptimizerStep]
     ) -> list[tuple[OptimizerStep, bool]]:
         """Where autograd says that something was changed: the steps of other contexts that may have done it,
         and whether they lie wholly between. Else the first of those that were carried out while the forward
         call or the gradient was being dealt with. Each step of an optimizer makes new versions of weights,
         so that one that has made more steps before than there were versions trains other weights."""
-        session, columns = run.session, run.session.messages
+        session, columns = evidence.session, evidence.session.messages
         gradient, forward = int(session.order[edge.backward[0]]), int(session.order[edge.forward])
         request = forward if columns.from_client[forward] else columns.partner[forward]
-        expected = self._expected(run, edge)
+        expected = self._expected(evidence, edge)
         if request == NONE or expected is None:
             return []
         asked_ns, told_ns = columns.end_time_ns[request], columns.end_time_ns[forward]
@@ -170,10 +172,10 @@ class StaleGradients(Check):
         between = [s for s in there if s.arrived_ns > told_ns and s.done_ns <= came_ns][:MAX_STEPS]
         return [(step, True) for step in between] or [(step, False) for step in there[:1]]
 
-    def _expected(self, run: CaptureEvidence, edge: Edge) -> int | None:
+    def _expected(self, evidence: CaptureEvidence, edge: Edge) -> int | None:
         """Returns the version that a backward pass needed, where the answer to a gradient reports a changed
         one."""
-        answer = run.session.messages.partner[int(run.session.order[edge.backward[0]])]
+        answer = evidence.session.messages.partner[int(evidence.session.order[edge.backward[0]])]
         return None if answer == NONE else self._spoilt.get(answer)
 
 

@@ -27,9 +27,9 @@ STILL_NS = 500_000_000
 
 
 class StartupSkew(Check):
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, int], list[Worker]] = defaultdict(list)
-        for worker in run.session.workers:
+        for worker in evidence.session.workers:
             groups[worker.job, worker.group].append(worker)
         found = [(workers, _arrivals(workers)) for workers in groups.values()]
         times = sorted(one.time_ns for _, arrivals in found for one in arrivals)
@@ -37,7 +37,9 @@ class StartupSkew(Check):
             if len(arrivals) > 1:
                 first = min(one.time_ns for one in arrivals)
                 before = max((time_ns for time_ns in times if time_ns < first), default=0)
-                tries = [t for at, t in run.wire.refused if at == arrivals[0].store and before < t < first]
+                tries = [
+                    t for at, t in evidence.wire.refused if at == arrivals[0].store and before < t < first
+                ]
                 yield from _skew(workers, arrivals, _first_try(first, sorted(tries)))
 
 

@@ -77,29 +77,31 @@ class UnansweredRequests(Check):
                 self._longest_ns[name] = took
         return name is not None or request.kind == MessageType.BACKWARD_AUTOGRAD_REQ
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[UnansweredKey, _Open] = {}
-        for row, digest in sorted(self._pairs.unanswered(), key=lambda one: int(run.session.index[one[0]])):
-            told = row in run.session.failures
-            if told or not run.damaged(self._columns.pipe[row], False):
-                severity, why = self._judge(run, row, digest)
-                callee = run.session.destination(row)
-                key = (run.job(row), run.session.source(row), callee, digest.what, why)
+        for row, digest in sorted(
+            self._pairs.unanswered(), key=lambda one: int(evidence.session.index[one[0]])
+        ):
+            told = row in evidence.session.failures
+            if told or not evidence.damaged(self._columns.pipe[row], False):
+                severity, why = self._judge(evidence, row, digest)
+                callee = evidence.session.destination(row)
+                key = (evidence.job(row), evidence.session.source(row), callee, digest.what, why)
                 groups.setdefault(key, _Open(severity)).rows.append(row)
         waits = _Waits(
             ((job, caller), (job, callee))
             for (job, caller, callee, _, why), found in groups.items()
             if found.severity == "error" and why == SILENT
         )
-        unused = _Unused(run, self._passes)
+        unused = _Unused(evidence, self._passes)
         for key, found in groups.items():
-            yield self._finding(run, key, found, waits, unused)
-        yield from _lost(run)
+            yield self._finding(evidence, key, found, waits, unused)
+        yield from _lost(evidence)
 
-    def _judge(self, run: CaptureEvidence, row: int, digest: MessageDigest) -> tuple[str, str]:
+    def _judge(self, evidence: CaptureEvidence, row: int, digest: MessageDigest) -> tuple[str, str]:
         """Returns the severity, and one of the reasons below."""
-        failure = run.session.failures.get(row)
-        end = run.end(self._columns.pipe[row])
+        failure = evidence.session.failures.get(row)
+        end = evidence.end(self._columns.pipe[row])
         if failure is not None and (end is None or failure.reason != CONNECTION):
             return "info" if digest.kind in CLEAN_UP else "error", failure.reason
         if end is not None:
@@ -107,21 +109,21 @@ class UnansweredRequests(Check):
                 return "info", CALLER_LEFT if end.by_client else LEFT
             return "error", CALLER_CLOSED if end.by_client else CLOSED
         longest_s = self._longest_ns.get(digest.function or "", 0) / 1e9
-        if run.cut_off(self._columns.time_ns[row], longest_s):
+        if evidence.cut_off(self._columns.time_ns[row], longest_s):
             return "info", EARLY
-        left = self._caller_left(run, row)
+        left = self._caller_left(evidence, row)
         if left is not None:
             return "info" if left.ended.well else "error", CALLER_ENDED
         return "error", SILENT
 
-    def _caller_left(self, run: CaptureEvidence, row: int) -> Departed | None:
+    def _caller_left(self, evidence: CaptureEvidence, row: int) -> Departed | None:
         """The caller, if its process ended by itself and the callee's did not end before: a log has answers
         from their caller, which writes none once it ends. Signals prove nothing: a launcher sends them to
         all, in any order.
         """
-        job, pipe = run.job(row), run.session.pipes[self._columns.pipe[row]]
-        caller = departed(run, run.session.source(row), job) if pipe.logged else None
-        callee = departed(run, run.session.destination(row), job)
+        job, pipe = evidence.job(row), evidence.session.pipes[self._columns.pipe[row]]
+        caller = departed(evidence, evidence.session.source(row), job) if pipe.logged else None
+        callee = departed(evidence, evidence.session.destination(row), job)
         if caller is None or caller.ended.how != "exit":
             return None
         ended_ns = caller.ended.time_ns
@@ -132,13 +134,13 @@ class UnansweredRequests(Check):
         return caller if callee.ended.time_ns is not None and ended_ns < callee.ended.time_ns else None
 
     def _finding(
-        self, run: CaptureEvidence, key: UnansweredKey, found: _Open, waits: _Waits, unused: _Unused
+        self, evidence: CaptureEvidence, key: UnansweredKey, found: _Open, waits: _Waits, unused: _Unused
     ) -> Finding:
         job, caller, callee, what, why = key
-        indexes = run.session.indexes(found.rows[:MAX_INDEXES])
+        indexes = evidence.session.indexes(found.rows[:MAX_INDEXES])
         it = "it" if len(found.rows) == 1 else "the first of them"
-        left = duration(run.last_ns - min(self._columns.time_ns[row] for row in found.rows))
-        failures = [run.session.failures[row] for row in found.rows if row in run.session.failures]
+        left = duration(evidence.last_ns - min(self._columns.time_ns[row] for row in found.rows))
+        failures = [evidence.session.failures[row] for row in found.rows if row in evidence.session.failures]
         cause = CAUSES[why].format(left=left, caller=caller, it=it, waited=self._waited(failures, found.rows))
         which = f"{counted(len(found.rows), 'request')}{{}} ({what} {numbers(indexes)}): {cause}"
         if why == CALLER_ENDED:
@@ -149,13 +151,13 @@ class UnansweredRequests(Check):
         if why == SILENT:
             chain, words = waits.after((job, caller), (job, callee))
             text += words
-        gone = self._gone(run, key, found, failures)
+        gone = self._gone(evidence, key, found, failures)
         if gone is not None:
             text += gone.clause(min(self._columns.time_ns[row] for row in found.rows), it)
         awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
         remedy = REMEDIES[why].format(caller=caller, callee=callee)
         if gone is not None and not (why == CALLER_ENDED and gone.ended.well):
-            remedy = gone.remedy(run)
+            remedy = gone.remedy(evidence)
         if awaited:
             until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
             text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
@@ -170,16 +172,16 @@ class UnansweredRequests(Check):
         )
 
     def _gone(
-        self, run: CaptureEvidence, key: UnansweredKey, found: _Open, failures: Sequence[CallFailure]
+        self, evidence: CaptureEvidence, key: UnansweredKey, found: _Open, failures: Sequence[CallFailure]
     ) -> Departed | None:
         """The worker that ended before it answered, or before it got the answer."""
         job, caller, callee, _, why = key
         given_up = min([failure.time_ns for failure in failures], default=None)
-        end = run.end(self._columns.pipe[found.rows[0]])
+        end = evidence.end(self._columns.pipe[found.rows[0]])
         if given_up is None and end is not None:
             given_up = end.time_ns
         who = caller if why in (CALLER_CLOSED, CALLER_LEFT, CALLER_ENDED) else callee
-        return departed(run, who, job, given_up, by_its_end=why not in (TIMEOUT, ERROR))
+        return departed(evidence, who, job, given_up, by_its_end=why not in (TIMEOUT, ERROR))
 
     def _waited(self, failures: Sequence[CallFailure], rows: Sequence[int]) -> str:
         """How long the caller waited for the first of these requests."""
@@ -190,17 +192,17 @@ class UnansweredRequests(Check):
 class _Unused:
     """Forward messages whose gradient never came, for which passes that nobody answered wait."""
 
-    def __init__(self, run: CaptureEvidence, passes: Mapping[int, int]) -> None:
+    def __init__(self, evidence: CaptureEvidence, passes: Mapping[int, int]) -> None:
         """`passes`: row of a gradient request without an answer → its context."""
-        self._run = run
+        self._run = evidence
         self._passes = passes
-        wanted = {(run.job(row), context) for row, context in passes.items()}
+        wanted = {(evidence.job(row), context) for row, context in passes.items()}
         self._edges: dict[tuple[int, int, str], list[Edge]] = defaultdict(list)
         """(job, context, sender) → its edges without a gradient."""
-        for context in run.session.contexts if wanted else ():
+        for context in evidence.session.contexts if wanted else ():
             if context.key in wanted:
                 for edge in context.edges:
-                    if not edge.backward and not run.damaged_between(edge.receiver, edge.sender):
+                    if not edge.backward and not evidence.damaged_between(edge.receiver, edge.sender):
                         self._edges[context.job, context.context_id, edge.sender].append(edge)
 
     def of(self, job: int, worker: str, rows: Sequence[int]) -> list[int]:
@@ -261,14 +263,14 @@ def _quoted(failures: Sequence[CallFailure]) -> str:
     return f" ({shorten(line, MAX_TEXT)})" if line else ""
 
 
-def _lost(run: CaptureEvidence) -> Iterable[Finding]:
+def _lost(evidence: CaptureEvidence) -> Iterable[Finding]:
     """Returns calls that ended without an answer and whose request is in no log."""
     groups: dict[tuple[int, str, str, str], list[CallFailure]] = defaultdict(list)
-    for failure in run.session.lost_calls:
-        groups[run.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(failure)
+    for failure in evidence.session.lost_calls:
+        groups[evidence.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(failure)
     for (job, caller, callee, reason), failures in groups.items():
         told_ns = min(failure.time_ns for failure in failures)
-        gone = departed(run, callee, job, told_ns, by_its_end=reason == CONNECTION)
+        gone = departed(evidence, callee, job, told_ns, by_its_end=reason == CONNECTION)
         clause = "" if gone is None else gone.clause(told_ns, "that")
         kinds = several(unique(type_name(f.type) for f in failures if f.type is not None))
         many = f"{counted(len(failures), 'request')} that the log does not hold{kinds and f' ({kinds})'}"
@@ -276,7 +278,7 @@ def _lost(run: CaptureEvidence) -> Iterable[Finding]:
             code="unanswered-request",
             severity="error",
             text=f"{caller} got no answer of {callee} to {many}: {ENDED[reason]}{_quoted(failures)}{clause}.",
-            remedy=gone.remedy(run) if gone else REMEDIES[reason].format(caller=caller, callee=callee),
+            remedy=gone.remedy(evidence) if gone else REMEDIES[reason].format(caller=caller, callee=callee),
             workers=unique([caller, callee]),
         )
 

@@ -59,9 +59,9 @@ class UnsafePickles(Check):
             self._note("unsafe-pickle", type_name(answer.kind), reason, answer_row)
         return confused
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         for (code, name), rows in sorted(self._rows.items()):
-            indexes, workers = _where(run, rows)
+            indexes, workers = _where(evidence, rows)
             if not indexes:
                 continue
             place = f"{counted(len(indexes), 'message')} to {several(workers)} ({numbers(indexes)})"
@@ -81,10 +81,10 @@ class UnsafePickles(Check):
                 messages=indexes[:MAX_INDEXES],
                 workers=workers,
             )
-        yield from self._own(run)
+        yield from self._own(evidence)
 
-    def _own(self, run: CaptureEvidence) -> Iterator[Finding]:
-        indexes, workers = _where(run, self._naming)
+    def _own(self, evidence: CaptureEvidence) -> Iterator[Finding]:
+        indexes, workers = _where(evidence, self._naming)
         if not indexes:
             return
         names = sorted(self._names)
@@ -113,9 +113,9 @@ def _found_by(names: Sequence[str]) -> str:
     return f"To let a replay find them: {way}."
 
 
-def _where(run: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _where(evidence: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Indexes of messages, without the agents' own calls, and the workers that got them."""
-    session = run.session
+    session = evidence.session
     control = np.frombuffer(session.messages.control, dtype=np.int8)
     indexes = session.indexes([row for row in rows if not control[row]])
     return indexes, unique(session.destination(int(session.order[index])) for index in indexes)

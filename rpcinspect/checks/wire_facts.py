@@ -96,7 +96,8 @@ class _Uses:
 
 
 class WireFacts(Struct, frozen=True):
-    """Flows are named as everywhere in the output: `ip:port>ip:port`."""
+    """What the wire tells to findings: lost bytes, ends of connections, refusals, visits at stores. A flow is
+    `ip:port>ip:port`."""
 
     holes: tuple[tuple[str, int, int], ...] = ()
     """(flow, number of holes, bytes) for each stream with any."""

@@ -43,8 +43,8 @@ class ZeroGradients(Check):
             self._groups.add(record.row, "")
         return True
 
-    def finish(self, run: CaptureEvidence) -> Iterable[Finding]:
-        for group in self._groups.gathered(run):
+    def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        for group in self._groups.gathered(evidence):
             yield finding_of(
                 group,
                 "zero-gradient",
