@@ -95,7 +95,7 @@ def invisible_transport(session: Session) -> Iterable[Finding]:
         yield Finding(
             code="invisible-transport",
             severity="error",
-            text=f"Workers listen at {addresses}: their pipes are not opened over TCP.",
+            text=f"Workers listen at {addresses}: their pipes don't use TCP.",
             remedy=f"To see everything, {TO_SEE_EVERYTHING}.",
             workers=tuple(w.name for w in session.workers if w.name is not None),
         )
@@ -110,7 +110,7 @@ def _incomplete(truncated: int, missing: int) -> str:
     told = [counted(truncated, "message")] if truncated else []
     told += [f"the tensors of {counted(missing, 'message')}"] if missing else []
     if not told:
-        return "no message that was found is incomplete"
+        return "all messages found are complete"
     return f"{' and '.join(told)} {'is' if (truncated, missing) == (1, 0) else 'are'} incomplete"
 
 
@@ -141,7 +141,7 @@ def _losses(
             severity="warning",
             text=f"The log says that messages are missing in it: {ways}"
             f"{f' and {more:,} more' if more > 0 else ''}.",
-            remedy="What wrote the log could not keep up, or what it was made of had gaps.",
+            remedy="Its writer could not keep up, or its source had gaps.",
             workers=unique(end for way in wire.dropped for end in way),
         )
     if wire.cut_bytes:
@@ -217,7 +217,7 @@ def _instead(evidence: CaptureEvidence) -> str:
             "opened one, since init_rpc failed, or it is on another interface"
         )
     if totals.store_bytes:
-        return "processes met at a TCPStore, but nothing that init_rpc says there was captured"
+        return "processes met at a TCPStore, but no init_rpc traffic was captured there"
     if totals.skipped_bytes:
         return (
             f"the capture's TCP payload ({amount(totals.skipped_bytes)}) is neither TensorPipe nor a TCPStore"

@@ -90,7 +90,7 @@ def _missing(
         cause = f"the pass failed in {numbers(broken)}"
         remedy = "Fix that failure first: see the error-response finding."
     else:
-        cause = "what the pass began with does not depend on them, and PyTorch waits for every one"
+        cause = "the loss does not depend on them, and PyTorch waits for every edge"
         remedy = (
             "Use every result that requires grad in what the backward pass begins with; make calls whose "
             "results are not for it outside of the context, or give them detached tensors."

@@ -254,7 +254,7 @@ def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
         remedy = f"See in the log of {place} whom it lost"
     else:
         text = f"{place} failed first{where}"
-        remedy = f"Fix {place} first: errors of the others follow from it. The whole text"
+        remedy = f"Fix {place} first: the other errors follow from it. Full text"
     return Finding(
         code="error-response",
         severity="error",

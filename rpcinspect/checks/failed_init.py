@@ -1,4 +1,4 @@
-"""`failed-init`: processes met at a store, or tried to connect, and no pipe came of it.
+"""`failed-init`: processes met at a store, or tried to connect, but opened no pipe.
 
 In: visits to stores, refusals, pipes. `init_rpc` meets at the store, opens connections of Gloo, publishes
 the address of its agent, and opens pipes. A visit failed if its process left the store without a pipe, or
@@ -257,7 +257,7 @@ class _Addresses:
 def _attempt(evidence: CaptureEvidence, names: _Addresses, attempt: _Attempt) -> Finding:
     who, store = attempt.who, attempt.visits[0].server
     when = f"{_after(evidence, attempt.begin_ns)} into the capture"
-    text = f"{_people(who)} met at the store {store} {when}, and no pipe came of it: "
+    text = f"{_people(who)} met at the store {store} {when}, but opened no pipe: "
     if len(attempt.visits) == 1:
         text = f"{_people(who)} came to the store {store} {when}, and opened no pipe: "
     remedy = "See in the log of these processes why init_rpc failed."
@@ -332,7 +332,7 @@ def _more_attempts(evidence: CaptureEvidence, attempts: Sequence[_Attempt]) -> F
     refused = f": {counted(count, 'connection')} {_were_refused(count)}" if count else ""
     return _finding(
         f"{counted(len(attempts), 'more time')} processes met at the store {attempts[0].visits[0].server}, "
-        f"last {_after(evidence, attempts[-1].begin_ns)} into the capture, and no pipe came of it{refused}",
+        f"last {_after(evidence, attempts[-1].begin_ns)} into the capture, but opened no pipe{refused}",
         "See the attempts before these.",
         [_label(visit) for attempt in attempts for visit in attempt.visits],
     )

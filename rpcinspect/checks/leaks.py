@@ -1,9 +1,10 @@
 """`leaked-context` and `leaked-rref`: what nobody cleaned up although the run went on, or came to its end.
 
 An autograd context is leaked on every worker that took part in it and got no clean-up, unless its creator is
-still inside of it: a backward pass that hangs is another finding. Whoever sent a worker a message of the context
-passes the clean-up on to it, so that a relay that left is another cause than a creator who stays. An RRef may live as long as the job, so that one is leaked only if a fork was left when the
-pipes to its owner were closed, and not where all of a job was cut off in the middle of its work.
+still inside of it: a backward pass that hangs is another finding. Whoever sent a worker a message of the
+context passes the clean-up on to it, so that a relay that left is another cause than a creator who stays. An
+RRef may live as long as the job, so that one is leaked only if a fork was left when the pipes to its owner
+were closed, and not where all of a job was cut off in the middle of its work.
 """
 
 from __future__ import annotations

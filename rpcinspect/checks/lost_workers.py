@@ -174,7 +174,7 @@ class Departed(Struct, frozen=True):
         worker, ended = self.worker, self.ended
         if ended.how == "signal" and ended.signal in CRASHES:
             return (
-                f"{ended.signal} mostly comes of a crash in native code: read the last lines that {worker} "
+                f"{ended.signal} usually means a crash in native code: read the last output of {worker} "
                 "wrote; PYTHONFAULTHANDLER=1 adds where it was."
             )
         if ended.how == "signal":

@@ -193,7 +193,7 @@ def _finding(session: Session, case: _Case) -> Finding:
     owner, caller = case.step.owner, case.step.caller
     number = numbers([int(session.index[case.step.row])])
     more = len(case.contexts) - 1
-    others = f"; so it was in {counted(more, 'other context')}" if more else ""
+    others = f"; the same in {counted(more, 'other context')}" if more else ""
     return Finding(
         code="optimizer-without-gradients",
         severity="warning",

@@ -200,7 +200,7 @@ def context_of_step(record: RpcRecord) -> int | None:
 def _finding(owner: str, victim: str, guilty: str, victims: _Victims) -> Finding:
     context, edge, step, gradient = victims.first
     more = len(victims.contexts) - 1
-    others = f"; so it was in {counted(more, 'other context')} of {victim}" if more else ""
+    others = f"; the same in {counted(more, 'other context')} of {victim}" if more else ""
     where = (
         f"etween forward ({numbers([edge.forward])}) and gradient ({numbers([gradient])}) of context "
         f"{packed(context)} on {owner}"

@@ -85,7 +85,7 @@ def _skew(workers: Sequence[Worker], arrivals: Sequence[Arrival], tried: int) ->
         yield _finding(
             host,
             f"{host.name} came to init_rpc{group} {duration(first - tried)} after the first one that tried "
-            f"to reach its store ({arrivals[begins].store}), which was not there before.",
+            f"to reach its store ({arrivals[begins].store}), which did not exist yet.",
         )
 
 

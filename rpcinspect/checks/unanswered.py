@@ -293,17 +293,17 @@ CAUSES = {
     CALLER_CLOSED: "{caller} itself closed the connection first",
     LEFT: "it left first, and nothing waits for the clean-up",
     CALLER_LEFT: "{caller} itself left first, and nothing waits for the clean-up",
-    EARLY: "the capture ends {left} after {it}, when none was due yet",
+    EARLY: "the capture ends {left} after {it}, too early to expect one",
     SILENT: "{left} later, when the capture ends, none has come",
     CALLER_ENDED: "answers that come while it ends are not recorded",
-    TIMEOUT: "{caller} stopped waiting {waited} after {it}, a time-out",
+    TIMEOUT: "{caller} timed out {waited} after {it}",
     CONNECTION: "the connection broke {waited} after {it}",
     ERROR: "the agent of {caller} ended the call {waited} after {it}",
 }
 ENDED = {TIMEOUT: "a time-out", CONNECTION: "the connection broke", ERROR: "its agent ended the call"}
 REMEDIES = {
-    CLOSED: "See in the log of {callee} why it ended or closed the connection.",
-    CALLER_CLOSED: "See in the log of {caller} why it ended or closed the connection.",
+    CLOSED: "Check the log of {callee} for why it ended or disconnected.",
+    CALLER_CLOSED: "Check the log of {caller} for why it ended or disconnected.",
     LEFT: "Let workers leave together: rpc.shutdown(graceful=True).",
     CALLER_LEFT: "Let workers leave together: rpc.shutdown(graceful=True).",
     EARLY: "Capture a little longer to see the answer.",
@@ -311,8 +311,8 @@ REMEDIES = {
     "free thread (num_worker_threads).",
     CALLER_ENDED: "Let {caller} wait for its answers and leave with the others: rpc.shutdown(graceful=True).",
     TIMEOUT: "See what {callee} was doing until then; if it is only slow, give the call more time: timeout=.",
-    CONNECTION: "See in the log of {callee} why it ended or closed the connection.",
-    ERROR: "See in the log of {caller} what its agent reports.",
+    CONNECTION: "Check the log of {callee} for why it ended or disconnected.",
+    ERROR: "Check the log of {caller} for what its agent reports.",
 }
 
 

@@ -105,7 +105,7 @@ def _found_by(names: Sequence[str]) -> str:
     """How a replay finds and allows them."""
     of_script = [name.partition(".")[0] in ("__main__", "__mp_main__") for name in names]
     if all(of_script):
-        way = "--main names the script that the job ran, and allows what it defines"
+        way = "give the job's script as --main, which allows what it defines"
     elif any(of_script):
         way = "--main names the script that the job ran, --path where modules lie; both allow what is there"
     else:

@@ -290,7 +290,7 @@ class _CaptureTimes:
         elif any(line.statement.worker is None and line.statement.what != "ended" for line in log.lines):
             yield "some lines do not say which worker wrote them: name it with --worker-log NAME=FILE"
         if log.left_out:
-            yield f"{log.left_out:,} lines of RPC are too many and left out"
+            yield f"{log.left_out:,} more lines about RPC are left out"
         timed = [line for line in log.lines if line.stamp is not None]
         if log.lines and not timed:
             yield "its lines about RPC have no time (torch before 2.4 writes none)"
@@ -299,7 +299,7 @@ class _CaptureTimes:
         ):
             yield "its times fit the capture in no time zone: is it the log of another run?"
         elif fit is not None and not fit.near and log.lines:
-            yield "no line of it could be compared with the capture: its time zone is a guess by its span"
+            yield "no line matches the capture: its time zone is guessed from its time span"
         elif fit is not None and fit.near and fit.apart_ns > APART_NS:
             yield (
                 f"its times are up to {duration(fit.apart_ns)} from what they speak of: "

@@ -68,7 +68,7 @@ def rules(rtol: float | None, atol: float | None, **others: Any) -> Rules:
     """Reads `--rtol` and `--atol` into what counts as a difference."""
     for name, value in (("--rtol", rtol), ("--atol", atol)):
         if value is not None and not 0 <= value < math.inf:
-            raise UsageMistake(f"{name} {value:g}: a finite number from 0 up")
+            raise UsageMistake(f"{name} {value:g}: must be 0 or more, finite")
     return Rules(rtol=rtol, atol=atol, **others)
 
 

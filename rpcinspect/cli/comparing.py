@@ -90,7 +90,7 @@ def _shrink(
     from rpcinspect.export.shrink import shrink
 
     if comparison.same:
-        say(f"{path}: not written, since nothing makes the runs different")
+        say(f"{path}: not written, since the runs are the same")
         return
     if comparison.unrelated:
         say(f"{path}: not written, since no part of either run shows where the two part: they are unrelated")

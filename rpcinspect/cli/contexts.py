@@ -6,7 +6,7 @@ from rpcinspect.cli.options import QuestionOptions
 
 
 class ContextsCommand(QuestionOptions, frozen=True, kw_only=True):
-    """List the autograd contexts and what came of their gradients."""
+    """List autograd contexts and which gradients came back."""
 
     QUESTION: ClassVar = "contexts"
     EXAMPLES: ClassVar = ("contexts run.pcap", "contexts run.pcap -f 'src == trainer0' --format jsonl")

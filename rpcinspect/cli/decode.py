@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DecodeCommand(LogOptions, frozen=True, kw_only=True):
-    """Show RPC messages, their envelopes unwrapped, or calls."""
+    """Show RPC messages with their envelopes unwrapped, or calls."""
 
     EXAMPLES: ClassVar = (
         "decode run.pcap",
@@ -43,24 +43,24 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
     }
 
     files: FilesArgument = []
-    calls: Annotated[
-        bool, option("--calls", "Show a row per call: who calls whom, the result, how long.")
-    ] = False
+    calls: Annotated[bool, option("--calls", "Show one row per call: caller, callee, result, duration.")] = (
+        False
+    )
     message: Annotated[int | None, option("--message N", "Show message N in full.", min=0)] = None
     show_all: AllOption = False
     stream: Annotated[bool, option("--stream", "Write each message as soon as it is complete.")] = False
     no_hash: NoHashOption = False
-    roundtrip: Annotated[bool, option("--roundtrip", "Encode every message again; compare bytes.")] = False
-    fields: Annotated[bool, option("--fields", "List what a filter can ask for.")] = False
+    roundtrip: Annotated[bool, option("--roundtrip", "Re-encode every message; compare bytes.")] = False
+    fields: Annotated[bool, option("--fields", "List the fields for filters.")] = False
     write: Annotated[
-        Path | None, option("-w --write PCAP", "Save the messages, with what they answer, as a capture.")
+        Path | None, option("-w --write PCAP", "Save them, with their requests and answers, as a pcap.")
     ] = None
     redact: RedactOption = False
     redact_seed: RedactSeedOption = None
     check: CheckOption = False
-    strict: Annotated[bool, option("--strict", "Exit with 3 if there is any problem.")] = False
+    strict: Annotated[bool, option("--strict", "Exit with 3 on any decoding problem.")] = False
     interface: Annotated[
-        str | None, option("--live INTERFACE", "Capture there; show messages as they come, until Ctrl-C.")
+        str | None, option("--live INTERFACE", "Capture there until Ctrl-C; show messages as they come.")
     ] = None
     capture_filter: Annotated[
         str | None, option("--capture-filter FILTER", "--live: capture only these packets, such as 'tcp'.")
@@ -112,7 +112,7 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
         found = super().chosen()
         if found is not None and self.streams and found.late:
             late = " and ".join(found.late)
-            raise UsageMistake(f"-f: {late} is known only at the end, not as messages come")
+            raise UsageMistake(f"-f: {late} is known only at the end: leave out --stream")
         return found
 
     def mistakes(self) -> Iterator[str]:
@@ -136,7 +136,7 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
         if self.roundtrip and self.json:
             yield f"--roundtrip has no {self.format} form"
         if self.roundtrip and self.filter is not None:
-            yield "--roundtrip looks at every message: no -f with it"
+            yield "--roundtrip and -f can't be used together"
         if self.worker_logs and wanted:
             yield f"--worker-log is for the messages and for disconnects: no {wanted[0]} with it"
         yield from self._live_mistakes(wanted)
@@ -147,11 +147,11 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
             if self.capture_filter is not None:
                 yield "--capture-filter is for --live"
         elif self.files:
-            yield "--live captures by itself: no FILE with it"
+            yield "--live and FILE can't be used together"
         elif wanted not in ([], ["--stream"]):
             yield "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
         elif self.reader == "tshark" or self.tshark_options:
-            yield "--live is read natively, as it comes: no --reader tshark and no --tshark-option with it"
+            yield "--live is always read natively: leave out --reader tshark and --tshark-option"
 
     def _writing_mistakes(self) -> Iterator[str]:
         if self.redact_seed is not None and not self.redact:

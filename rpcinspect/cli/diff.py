@@ -37,9 +37,9 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
         130: "interrupted",
     }
 
-    files: Annotated[list[str], argument("A [B]", "Two runs: captures; several of one run as A1,A2.")]
+    files: Annotated[list[str], argument("A [B]", "Captures of two runs; A1,A2 for several of one run.")]
     contexts: Annotated[
-        list[str], option("--context ID", "Compare only this autograd context; twice: A's and B's.")
+        list[str], option("--context ID", "Compare only this autograd context; repeat it for B's.")
     ] = []
     tolerance: ToleranceOption = False
     rtol: RtolOption = None
@@ -53,7 +53,7 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
         ),
     ] = []
     strict: Annotated[
-        bool, option("--strict", "Count form, order of independent calls, agents' own calls too.")
+        bool, option("--strict", "Also count form, order of independent calls, agents' calls.")
     ] = False
     renames: Annotated[
         list[str], option("--rename OLD=NEW", "Match OLD of A with NEW of B; repeatable.")
@@ -115,7 +115,7 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
         if len(self.files) > 2:
             yield "two runs can be compared: give A and B; several captures of one run as A1,A2"
         if len(self.files) == 1 and len(self.contexts) != 2:
-            yield "one capture is compared with itself by two of its contexts: give --context twice, or B"
+            yield "to compare two contexts of one capture, give --context twice; else give B"
         if len(self.contexts) > 2:
             yield "--context can be given twice: the first is a's, the second b's"
         if self.shrink is not None and self.shrink == self.output:

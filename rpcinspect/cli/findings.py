@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
-    """List what is wrong or worth knowing, and what helps."""
+    """List errors, warnings and hints, with remedies."""
 
     QUESTION: ClassVar = "findings"
     EXAMPLES: ClassVar = ("findings run.pcap", "findings run.pcap --check --format jsonl")

@@ -48,5 +48,5 @@ def named_graphs(run: "RunModel", context: str | None) -> "tuple[ContextGraph, .
     if ids:
         known = f"there {'are' if len(ids) > MAX_NAMED else 'is'} {some([packed(i) for i in ids], MAX_NAMED)}"
     if context is None:
-        raise UsageMistake(f"name the context with --context: {known}" if ids else known)
+        raise UsageMistake(f"choose one with --context: {known}" if ids else known)
     raise UsageMistake(f"--context {context}: there is no such context; {known}")

@@ -14,7 +14,7 @@ NO_YES = "refused: this removes the workers' entries from the group's store; to 
 
 
 class LeaveCommand(Struct, frozen=True, kw_only=True):
-    """Remove workers that have died from a running group."""
+    """Remove dead workers from a running group."""
 
     EXAMPLES: ClassVar = ("leave tcp://10.0.0.7:29500 trainer1 --yes",)
     EXITS: ClassVar = {
@@ -58,5 +58,5 @@ class LeaveCommand(Struct, frozen=True, kw_only=True):
             say(f"{name} is no longer a member")
         for name in done.untold:
             again = f"rpcinspect leave {store} {name} --yes"
-            say(f"{name} did not answer and was not told: if it has ended, {again} removes it too")
+            say(f"{name} did not answer, so it was not told; if it is dead, {again} removes it too")
         return exit_codes.OK

@@ -52,19 +52,19 @@ FilesArgument = Annotated[
 ]
 OutputOption = Annotated[Path | None, option("-o --output", "Write to this file.", callback=_output)]
 FormatOption = Annotated[Literal["table", "jsonl"], option("--format", "Write a table, or JSON lines.")]
-AllOption = Annotated[bool, option("-a --all", "Show housekeeping and every row too; JSON always has them.")]
+AllOption = Annotated[bool, option("-a --all", "Show housekeeping and all rows, as JSON always does.")]
 CheckOption = Annotated[bool, option("--check", "Exit with 1 if there is a finding of severity error.")]
 ContextOption = Annotated[
-    str | None, option("--context ID", "Name the autograd context: its id, or CREATOR:COUNTER.")
+    str | None, option("--context ID", "Select an autograd context: id or CREATOR:COUNTER.")
 ]
-NoHashOption = Annotated[bool, option("--no-hash", "Leave tensors unhashed.")]
+NoHashOption = Annotated[bool, option("--no-hash", "Skip the hashes of tensors.")]
 RedactOption = Annotated[
     bool, option("--redact", "Replace tensor values and strings; keep structure and sizes.")
 ]
 RedactSeedOption = Annotated[
-    str | None, option("--redact-seed SECRET", "Use the same secret for captures that will be compared.")
+    str | None, option("--redact-seed SECRET", "Use one secret for all captures to be compared.")
 ]
-ToleranceOption = Annotated[bool, option("--tolerance", "Accept what torch.testing accepts.")]
+ToleranceOption = Annotated[bool, option("--tolerance", "Use the tolerances of torch.testing.")]
 RtolOption = Annotated[float | None, option("--rtol X", "Accept this relative tolerance.")]
 AtolOption = Annotated[float | None, option("--atol X", "Accept this absolute tolerance.")]
 
@@ -77,7 +77,7 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
     files: FilesArgument
     reader: Annotated[
         Literal["auto", "native", "tshark"],
-        option("--reader", "Read natively, with tshark, or where needed with tshark (auto).", **READING),
+        option("--reader", "Choose the reader; auto: native, or tshark where needed.", **READING),
     ] = "auto"
     tshark_options: Annotated[
         list[str],
@@ -85,7 +85,7 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
     ] = []
     unpack_limit: Annotated[
         str | None,
-        option("--unpack-limit SIZE", "Unpack at most this much, or none: all. Default: 100GB.", **READING),
+        option("--unpack-limit SIZE", "Limit the unpacked size; none: no limit. Default: 100GB.", **READING),
     ] = None
 
     @property
@@ -183,7 +183,7 @@ class LogOptions(QuestionOptions, frozen=True, kw_only=True):
 
     worker_logs: Annotated[
         list[str],
-        option("--worker-log [NAME=]FILE", "Add what this worker's text log says; repeatable."),
+        option("--worker-log [NAME=]FILE", "Merge this worker's text log; repeatable."),
     ] = []
     log_zone: Annotated[
         str | None, option("--log-zone ZONE", "Give the time zone of these logs, such as UTC or -08:00.")

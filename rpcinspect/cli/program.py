@@ -117,7 +117,7 @@ class Group(TyperGroup):
         """Writes nothing: groups of commands stand above the options."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        formatter.write("\nAdd --help to any of them for its options, examples and exit codes.\n")
+        formatter.write("\nRun a command with -h for its options, examples and exit codes.\n")
 
     def _brief(self, ctx: Any, name: str) -> str:
         """Returns the first sentence of a command's help."""

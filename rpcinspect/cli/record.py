@@ -14,7 +14,7 @@ COMPRESSED = (".gz", ".zst")
 
 
 class RecordCommand(Struct, frozen=True, kw_only=True):
-    """Run a command and record its RPC; its code stays as it is."""
+    """Run a command, unchanged, and record its RPC."""
 
     SETTINGS: ClassVar = {"allow_interspersed_args": False}
     EXAMPLES: ClassVar = (
@@ -35,7 +35,7 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
     ] = None
     via: Annotated[
         Literal["wire", "agent"] | None,
-        option("--via", "Record messages, on any transport (agent), or packets of plain TCP (wire)."),
+        option("--via", "Record messages on any transport (agent), or TCP packets (wire)."),
     ] = None
     tensors: Annotated[
         Literal["none", "small", "all"] | None,
@@ -49,7 +49,7 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
         str | None, option("-i --interface NAME", "wire: where to capture; any: everywhere. Default: lo.")
     ] = None
     private_net: Annotated[
-        bool, option("--private-net", "wire: run the command in a network of its own, with a loopback only.")
+        bool, option("--private-net", "wire: run the command in its own network namespace, loopback only.")
     ] = False
     redact: RedactOption = False
     redact_seed: RedactSeedOption = None

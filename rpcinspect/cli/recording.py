@@ -192,7 +192,4 @@ def _others(workers: frozenset[str], notes: Sequence[ProcessNote]) -> Iterator[s
     ours = {note.name for note in notes}
     others = sorted(workers - ours)
     if ours and others:
-        yield (
-            f"workers that are not of this command were captured too: {some(others, SHOWN)}; "
-            "--private-net keeps them out"
-        )
+        yield (f"captured other jobs' workers too: {some(others, SHOWN)}; --private-net keeps them out")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
-    """Send captured requests to live workers again and compare what comes back.
+    """Resend captured requests to live workers and compare the answers.
 
     Live workers run what the capture names: it must come from senders whom you trust. What you did not allow
     is refused before anything starts.
@@ -38,10 +38,10 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
     imports: ImportOption = []
     seeds: SeedOption = []
     search_seed: Annotated[
-        str | None, option("--search-seed [FROM:]TO", "Try these seeds until an answer that differs matches.")
+        str | None, option("--search-seed [FROM:]TO", "Try these seeds until a differing answer matches.")
     ] = None
     stand_ins: Annotated[
-        bool, option("--stand-ins", "Give RRefs older than the capture a value from a captured answer.")
+        bool, option("--stand-ins", "Fill RRefs older than the capture from captured answers.")
     ] = False
     threads: ThreadsOption = 1
     memory: Annotated[

@@ -34,8 +34,8 @@ ImportOption = Annotated[
     list[str], option("--import MODULE", "Import this module in live workers first; repeatable.")
 ]
 SeedOption = Annotated[list[str], option("--seed [NAME=]N", "Seed all live workers, or one; repeatable.")]
-ThreadsOption = Annotated[int, option("--threads N", "Threads of each live worker; sums depend on it.")]
-YesOption = Annotated[bool, option("--yes", "Allow that the running group is changed.")]
+ThreadsOption = Annotated[int, option("--threads N", "Set the threads per live worker; sums may change.")]
+YesOption = Annotated[bool, option("--yes", "Confirm that the running group may be changed.")]
 
 
 class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
@@ -54,10 +54,10 @@ class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
         option("--allow MODULE[:NAME]", "Allow importing and calling this module, name or aten::NAME."),
     ] = []
     paths: Annotated[
-        list[Path], option("--path DIR", "Allow what these sources define; rpcinspect only parses them.")
+        list[Path], option("--path DIR", "Allow what the sources in DIR define, as found by parsing.")
     ] = []
     main: Annotated[
-        Path | None, option("--main FILE", "Name the job's script, which defines the names of __main__.")
+        Path | None, option("--main FILE", "Take the names of __main__ from this script of the job.")
     ] = None
     trust: Annotated[bool, option("--trust-capture", "Allow everything that the capture names.")] = False
     timeout_s: Annotated[
@@ -122,9 +122,7 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
         130: "interrupted",
     }
 
-    plan: Annotated[bool, option("--plan", "Show what would be sent and what can't be; start nothing.")] = (
-        False
-    )
+    plan: Annotated[bool, option("--plan", "Show what would be sent or skipped; start nothing.")] = False
     speed: Annotated[
         float | None, option("--speed X", "Send at X times the captured pace. Default: as fast as possible.")
     ] = None

@@ -29,7 +29,7 @@ MAX_SHOWN = 10
 
 
 class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
-    """Write a script that makes the captured calls again with PyTorch alone."""
+    """Write a plain PyTorch script that repeats the captured calls."""
 
     EXAMPLES: ClassVar = (
         "reproduce run.pcap --path . -o repro",
@@ -97,7 +97,7 @@ class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
             whole = reproduction(run.session, run.messages, trusted, gate, unwritable(wanted))
             return _refused(made, missing_allowances(whole.globals))
         if not made.calls:
-            say("nothing to reproduce: no worker's own program made a call that can be made again")
+            say("nothing to reproduce: no call of a worker's own program can be repeated")
             for skipped in made.skipped[:MAX_SHOWN]:
                 say(f"#{skipped.call.index} is left out: {skipped.code}: {skipped.text}")
             return exit_codes.DIFFERENT

@@ -135,7 +135,7 @@ def _guess(
     if codes <= {"envelope", "profile-events"}:
         return _Guess("configuration", f"{who} runs with a different autograd context or profiler")
     if message.request and message.type != "BACKWARD_AUTOGRAD_REQ":
-        return _Guess("other-inputs", f"{who} received nothing different before: its own inputs changed")
+        return _Guess("other-inputs", f"{who} had received the same data before: its own inputs changed")
     return _result(message, its, a, b)
 
 
@@ -156,7 +156,7 @@ def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSid
     given = "the same call" if not message.request else "the same messages"
     nature = nature_of(its)
     if nature == "rounding":
-        text = f"{who} computes nearly the same from {given}: a different order of sums, or kernel"
+        text = f"{who} computes nearly the same from {given}: another summation order or kernel"
         return _Guess("accumulation", text)
     if nature == "mask":
         text = f"{who} puts zeros in different positions for {given}: probably dropout with a different seed"

@@ -64,7 +64,7 @@ def build_agent(interpreter: str, tell: Callable[[str], object] = lambda line: N
             for line in process.stdout:
                 said = json.loads(line)
                 if "building" in said:
-                    tell(f"building the agent for torch {said['building']}, once: a minute of a processor")
+                    tell(f"building the agent for torch {said['building']} once: this takes a minute or more")
             errors = process.stderr.read().strip().splitlines()
     except OSError as error:
         raise RecordError(f"{interpreter}: can't be run: {error.strerror}") from error

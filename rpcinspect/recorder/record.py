@@ -156,8 +156,8 @@ def warnings(outcome: Outcome) -> Iterator[str]:
         yield f"{counted(recorded.dropped, what)} lost: they came faster than they could be written"
     if not outcome.notes:
         yield (
-            "no process called init_rpc, or Python ran with -I, -E or -S: these ignore PYTHONPATH, "
-            "through which it is recorded"
+            "no process called init_rpc, or Python ran with -I, -E or -S and ignored PYTHONPATH, "
+            "which recording needs"
         )
     for note in outcome.notes:
         if not note.recorded:

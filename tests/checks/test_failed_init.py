@@ -133,7 +133,7 @@ def test_a_name_that_is_there_twice() -> None:
     three = [visit(rank, name=name) for rank, name in enumerate(("ps", "trainer", "trainer"))]
     (text,) = told(*three)
     assert text.startswith("ps, trainer met at the store")
-    assert text.endswith("and no pipe came of it: rank 1, rank 2 have one name, trainer.")
+    assert text.endswith("but opened no pipe: rank 1, rank 2 have one name, trainer.")
     (text,) = told(three[0], three[1], replace(three[1], client=f"{HOST}:7"))
     assert text.endswith("all left before an RPC agent was there.")
 

@@ -77,7 +77,7 @@ def at(seconds: float) -> int:
         (
             {"how": "signal", "signal": "SIGSEGV"},
             "worker1 was killed by SIGSEGV 2 s after it",
-            "SIGSEGV mostly comes of a crash in native code: read the last lines that worker1 wrote",
+            "SIGSEGV usually means a crash in native code: read the last output of worker1 wrote",
         ),
         (
             {"how": "exit", "status": 1, "error": "app.Wrong"},

@@ -15,9 +15,9 @@ EVERY = ("decode", "latency", "replay", "reproduce", "diff")
 SHARED = {
     "Write to this file.": ("decode", "latency", "replay", "diff"),
     "Show only what matches, such as": ("decode", "latency"),
-    "Read natively, with tshark, or where needed with tshark (auto).": EVERY,
+    "Choose the reader; auto: native, or tshark where needed.": EVERY,
     "Set a tshark preference; repeatable.": EVERY,
-    "Accept what torch.testing accepts.": ("replay", "diff"),
+    "Use the tolerances of torch.testing.": ("replay", "diff"),
     "Accept this relative tolerance.": ("replay", "diff"),
     "Accept this absolute tolerance.": ("replay", "diff"),
     "Seed all live workers, or one; repeatable.": ("replay", "reproduce"),
@@ -57,7 +57,7 @@ def test_each_command_has_lists_of_its_own() -> None:
 def test_tolerances_are_finite(command: str, option: str) -> None:
     for value in ("-1", "nan", "inf"):
         ran = rpcinspect(command, *INPUTS[command], option, value)
-        assert (ran.code, ran.err) == (2, f"rpcinspect: {option} {value}: a finite number from 0 up\n")
+        assert (ran.code, ran.err) == (2, f"rpcinspect: {option} {value}: must be 0 or more, finite\n")
 
 
 @pytest.mark.parametrize("command", ["decode", "replay", "diff"])

@@ -102,7 +102,7 @@ def test_a_capture_without_messages_says_why() -> None:
 def test_of_several_contexts_one_must_be_named() -> None:
     ran = rpcinspect("graph", RACE)
     assert (ran.code, ran.out) == (2, "")
-    assert re.search(r"name the context with --context: there (is|are) \d+:\d+", ran.err)
+    assert re.search(r"choose one with --context: there (is|are) \d+:\d+", ran.err)
 
 
 def test_findings_stand_as_below_the_table() -> None:

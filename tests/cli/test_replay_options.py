@@ -46,7 +46,7 @@ OTHERS = (str(CHAIN), "-o", "x")
         ((CHAIN, "--timeout", "nan"), "--timeout nan"),
         ((CHAIN, "--speed=-1"), "--speed -1: a finite number above 0"),
         ((CHAIN, "--speed", "inf"), "--speed inf"),
-        ((CHAIN, "--rtol=-1"), "--rtol -1: a finite number from 0 up"),
+        ((CHAIN, "--rtol=-1"), "--rtol -1: must be 0 or more, finite"),
         ((CHAIN, "--atol", "nan"), "--atol nan"),
         ((CHAIN, "-o", CHAIN), "--output would overwrite it"),
         ((CHAIN, "--record", CHAIN), "--record would overwrite it"),

@@ -118,7 +118,7 @@ def test_a_worker_that_ends_for_lack_of_memory(tmp_path: Path, workers: Workers)
     outcome, made = replayed(tmp_path, ["take_in_cpp"], workers, ReplayOptions(memory=LITTLE))
     ended = end_of(outcome)
     assert (ended.exit.signal, ended.no_memory, made.verdict) == ("SIGABRT", True, "failed")
-    assert "it ran out of memory, of which it may take 200 MB (--memory)" in ended.text
+    assert "it ran out of memory; its limit is 200 MB (--memory)" in ended.text
 
 
 def test_torchs_agent_that_ends(tmp_path: Path, workers: Workers) -> None:

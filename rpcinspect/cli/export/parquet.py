@@ -28,7 +28,7 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
         "export parquet run.pcap -o lake --partition monday",
     )
 
-    output: Annotated[Path, option("-o --output DIR", "Write there, beside other sessions.")]
+    output: Annotated[Path, option("-o --output DIR", "Write to this folder of sessions.")]
     partition: Annotated[
         str | None, option("--partition NAME", "Name the session. Default: the name of its file.")
     ] = None

@@ -6,7 +6,7 @@ from rpcinspect.cli.options import ShownOptions
 
 
 class PerfettoCommand(ShownOptions, frozen=True, kw_only=True):
-    """Write a time line for ui.perfetto.dev or chrome://tracing."""
+    """Write a timeline for ui.perfetto.dev or chrome://tracing."""
 
     EXAMPLES: ClassVar = ("export perfetto run.pcap -o run.json",)
 

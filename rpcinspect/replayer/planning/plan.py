@@ -287,12 +287,12 @@ def _notes(run: RunModel) -> list[str]:
     if ends - named:
         unnamed = ", ".join(sorted(ends - named))
         notes.append(
-            f"Nothing gives the names of the workers at {unnamed}: they can't be played or started. "
+            f"No message names the workers at {unnamed}: they can't be played or started. "
             "Capture from before the start of the job."
         )
     for device, messages in named_devices(calls).items():
         shown = some_of([f"#{index}" for index in messages], 5)
         notes.append(f"Arguments name {device} ({shown}): it is passed on unchanged, wherever tensors are.")
     if len(run.session.captures) > 1:
-        notes.append("The order follows the captures' own clocks, taken as one.")
+        notes.append("The order assumes that the captures' clocks agree.")
     return notes

@@ -117,7 +117,7 @@ def _join(membership: Membership, options: JoinOptions) -> None:
         raise
     except ReplayError as error:
         raise ReplayError(
-            f"the group was not joined: {error}. A member that has ended without leaving is taken out by: "
+            f"the group was not joined: {error}. To remove a dead member: "
             f"rpcinspect leave {options.store} NAME --yes"
         ) from error
 

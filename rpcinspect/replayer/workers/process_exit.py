@@ -77,7 +77,7 @@ class EarlyExit(Struct, frozen=True, kw_only=True):
         """Returns how the process ended and the known reason, in one line."""
         parts = [f"{self.who} {self.exit.text}"]
         if self.no_memory and self.memory_bytes is not None:
-            parts.append(f"it ran out of memory, of which it may take {amount(self.memory_bytes)} (--memory)")
+            parts.append(f"it ran out of memory; its limit is {amount(self.memory_bytes)} (--memory)")
         if self.exit.signal == "SIGKILL":
             parts.append(f"this replay did not cause that{self._oom()}")
             if self.exit.peak_bytes is not None:

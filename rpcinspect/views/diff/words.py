@@ -53,7 +53,7 @@ def lacking(comparison: Comparison) -> list[str]:
 def verdict_line(comparison: Comparison) -> str:
     """Returns the verdict with its numbers."""
     if comparison.unrelated:
-        return "unrelated: no call of one is like any of the other"
+        return "unrelated: the two runs share no similar call"
     if lacking(comparison):
         return f"different: {' and '.join(lacking(comparison))} has no RPC messages"
     if not comparison.same:

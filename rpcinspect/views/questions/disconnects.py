@@ -30,7 +30,7 @@ DEPARTURE = (
     Column("time_ns"),
     Column("reset", title="reset", words=lambda count: f"{count:,}" if count else ""),
     Column("unanswered", title="unanswered requests to it", words=Links),
-    Column("waiting", title="its own, not waited for", words=Links),
+    Column("waiting", title="its own, unanswered", words=Links),
     Column("pipes", of=lambda one: _pipes(one.pipes)),
 )
 REPORT = (

@@ -22,7 +22,7 @@ from rpcinspect.views.text.columns import Part
 MAX_ROWS = 30
 MAX_STRAGGLERS = 20
 LEGEND = (
-    "rows: what took most time in all comes first",
+    "rows: sorted by total time",
     "times: from a request's first byte to its answer's last; own: at the callee, without nested",
     "nested: waiting for its own calls, and for gradients to come back",
     "nested, on the wire, requests, answers: sums over the group",

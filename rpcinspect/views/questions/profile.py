@@ -21,7 +21,7 @@ NOTHING = (
     "the events of their operators"
 )
 ASSUMED = "rpc_sync and rpc_async look the same on the wire; where unsure, this says rpc_sync"
-SHARES = "shares are of what ran at callees; the callers' own operators are not sent"
+SHARES = "percentages cover callees only; the callers' own operators are not sent"
 
 
 def torch_time(nanoseconds: float) -> str:

@@ -332,7 +332,7 @@ def _groups(outcome: ReplayOutcome) -> Iterator[Line]:
     """What kind of group this was played in, where the captured one was of another kind."""
     others = [kind for kind in outcome.plan.captured_groups if kind != LIVE]
     if others:
-        yield "note: started without a fixed world_size; results aren't affected", ""
+        yield "note: run without world_size; results are the same", ""
 
 
 def _stand_ins(outcome: ReplayOutcome) -> Iterator[Line]:

@@ -215,7 +215,7 @@ def test_a_static_group_is_played_as_a_dynamic_one(tmp_path: Path) -> None:
     first = tmp_path / "first.pcap"
     ran = rpcinspect("replay", CHAIN, "--path", CAPTURES, "--record", first)
     assert ran.code == 0
-    assert "note: started without a fixed world_size; results aren't affected" in ran.out
+    assert "note: run without world_size; results are the same" in ran.out
     decoded = rpcinspect("decode", first, "--all").out
     assert "_update_group_membership" in decoded
     assert "_gather_to_leader" not in decoded

@@ -20,7 +20,7 @@ def ended(code: int | None, peak: int | None = None, **more: object) -> EarlyExi
 
 KILLED = "was ended by SIGKILL; this replay did not cause that"
 BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
-BOUND = "it ran out of memory, of which it may take 1 GB (--memory)"
+BOUND = "it ran out of memory; its limit is 1 GB (--memory)"
 
 
 @pytest.mark.parametrize(

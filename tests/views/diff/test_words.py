@@ -26,7 +26,7 @@ def test_numbers_and_verdict() -> None:
     assert numbers(diff(b, a).messages[2]) == "a#2"
     b = Story()
     b.ask("app.other", 5)
-    assert verdict_line(diff(a, b)) == "unrelated: no call of one is like any of the other"
+    assert verdict_line(diff(a, b)) == "unrelated: the two runs share no similar call"
 
 
 @pytest.mark.parametrize(
