@@ -35,7 +35,7 @@ def test_findings_help_and_pages_are_among_them() -> None:
     program = [sys.executable, str(ROOT / "bench/strings.py")]
     told = subprocess.run(program, check=True, capture_output=True, encoding="utf-8", timeout=60).stdout
     for text in (
-        "Fix {…} first: errors of the others follow from it.",
+        "Fix {…} first: the other errors follow from it.",
         "Show where the time went",
         "an option of another command",
         "only in sight",

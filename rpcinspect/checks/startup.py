@@ -84,8 +84,8 @@ def _skew(workers: Sequence[Worker], arrivals: Sequence[Arrival], tried: int) ->
     elif first - tried >= SKEW_NS and host.id == 0:
         yield _finding(
             host,
-            f"{host.name} came to init_rpc{group} {duration(first - tried)} after the first one that tried "
-            f"to reach its store ({arrivals[begins].store}), which did not exist yet.",
+            f"{host.name} came to init_rpc{group} {duration(first - tried)} after the first worker "
+            f"tried to reach its store ({arrivals[begins].store}), which did not exist yet.",
         )
 
 

@@ -46,7 +46,7 @@ def told(found: Session, wire: WireFacts = NOTHING) -> list[Finding]:
         ({"packets": 0, "skipped": 5}, NOTHING, "the capture holds no packets"),
         ({"pipes": 1, "store": 5}, MET, "no message was sent or captured"),
         ({"store": 5, "skipped": 5}, MET, "the workers met at the TCPStore"),
-        ({"store": 5, "skipped": 5}, NOTHING, "nothing that init_rpc says there"),
+        ({"store": 5, "skipped": 5}, NOTHING, "no init_rpc traffic was captured there"),
         ({"skipped": 1}, NOTHING, "payload (1 byte) is neither"),
         ({"skipped": 12_300_000}, NOTHING, "payload (12.3 MB) is neither"),
         ({}, NOTHING, "the capture holds no TCP payload"),

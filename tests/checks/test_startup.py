@@ -70,7 +70,7 @@ def test_the_host_of_the_store() -> None:
     """Others that it lets in after their pause are not late for that."""
     [finding] = skew(came(13, 14.5, 13.2), [10, 10.4, 11, 12, 12.8])
     assert finding.workers == ("w0",)
-    assert "w0 came to init_rpc 3 s after the first one that tried to reach its store" in finding.text
+    assert "w0 came to init_rpc 3 s after the first worker tried to reach its store" in finding.text
 
 
 def test_whoever_comes_when_nobody_pauses_any_more() -> None:

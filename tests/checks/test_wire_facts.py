@@ -136,7 +136,7 @@ def test_a_call_that_timed_out(tmp_path: Path) -> None:
     (found,) = findings(tmp_path, RPC, said)
     assert (found.code, found.severity, found.messages) == ("unanswered-request", "error", (0,))
     assert found.text.endswith(
-        "worker0 stopped waiting 500 ms after it, a time-out (RPCErr:1:RPC ran for more than set timeout)."
+        "worker0 timed out 500 ms after it (RPCErr:1:RPC ran for more than set timeout)."
     )
     # what may be lost elsewhere does not make it less sure
     assert "time-out" in findings(tmp_path, RPC, b"no record\n", said)[0].text

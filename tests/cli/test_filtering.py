@@ -213,7 +213,7 @@ def test_marks_stand_below_wide_characters_and_in_long_filters() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--roundtrip", "-f", "request"), "--roundtrip looks at every message"),
+        (("--roundtrip", "-f", "request"), "--roundtrip and -f can't be used together"),
         (("--roundtrip", "-w", "out.pcap"), "can't be used together"),
         (("--message", "6", "-w", "out.pcap"), "can't be used together"),
         (("--stream", "-w", "out.pcap"), "can't be used together"),

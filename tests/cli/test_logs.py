@@ -122,7 +122,7 @@ def test_a_call_that_timed_out(tmp_path: Path) -> None:
         assert objects[-1]["problems"] == 0
         [finding] = [line for line in objects if line.get("code") == "unanswered-request"]
         assert finding["messages"] == [said["index"]]
-        assert "stopped waiting 500 ms after it, a time-out (late)" in finding["text"]
+        assert "timed out 500 ms after it (late)" in finding["text"]
         told = run("decode", path, "--message", str(said["index"]))[1]
         assert "given up: its caller timed out 500 ms after it began: late" in told
         assert "(1 given up)" in run("latency", path)[1]

@@ -16,5 +16,5 @@ def test_contexts_that_are_none() -> None:
     ran = rpcinspect("export", "dot", CHAIN, "--context", "9:9")
     assert (ran.code, ran.out) == (2, "")
     assert "--context 9:9: there is no such context; there is 0:0" in ran.err
-    assert "name the context with --context" in rpcinspect("export", "dot", CAPTURES / "ps_race.pcap.gz").err
+    assert "choose one with --context" in rpcinspect("export", "dot", CAPTURES / "ps_race.pcap.gz").err
     assert "no autograd context was seen" in rpcinspect("export", "dot", HIDDEN).err

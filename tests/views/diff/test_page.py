@@ -46,7 +46,7 @@ def test_unrelated() -> None:
     b.ask("app.g", 2)
     found = page(story(1), b)
     assert (found.same, found.outcome, found.first) == (False, "unrelated", None)
-    assert found.verdict == "Unrelated: no call of one is like any of the other"
+    assert found.verdict == "Unrelated: the two runs share no similar call"
     assert found.lead.startswith("So there is no first difference.")
     assert len(found.rows.by_place()) == 4
 
