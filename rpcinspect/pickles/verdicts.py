@@ -72,6 +72,6 @@ def title(node: Value) -> str:
     """A name for a node."""
     if type(node) is Global:
         return str(node)
-    if type(node) is PickleCall and type(node.function) is Global:
-        return f"{node.function}(…)"
+    if type(node) is PickleCall:
+        return f"{node.function}(…)" if type(node.function) is Global else "a call"
     return f"a {type(node).__name__}"

@@ -107,7 +107,7 @@ def test_times_that_know_their_zone() -> None:
 def test_the_log_of_another_run() -> None:
     other = CAPTURES / "basic_chain.pcap"
     [file] = joined(text_of("worker2"), path=other).files
-    assert any("knows no worker2" in note for note in file.notes)
+    assert any("has no worker worker2" in note for note in file.notes)
     moved = text_of("worker0").replace("[W1128", "[W0301")
     [file] = joined(moved).files
     assert file.zone_s is None

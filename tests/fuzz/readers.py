@@ -30,6 +30,7 @@ from rpcinspect.store.conversation import StoreConversation
 from rpcinspect.store.directory import worker_directory
 from rpcinspect.store.operations import StoreGeneration
 from rpcinspect.tensorpipe import control as tp
+from rpcinspect.tensorpipe.control_types import ControlLayout
 from tests.fuzz import corpus
 from tests.fuzz.mutation import change_bytes, change_parts, pack, unpack
 from tests.tensorpipe.conversations import Network as Wires
@@ -76,7 +77,7 @@ PAIRS: tuple[tuple[Callable[[bytes], object], Callable[..., bytes]], ...] = (
 def nop_seeds() -> Iterator[bytes]:
     """Every frame that opens pipes, and descriptors."""
     for channel in ("basic", "mpt_uv", "cma", "cuda_basic"):
-        for layout in tp.Layout:
+        for layout in ControlLayout:
             wires = Wires()
             pipe = PipeTalk(wires, channel=channel, layout=layout)
             pipe.send(Said(tensors=(b"abc", b"")))

@@ -19,13 +19,6 @@ from html.parser import HTMLParser
 
 from rich.console import Console
 
-from rpcinspect.cli.contexts import ContextsCommand
-from rpcinspect.cli.devices import DevicesCommand
-from rpcinspect.cli.disconnects import DisconnectsCommand
-from rpcinspect.cli.findings import FindingsCommand
-from rpcinspect.cli.latency import LatencyCommand
-from rpcinspect.cli.profile import ProfileCommand
-from rpcinspect.cli.rrefs import RrefsCommand
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import CaptureError, DecodeError, RpcInspectError
@@ -53,9 +46,11 @@ from rpcinspect.views.diff.table import show_diff
 from rpcinspect.views.jsonl.calls import CallRows, call_lines
 from rpcinspect.views.jsonl.lines import JsonLines
 from rpcinspect.views.page.html_page import trace_html
+from rpcinspect.views.questions.all import QUESTIONS
 from rpcinspect.views.replay.plan_json import plan_lines
 from rpcinspect.views.replay.plan_table import show_plan
 from rpcinspect.views.text.calls import show_calls
+from rpcinspect.views.text.columns import show_lines
 from rpcinspect.views.text.detail import detail
 from rpcinspect.views.text.summary import show_summary
 from rpcinspect.views.text.table import MessageTable
@@ -354,12 +349,6 @@ def session(data: bytes) -> None:
         b.unlink()
 
 
-QUESTIONS = (
-    *(ContextsCommand, DevicesCommand, DisconnectsCommand, FindingsCommand),
-    *(LatencyCommand, ProfileCommand, RrefsCommand),
-)
-
-
 def _tables(opened: RunModel) -> None:
     text = io.StringIO()
     console = Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -382,10 +371,9 @@ def _tables(opened: RunModel) -> None:
     assert sum(line["kind"] == "message" for line in said) == len(opened)
     show_summary(opened.session, console, hidden=0)
     run = _trace(opened)
-    for question in QUESTIONS:
-        how = question(files=[]).how()
-        how.show(run, console)
-        list(parse(printable_json(_json(how.json(run))) or b"{}\n"))
+    for question in QUESTIONS.values():
+        show_lines(question.show(run, True), console)
+        list(parse(printable_json(_json(question.json(run))) or b"{}\n"))
     for record in opened.messages[:4]:
         for part in detail(record, opened.session, opened.bytes):
             console.print(part)

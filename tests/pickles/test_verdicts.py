@@ -10,5 +10,5 @@ def test_titles() -> None:
     system = Global("os", "system")
     assert title(system) == "os.system"
     assert title(PickleCall(system, ())) == "os.system(…)"
-    assert title(PickleCall(PickleCall(system, ()), ())) == "a Call"
+    assert title(PickleCall(PickleCall(system, ()), ())) == "a call"
     assert title("os.system") == "a str"

@@ -299,7 +299,7 @@ def _output(session: SessionOutcome) -> Iterator[Line]:
         written = [line for line in one.output.splitlines() if line.strip()]
         if one.text not in (session.failure or ""):
             yield printable(one.text), "yellow"
-        wrote = f"the last output of {one.who} wrote:" if written else f"{one.who} had written nothing"
+        wrote = f"the last output of {one.who}:" if written else f"{one.who} had written nothing"
         yield printable(wrote), "yellow"
         yield from _rest(written[-MAX_OUTPUT_LINES:])
 

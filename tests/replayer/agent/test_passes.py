@@ -55,7 +55,7 @@ def test_questions_of_live_workers() -> None:
 
 def test_what_it_can_not_send() -> None:
     assert "an object" in str(reason(0, 1, OBJECT))
-    assert "speak for a live worker" in str(reason(1, 1, "app.f"))
+    assert "send for a live worker" in str(reason(1, 1, "app.f"))
 
 
 def test_the_plan_skips_it_and_what_builds_on_it() -> None:

@@ -153,7 +153,7 @@ def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient
     store.set(IS_STATIC, b"false")
     store.set(MEMBERS, b"w1-4,other-2,")
     options = JoinOptions(store=StoreAddress("127.0.0.1", group.port))
-    with pytest.raises(ReplayError, match=f"#{call.index} speaks of w2, who is not a member of the group"):
+    with pytest.raises(ReplayError, match=f"#{call.index} names w2, who is not a member of the group"):
         check([inputs], options)
     store.set(MEMBERS, b"w1-4,w2-2,")
     check([inputs], options)

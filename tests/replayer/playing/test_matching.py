@@ -475,9 +475,9 @@ def test_thousands_are_matched_in_any_order(kind: str, order: str) -> None:
     which = list(range(MANY))
     which = {"as captured": which, "backwards": which[::-1]}.get(order, which[2 * MAX_TRIALS :])
     came = [captured.seen[n] for n in which]
-    began = time.perf_counter()
+    began = time.process_time()
     found = [waiting.match(LIVE, ROLE, one) for one in came]
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     assert [one.call.index for one in found if one is not None] == which
     assert took < MANY / 1000, f"{took:.1f} s"
 

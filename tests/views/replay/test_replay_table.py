@@ -151,7 +151,7 @@ def test_many_failures_for_one_reason_are_a_few_lines() -> None:
     assert lines.count("      worker1 has ended") == 1
     assert any(line.startswith("  and ") and "--all lists every step" in line for line in lines)
     at = lines.index("session 1 ended early: the live worker worker1 was ended by SIGSEGV")
-    assert lines[at + 1 : at + 3] == ["  Segmentation fault", "the last that the live worker worker1 wrote:"]
+    assert lines[at + 1 : at + 3] == ["  Segmentation fault", "the last output of the live worker worker1:"]
     at = lines.index("  \\x1b[31mthe end")
     assert lines[at + 1 : at + 3] == [
         "the live worker worker2 was ended by SIGSEGV",

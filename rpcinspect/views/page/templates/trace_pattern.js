@@ -12,7 +12,7 @@ function searchOf(pattern) {
   try {
     compiled = new RegExp(translator.all(), `u${flags.includes("i") ? "i" : ""}${flags.includes("m") ? "m" : ""}`);
   } catch (error) {
-    throw error instanceof Mistake ? error : new Mistake("no regular expression that RE2 knows");
+    throw error instanceof Mistake ? error : new Mistake("not a regular expression of RE2");
   }
   return (text) => compiled.test(text);
 }
