@@ -1,18 +1,18 @@
-"""`make faults`: whether the tests find 300 faults, each named by the behaviour that it breaks (bench/faults.txt).
+"""`make faults`: whether the tests find the faults of bench/faults.txt, named by the behaviour that breaks.
 
-    python bench/faults.py map                 first which tests come through which lines (an hour on one core)
+    python bench/faults.py map                 first: which tests come through which lines (takes an hour)
     python bench/faults.py map --children tests/cli/test_record.py
                                                so, too, for tests that start processes
     python bench/faults.py                     put in each fault, run the tests that come through its line
-    python bench/faults.py "sign of a long"    only the faults whose names hold one of these texts
+    python bench/faults.py gate "sign of"      only faults whose names or modules hold one of these texts
     python bench/faults.py --again             also those whose answer is known
-    python bench/faults.py --keep              keep what was found in bench/faults_baseline.txt
+    python bench/faults.py --keep              keep the answers in bench/faults_baseline.txt
     python bench/faults.py list                all names, by module
 
 Both steps can be stopped at any time and go on where they were: what they found lies in bench/data/faults. A
-fault whose answer stands there for the tests as they are now is not tried again. When tests have changed, each
-fault first meets the test that held it before. The end says which faults the baseline holds and these tests
-do not.
+fault whose answer is known for the tests as they are now is not tried again. When tests have changed, each
+fault first meets the test that held it before. The end says which faults the baseline holds and these
+tests do not.
 
 A fault is `held by TEST` when one of these tests fails with it and passes without it, or comes to no end.
 It `SURVIVES` where none does: the tests that come through its line, nearest first, then others of their
@@ -22,8 +22,8 @@ To add a fault, write into bench/faults.txt
 
     # what breaks, as the user sees it            the name, unique
     tcp/link.py                                   the module, below rpcinspect/
-      a line before                               as in a diff, two places before each text: lines as they are,
-    - offset = start + 14                         lines that go
+      a line before                               as in a diff, but two places wide: lines that stay,
+    - offset = start + 14                         lines that go,
     + offset = start + 12                         and lines that come
     tests: tests/cli/test_record.py               only where no test without child processes holds it
 
@@ -43,11 +43,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,90 +53,23 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
 from bench import faults_map  # noqa: E402
+from bench.faults_list import LIST, Fault, broken, faults, found  # noqa: E402
 
-LIST = ROOT / "bench" / "faults.txt"
 BASELINE = ROOT / "bench" / "faults_baseline.txt"
 DATA = ROOT / "bench" / "data" / "faults"
 MEMORY = 12 << 30
 """Bytes of address space of a run: a fault may take away a limit."""
 SLACK = 60
 """Seconds that a run of tests may take beside four times what these took for the map."""
-AT_MOST = 600
+FIRST_SECONDS = 4
+"""Seconds of tests that meet a fault first: most are held by these."""
+AT_MOST = 300
 """Tests of one run: more would take too long to be collected."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One fault: lines of a module and what replaces them, without their indentation."""
-
-    name: str
-    module: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-    """Tests or files of tests that start processes, and hold it."""
-
-    @property
-    def key(self) -> str:
-        """Other for each change of the fault."""
-        return hashlib.sha256(repr((self.name, self.old, self.new, self.tests)).encode()).hexdigest()[:12]
-
-
-def faults(text: str) -> list[Fault]:
-    """The faults of a list; an error of its form ends the program."""
-    result: list[Fault] = []
-    for entry in text.split("\n# ")[1:]:
-        name, module, *lines = entry.rstrip("\n").split("\n")
-        patch = [line for line in lines if line[:2] in ("- ", "+ ", "  ", "-", "+")]
-        others = [line for line in lines if line not in patch and line.strip()]
-        tests = tuple(word for line in others if line.startswith("tests: ") for word in line.split()[1:])
-        if any(not line.startswith("tests: ") for line in others):
-            sys.exit(f"{LIST.name}: {name}: {others[0]!r} is neither a line of a patch nor tests")
-        old = textwrap.dedent("\n".join(line[2:] for line in patch if line[0] != "+"))
-        new = textwrap.dedent("\n".join(line[2:] for line in patch if line[0] != "-"))
-        result.append(Fault(name, module, old, new, tests))
-    return result
-
-
-def places(source: str, old: str) -> list[tuple[int, int]]:
-    """The number of each line where a text begins, at any indentation, and that indentation."""
-    lines, wanted = source.split("\n"), old.split("\n")
-    result = []
-    for number in range(len(lines) - len(wanted) + 1):
-        indent = len(lines[number]) - len(lines[number].lstrip()) - (len(wanted[0]) - len(wanted[0].lstrip()))
-        if indent >= 0 and all(
-            have == (" " * indent + want if want else "")
-            for have, want in zip(lines[number:], wanted, strict=False)
-        ):
-            result.append((number, indent))
-    return result
-
-
-def found(fault: Fault, package: Path) -> tuple[Path, int, int] | None:
-    """The module, the line and the indentation where the text of a fault is; None where that is in no one place."""
-    path = package / fault.module
-    if path.exists() and len(here := places(path.read_text(encoding="utf-8"), fault.old)) == 1:
-        return path, *here[0]
-    others = [
-        (path, *place)
-        for path in sorted(package.rglob("*.py"))
-        for place in places(path.read_text(encoding="utf-8"), fault.old)
-    ]
-    return others[0] if len(others) == 1 else None
-
-
-def broken(source: str, fault: Fault, line: int, indent: int) -> tuple[str, int]:
-    """A module with the fault, and the first line, from 1 on, that it changes."""
-    lines = source.split("\n")
-    old, new = fault.old.split("\n"), fault.new.split("\n")
-    same = next((number for number, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), 0)
-    lines[line : line + len(old)] = textwrap.indent(fault.new, " " * indent).split("\n") if fault.new else []
-    return "\n".join(lines), line + min(same, len(old) - 1) + 1
 
 
 @contextmanager
 def copied() -> Iterator[Path]:
-    """A copy of the checkout with the changes that are not committed, and the captures of others beside it."""
+    """A copy of the checkout with what is not committed, and the captures of others beside it."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         tree = Path(folder) / "tree"
         listed = subprocess.run(
@@ -150,7 +81,9 @@ def copied() -> Iterator[Path]:
                 shutil.copy2(ROOT / name, tree / name)
         if (ROOT.parent / "shared").exists():
             (Path(folder) / "shared").symlink_to((ROOT.parent / "shared").resolve())
-        subprocess.run([sys.executable, "-m", "compileall", "-q", "rpcinspect", "tests"], cwd=tree, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "compileall", "-q", "rpcinspect", "tests"], cwd=tree, check=False
+        )
         yield tree
 
 
@@ -207,7 +140,9 @@ def make_map(paths: list[str], children: bool) -> None:
         for file in files:
             name = file.relative_to(tree).as_posix()
             content = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
-            kept = folder / f"report-{name.removesuffix('.py').replace('/', '.')}{'-children' * children}.jsonl"
+            kept = (
+                folder / f"report-{name.removesuffix('.py').replace('/', '.')}{'-children' * children}.jsonl"
+            )
             known = kept.with_suffix(".key")
             if known.exists() and known.read_text() == content and kept.exists():
                 continue
@@ -233,9 +168,9 @@ class Trial:
         self.map = faults_map.read(DATA / "map")
         self.excluded: set[str] = set()
         """Tests that fail without any fault."""
-        self.passing: set[str] = set()
+        self.passing: set[str] = set(self.map.tests)
         self.stamp = time.time() + 1000
-        """When a module was last changed, as its compiled file keeps it: other each time, in whole seconds."""
+        """When a module was last changed, in whole seconds as its compiled file has it: other each time."""
 
     def try_out(self, fault: Fault, before: str | None) -> dict[str, Any]:
         """What became of a fault."""
@@ -246,6 +181,7 @@ class Trial:
         stat = path.stat()
         source = path.read_text(encoding="utf-8")
         text, changed = broken(source, fault, line, indent)
+        compile(text, str(path), "exec")  # what is no Python any test would find
         module = path.relative_to(self.tree / "rpcinspect").as_posix()
         ran = 0
         for tests, children in self.choices(fault, module, changed, before):
@@ -261,29 +197,43 @@ class Trial:
                 return {"result": "held", "by": by, "how": how}
             ran += len(tests)
         direct, beside = self.map.covering(module, changed)
-        return {"result": "SURVIVES", "ran": ran, "covering": len(direct), "beside": len(beside)}
+        return {
+            "result": "SURVIVES",
+            "ran": ran,
+            "covering": len(direct),
+            "beside": len(beside),
+            "asked": [len(self.map.tests), self.seconds],
+        }
 
     def choices(
         self, fault: Fault, module: str, line: int, before: str | None
     ) -> Iterator[tuple[list[str], bool]]:
-        """Tests to run, likeliest first; whether they may start processes."""
+        """Tests to run, likeliest first and few at first; whether they may start processes."""
         if before is not None and before in self.map.tests:
             yield [before], self.map.tests[before].children
         if fault.tests:
             yield list(fault.tests), True
+        own = own_tests(module)
+        if (self.tree / own).exists() and not any(name.startswith(f"{own}::") for name in self.map.tests):
+            yield [own], False  # of which the map does not tell yet
         direct, beside = self.map.covering(module, line)
-        if self.map.blocks.get(module, {}).get(line) is None:  # a table, a class or a default: no test is seen there
+        if self.map.blocks.get(module, {}).get(line) is None:  # of a table or a class no test is known
             direct = self.near(module)
         for tests in (direct, beside):
-            chosen, seconds = [], 0.0
+            chosen: list[str] = []
+            seconds, pause = 0.0, FIRST_SECONDS
             for name in sorted(tests, key=lambda name: self.distance(name, module)):
-                seconds += self.map.tests[name].seconds
-                if seconds > self.seconds or len(chosen) == AT_MOST:
+                took = self.map.tests[name].seconds
+                if chosen and (seconds + took > pause or len(chosen) == AT_MOST):
+                    yield chosen, any(self.map.tests[one].children for one in chosen)
+                    chosen, pause = [], self.seconds
+                if seconds + took > self.seconds:
                     break
+                seconds += took
                 if name not in self.excluded:
                     chosen.append(name)
             if chosen:
-                yield chosen, any(self.map.tests[name].children for name in chosen)
+                yield chosen, any(self.map.tests[one].children for one in chosen)
 
     def near(self, module: str) -> list[str]:
         """The tests of files in the folder of a module's tests, and of those that name the module."""
@@ -300,10 +250,10 @@ class Trial:
 
     def distance(self, test: str, module: str) -> tuple[int, int, float]:
         """How far a test is from a module: 0 for the file at its place; then by folders, then by time."""
-        file = test.partition("::")[0].removeprefix("tests/").replace("test_", "", 1)
-        folder, own = Path(file).parent.parts, Path(module).parent.parts
+        file = test.partition("::")[0]
+        folder, own = Path(file).parent.parts[1:], Path(module).parent.parts
         same = sum(1 for one, other in zip(folder, own, strict=False) if one == other)
-        return int(file != module), len(own) - same, self.map.tests[test].seconds
+        return int(file != own_tests(module)), len(own) - same, self.map.tests[test].seconds
 
     def failing(self, tests: list[str], children: bool) -> tuple[str | None, str]:
         """The first of some tests that fails, and how; None where all pass."""
@@ -337,6 +287,12 @@ class Trial:
         return test in self.passing
 
 
+def own_tests(module: str) -> str:
+    """The file of tests at the place of a module."""
+    path = Path(module)
+    return f"tests/{path.with_name(f'test_{path.name}')}"
+
+
 def results() -> dict[str, dict[str, Any]]:
     """What is known of each fault, by its key: the last answer counts."""
     path = DATA / "results.jsonl"
@@ -361,10 +317,11 @@ def run(chosen: list[Fault], again: bool, seconds: float) -> None:
     with copied() as tree:
         trial = Trial(tree, seconds)
         if not trial.map.tests:
-            sys.exit("no test is known to come through any line: first `python bench/faults.py map`")
+            sys.exit("which tests come through which line is not known: first `python bench/faults.py map`")
         for fault in chosen:
             said = known.get(fault.key, {})
-            if said.get("tests") == now and not again:
+            asked = [len(trial.map.tests), seconds]
+            if said.get("tests") == now and said.get("asked", asked) == asked and not again:
                 continue
             began = time.monotonic()
             before = said.get("by") or held.get(fault.name)
@@ -381,7 +338,8 @@ def answer(said: dict[str, Any]) -> str:
     if said["result"] == "held":
         return f"held by {said['by']}" + (f" ({said['how']})" if said["how"] != "fails" else "")
     if said["result"] == "SURVIVES":
-        return f"SURVIVES {said['ran']} tests ({said['covering']} come through its line, {said['beside']} beside)"
+        through = f"{said['covering']} come through its line, {said['beside']} are beside these"
+        return f"SURVIVES {said['ran']} tests ({through})"
     return "gone"
 
 
@@ -414,8 +372,10 @@ def tell(chosen: list[Fault], keep: bool) -> int:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("words", nargs="*", help="map, list, or texts in the names of the faults to try")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("words", nargs="*", help="map, list, or texts in names or modules of faults")
     options.add_argument("--children", action="store_true", help="map: let the tests start processes")
     options.add_argument("--again", action="store_true", help="also faults whose answer is known")
     options.add_argument("--keep", action="store_true", help="keep the answers as the baseline")
@@ -431,7 +391,8 @@ def main() -> int:
         for fault in sorted(every, key=lambda fault: fault.module):
             print(f"{fault.module}: {fault.name}")
         return 0
-    some = [one for one in every if not chosen.words or any(word in one.name for word in chosen.words)]
+    words = chosen.words or [""]
+    some = [one for one in every if any(word in one.name or word in one.module for word in words)]
     run(some, chosen.again, chosen.seconds)
     return tell(some, chosen.keep)
 

@@ -2,11 +2,11 @@
 
 Each module of a copy of the package is compiled with marks: at the head of each block of statements in a
 function, and behind each compound statement, a byte of a shared file is set. Only the compiled files have
-these marks (`__pycache__`), so that lines, sources and tracebacks stay as they are. Each file of tests runs in
-a process of its own, since what one file has decoded others may use again.
+these marks (`__pycache__`), so that lines, sources and tracebacks stay as they are. Each file of tests
+runs in a process of its own, since what one file has decoded others may use again.
 
-In: a copy of the checkout. Out: a `Map`, kept file of tests by file of tests; one that has not changed, beside
-a package that has not changed, does not run again.
+In: a copy of the checkout. Out: a `Map`, kept file of tests by file of tests: one that has not changed,
+beside a package that has not changed, does not run again.
 """
 
 from __future__ import annotations
@@ -109,11 +109,7 @@ def mark(tree: Path, marks: Path) -> dict[str, dict[int, int]]:
         parsed = marking.visit(ast.parse(source))
         number = marking.number
         after = 0
-        while after < len(parsed.body) and (
-            isinstance(parsed.body[after], ast.ImportFrom)
-            and parsed.body[after].module == "__future__"
-            or isinstance(parsed.body[after], ast.Expr)
-        ):
+        while after < len(parsed.body) and _comes_first(parsed.body[after]):
             after += 1
         parsed.body[after:after] = ast.parse(HEAD.format(size=SIZE)).body
         code = compile(ast.fix_missing_locations(parsed), str(path), "exec", dont_inherit=True)
@@ -126,6 +122,12 @@ def mark(tree: Path, marks: Path) -> dict[str, dict[int, int]]:
     if number >= SIZE:
         sys.exit(f"the package has {number:,} blocks: raise SIZE in bench/faults_map.py")
     return blocks
+
+
+def _comes_first(statement: ast.stmt) -> bool:
+    """Whether nothing may stand before a statement: a module's text, an import from __future__."""
+    imported = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+    return imported or isinstance(statement, ast.Expr)
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,9 @@ def read(folder: Path) -> Map:
     blocks: dict[str, dict[int, int]] = {}
     if path.exists():
         told = json.loads(path.read_text(encoding="utf-8"))
-        blocks = {module: {int(line): number for line, number in lines.items()} for module, lines in told.items()}
+        blocks = {
+            module: {int(line): number for line, number in lines.items()} for module, lines in told.items()
+        }
     tests: dict[str, Came] = {}
     for report in sorted(folder.glob("report-*.jsonl"), key=lambda path: "-children" in path.stem):
         for line in report.read_text(encoding="utf-8").splitlines():

@@ -1,9 +1,9 @@
 """Tells bench/faults.py what each test did: a plugin of pytest, loaded there with -p bench.faults_pytest.
 
-In, from the environment: FAULTS_REPORT, the file that gets a line of JSON for each test; FAULTS_ORDER, where some
-tests are to run only: a file of their names, in the order in which they are to run; FAULTS_PROBES, where the
-package marks its blocks (bench/faults_map.py): the file of these marks. Out: the report. A test that is
-running when a process ends has a line without an outcome.
+In, from the environment: FAULTS_REPORT, the file that gets a line of JSON for each test; FAULTS_ORDER, where
+only some tests are to run: a file of their names, in the order in which they are to run; FAULTS_PROBES,
+where the package marks its blocks (bench/faults_map.py): the file of these marks. Out: the report. A test
+that runs when a process ends has a line without an outcome.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROBES = os.environ.get("FAULTS_PROBES")
 
 
 def pytest_configure() -> None:
-    """Has hypothesis try the same examples in each run, and keep none: after the profile of the tests' own."""
+    """Has hypothesis try the same examples in each run, and keep none."""
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile(
         "faults", settings.default, phases=phases, derandomize=True, database=None, print_blob=False
@@ -40,7 +40,9 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves the tests that are asked for, in their order."""
     if ORDER is not None:
-        rank = {name: number for number, name in enumerate(Path(ORDER).read_text(encoding="utf-8").splitlines())}
+        rank = {
+            name: number for number, name in enumerate(Path(ORDER).read_text(encoding="utf-8").splitlines())
+        }
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in rank])
         items[:] = sorted((item for item in items if item.nodeid in rank), key=lambda item: rank[item.nodeid])
 
