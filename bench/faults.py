@@ -383,6 +383,7 @@ def main() -> int:
         "--seconds", type=float, default=40, metavar="S", help="tests of S seconds for each fault (40)"
     )
     chosen = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # nothing is left behind
     if chosen.words[:1] == ["map"]:
         make_map(chosen.words[1:], chosen.children)
         return 0
