@@ -63,8 +63,8 @@ SLACK = 60
 """Seconds that a run of tests may take beside four times what these took for the map."""
 FIRST_SECONDS = 4
 """Seconds of tests that meet a fault first: most are held by these."""
-AT_MOST = 300
-"""Tests of one run: more would take too long to be collected."""
+AT_MOST, FILES = 300, 10
+"""Tests, and files of them, of one run: more would take too long to be collected."""
 
 
 @contextmanager
@@ -224,7 +224,8 @@ class Trial:
             seconds, pause = 0.0, FIRST_SECONDS
             for name in sorted(tests, key=lambda name: self.distance(name, module)):
                 took = self.map.tests[name].seconds
-                if chosen and (seconds + took > pause or len(chosen) == AT_MOST):
+                files = {one.partition("::")[0] for one in (*chosen, name)}
+                if chosen and (seconds + took > pause or len(chosen) == AT_MOST or len(files) > FILES):
                     yield chosen, any(self.map.tests[one].children for one in chosen)
                     chosen, pause = [], self.seconds
                 if seconds + took > self.seconds:
@@ -318,7 +319,7 @@ def run(chosen: list[Fault], again: bool, seconds: float) -> None:
         trial = Trial(tree, seconds)
         if not trial.map.tests:
             sys.exit("which tests come through which line is not known: first `python bench/faults.py map`")
-        for fault in chosen:
+        for fault in sorted(chosen, key=lambda fault: fault.key in known):  # what is not known first
             said = known.get(fault.key, {})
             asked = [len(trial.map.tests), seconds]
             if said.get("tests") == now and said.get("asked", asked) == asked and not again:
