@@ -10,9 +10,9 @@
     python bench/faults.py list                all names, by module
 
 Both steps can be stopped at any time and go on where they were: what they found lies in bench/data/faults. A
-fault whose answer is known for the tests as they are now is not tried again. When tests have changed, each
-fault first meets the test that held it before. The end says which faults the baseline holds and these
-tests do not.
+fault is tried again when the file of the test that held it has changed, or what tests share; one that
+survived, when any test has. It first meets the test that held it before. The end says which faults the
+baseline holds and these tests do not.
 
 A fault is `held by TEST` when one of these tests fails with it and passes without it, or comes to no end.
 It `SURVIVES` where none does: the tests that come through its line, nearest first, then others of their
@@ -301,18 +301,19 @@ def results() -> dict[str, dict[str, Any]]:
     return {said["key"]: said for said in map(json.loads, lines)}
 
 
-def tests_now() -> str:
-    """Other for each change of the tests."""
+def tests_now(by: str | None) -> str:
+    """Other for each change of the file of a test, or of what tests share; None: of any test."""
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "tests").rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if by is None or not path.name.startswith("test_") or by.startswith(f"{name}::"):
+            digest.update(name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
 def run(chosen: list[Fault], again: bool, seconds: float) -> None:
     """Tries each fault that has no answer for these tests."""
-    known, now = results(), tests_now()
+    known = results()
     held = {name: by for name, by in baseline().items() if by}
     DATA.mkdir(parents=True, exist_ok=True)
     with copied() as tree:
@@ -322,12 +323,13 @@ def run(chosen: list[Fault], again: bool, seconds: float) -> None:
         for fault in sorted(chosen, key=lambda fault: fault.key in known):  # what is not known first
             said = known.get(fault.key, {})
             asked = [len(trial.map.tests), seconds]
-            if said.get("tests") == now and said.get("asked", asked) == asked and not again:
+            same = said.get("tests") == tests_now(said.get("by"))
+            if same and said.get("asked", asked) == asked and not again:
                 continue
             began = time.monotonic()
             before = said.get("by") or held.get(fault.name)
             said = trial.try_out(fault, before)
-            said |= {"key": fault.key, "name": fault.name, "tests": now}
+            said |= {"key": fault.key, "name": fault.name, "tests": tests_now(said.get("by"))}
             said["seconds"] = round(time.monotonic() - began, 1)
             with (DATA / "results.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(said) + "\n")
