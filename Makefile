@@ -10,6 +10,8 @@
 #   make fix        format, and repair what ruff can repair
 #   make golden     what every view says of every capture, compared with bench/golden.txt (GOLDEN_ARGS='--against HEAD~1'
 #                   shows how it differs from a commit's, GOLDEN_ARGS=--write keeps it)
+#   make faults     put faults into a copy, one by one: which do the tests not find, of those they found before
+#                   (2 hours the first time, and goes on where it was stopped; FAULTS_ARGS='gate redaction' tries some)
 #   make strings    every text of the program that people may read, by module (STRINGS_ARGS='cli --words 5' prints some)
 #   make damage     what is left of damaged captures, into docs/damage.md (DAMAGE_ARGS='--quick' only shows it)
 #   make replay-table  replay PyTorch's own tests, into docs/replay.md (TABLE_ARGS='--runs 1' only shows it)
@@ -46,6 +48,7 @@ PYTEST_ARGS ?=
 PYTEST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 CAPTURES ?=
 GOLDEN_ARGS ?=
+FAULTS_ARGS ?=
 STRINGS_ARGS ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 BENCH_ARGS ?=
@@ -56,7 +59,7 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench captures pictures
+.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -94,6 +97,10 @@ fix: $(VENV)/dev.stamp
 
 golden: $(VENV)/dev.stamp
 	$(BIN)/python bench/golden.py $(GOLDEN_ARGS)
+
+faults: $(VENV)/dev.stamp
+	nice $(BIN)/python bench/faults.py map
+	nice $(BIN)/python bench/faults.py $(FAULTS_ARGS)
 
 strings: $(VENV)/base.stamp
 	$(BIN)/python bench/strings.py $(STRINGS_ARGS)

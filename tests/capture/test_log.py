@@ -89,6 +89,13 @@ def test_a_damaged_record_is_passed_over(tmp_path: Path) -> None:
         assert f"{len(header) + 1:,} bytes of the log hold no record" in problem, header[:80]
 
 
+def test_a_payload_is_no_longer_than_its_record(tmp_path: Path) -> None:
+    longer = b'{"rpc":"message","bytes":1,"payload":2}\nx\n'
+    records, problems, damaged = blocks_of(write(tmp_path, log_of(RECORDS[0], longer, RECORDS[4])))
+    assert [record.header["id"] for record in records] == [1, 3]
+    assert ("it announces 2 of 1 bytes" in problems[0], damaged) == (True, True)
+
+
 HOSTILE = [
     b"{",
     b"no header",
@@ -113,6 +120,7 @@ HOSTILE = [
     b'{"rpc":"message","base64":7}',
     b'{"rpc":"message","bytes":1,"base64":"!"}',
     b'{"rpc":"message","bytes":4,"base64":"AAAA"}',
+    b'{"rpc":"message","bytes":2,"base64":"AAAA"}',
     b'{"rpc":"\xff"}',
     b'{"rpc":' + b"[" * 100_000,
     b'{"rpc":"message","x":"' + b"y" * MAX_HEADER + b'"}',

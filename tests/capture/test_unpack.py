@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -53,6 +54,19 @@ def test_a_hundred_thousand_empty_frames(name: str) -> None:
     packed = pack(b"") * 100_000 + pack(b"end")
     with bounded(20, 60):
         assert b"".join(DECOMPRESSORS[name](chunks(packed), pytest.fail)) == b"end"
+
+
+def test_damage_in_gzip_costs_nothing_before_it() -> None:
+    whole = b"".join(b"line %d of many\n" % number for number in range(20_000))
+    packed = bytearray(gzip.compress(whole))
+    damage = len(packed) // 2
+    packed[damage : damage + 64] = b"\xff" * 64
+    before = zlib.decompressobj(31).decompress(packed[:damage])
+    problems: list[str] = []
+    got = b"".join(DECOMPRESSORS["gzip"](chunks(bytes(packed)), problems.append))
+    assert got.startswith(before)
+    assert len(before) > len(whole) // 3
+    assert len(problems) == 1
 
 
 def test_a_frame_that_asks_for_a_huge_window_is_told_and_what_was_before_is_kept() -> None:

@@ -159,6 +159,15 @@ def test_a_request_that_failed_leaves_its_send_function_behind() -> None:
     assert told(found) == []
 
 
+def test_a_request_that_failed_waits_for_no_gradient() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10, "app.f", ExceptionResponse(b"boom"), context=(1, 1), grads=(1, 0))
+    workers.call(0, 1, 20, 30, context=(1, 2), grads=(0, 1))
+    gradient(workers, 0, 1, 40, 1002)
+    clean_up(workers, 60)
+    assert told(findings(workers, until=LATE)) == []
+
+
 @pytest.mark.parametrize(
     ("context", "grads"), [(None, (1, 0)), ((1, 1), (0, 0))], ids=["no context", "no tensor with grad"]
 )

@@ -53,6 +53,16 @@ def test_what_was_lost_and_what_was_closed() -> None:
     assert made.left_ns == {(0, "w0"): 7}
 
 
+def test_who_left_did_so_with_the_first_pipe_that_it_closed() -> None:
+    workers = Workers(3)
+    workers.call(0, 1, 0, 50)
+    workers.call(0, 2, 10, 60)
+    flows = [str(workers.pipes[number].flow) for number in (1, 2)]  # of w0 to w1 and to w2
+    ends = closed(flows[0], by_client=True, at=9) + closed(flows[1], by_client=True, at=7)
+    for told in (ends, ends[::-1]):
+        assert CaptureEvidence(workers.finish(), WireFacts(ends=told)).left_ns == {(0, "w0"): 7}
+
+
 def test_names() -> None:
     _, made = run(None, None, entry("names/1", "w1"), entry("addrs/w1", "uv://10.0.1.1:5000"))
     assert (made.worker(1, 0), made.worker(9, 0)) == ("w1", "worker:9")

@@ -15,6 +15,8 @@ from tests.contract import CODES
 from tests.places import ROOT, others, workloads
 from tests.truth import CAPTURES
 
+SEVERITIES = ["error", "warning", "info"]
+"""In the order in which findings are told."""
 SHM = {"invisible-transport"}
 ALONE = {"failed-init"}
 FAILS = {"error-response"}
@@ -66,6 +68,7 @@ def check(path: Path, name: str) -> None:
     assert [f.text for f in found if f.code == "unexpected-envelope"] == []
     if path.parent.name == "torch-suite":  # no two of its trainers share a module
         assert {f.code for f in found}.isdisjoint({"stale-gradient", "optimizer-without-gradients"})
+    assert [f.severity for f in found] == sorted((f.severity for f in found), key=SEVERITIES.index)
     for finding in found:
         assert finding.severity in CODES[finding.code]
         assert finding.text.endswith(".")

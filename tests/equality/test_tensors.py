@@ -20,7 +20,7 @@ from rpcinspect.equality.difference import verdict
 from rpcinspect.equality.elements import Storage, Tensors
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.dtypes import DTYPES
-from tests.equality.builders import STRICT, codes, compare, dense, floats, from_torch
+from tests.equality.builders import STRICT, codes, compare, dense, floats, from_torch, in_memory
 from tests.equality.test_elements import holed
 from tests.rpc.torch_tables import import_torch
 from tests.thorough import examples
@@ -196,6 +196,14 @@ def test_other_dtypes_and_shapes_are_not_compared_further() -> None:
     assert (found.code, found.a_value, found.b_value) == ("shape", [2], [2, 1])
     found_all = compare(one, dense("int32", bytes(8), (1, 2), requires_grad=True, device="cuda:0"))
     assert codes(found_all) == ["dtype", "shape", "requires-grad", "device"]
+
+
+def test_the_device_to_which_a_tensor_goes_is_compared() -> None:
+    one = floats(1.0)
+    other = Tensors(one.metas, (in_memory(bytes.fromhex("0000803f"), device="cuda:1"),))
+    (found,) = compare(one, other)
+    assert (found.code, found.path) == ("device", "tensors[0].target_device")
+    assert (found.a_value, found.b_value) == ("cpu", "cuda:1")
 
 
 def test_devices_may_be_ignored() -> None:

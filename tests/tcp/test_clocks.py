@@ -139,5 +139,15 @@ def test_one_file_given_twice_has_one_clock(tmp_path: Path) -> None:
     assert (clock.offset_ns, clock.uncertainty_ns, clock.certain) == (0, 0, False)
 
 
+def test_a_third_capture_is_as_unsure_as_the_second_that_it_is_compared_with(tmp_path: Path) -> None:
+    first, second = both(tmp_path, way_ns=400_000, clock_ns=3 * 10**9)
+    third = tmp_path / "third.pcap"
+    third.write_bytes(second.read_bytes())
+    clocks = [capture.clock for capture in session_of(first, second, third).captures[1:]]
+    assert clocks[0] is not None
+    assert clocks[1] is not None
+    assert clocks[1].uncertainty_ns >= clocks[0].uncertainty_ns > 100_000
+
+
 def test_captures_of_different_hosts_say_nothing_of_their_clocks() -> None:
     assert session_of(recorded(HOSTS), CAPTURES / "basic_chain.pcap").captures[1].clock is None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from rpcinspect.export.redaction.labels import Labels, gathered_names, worker_names
 from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.rpclog.header import LoggedFailure
 from rpcinspect.run.run import open_run
+from rpcinspect.session.model import Worker
+from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.workers import is_name
 from rpcinspect.tensorpipe.control_types import TpDevice
 from tests.session.records import Talk, entry, pipe
@@ -52,6 +56,22 @@ def test_labels_that_are_no_names() -> None:
     assert labels.device(TpDevice("acme", 3)).type != "acme"
     assert labels.channel("basic") == "basic"
     assert labels.channel("acme") not in ("acme", None)
+
+
+def test_two_hosts_stay_two_and_one_stays_one() -> None:
+    labels = Labels(Pseudonyms(b"key"))
+    made = [labels.label(f"192.168.77.{number}:80") for number in (5, 6, 5)]
+    assert len(set(made)) == 2
+    assert made[0] == made[2]
+
+
+def test_how_a_process_ended_stays_but_not_by_which_error_nor_its_number() -> None:
+    ended = ProcessEnd(how="exit", status=1, error="AcmeError", pid=4711)
+    worker = Worker(name="acme", id=0, group=0, addresses=(), job=0, ended=ended)
+    session = replace(Talk(pipe(0)).finish(), workers=(worker,))
+    for network in (True, False):
+        [made] = Labels(Pseudonyms(b"key")).session(session, network=network).workers
+        assert made.ended == ProcessEnd(how="exit", status=1)
 
 
 def test_what_a_caller_was_told_is_a_text() -> None:

@@ -82,6 +82,16 @@ def test_numbers_are_others_but_for_the_smallest() -> None:
     )
 
 
+@pytest.mark.parametrize("protocol", range(6))
+def test_floats_are_others(protocol: int) -> None:
+    secret = 0.987654321
+    data = pickle.dumps([secret, -secret], protocol)
+    made = read_python_pickle(redact_python(data, WORDS)).root
+    assert [type(value) for value in made] == [float, float]
+    assert secret not in made
+    assert -secret not in made
+
+
 def test_integers_that_are_wider_than_they_need_be() -> None:
     """No encoder writes them so, but somebody could."""
     data = b"\x80\x04M\x2a\x00."  # 42 in two bytes

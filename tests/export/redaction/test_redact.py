@@ -92,6 +92,29 @@ def test_no_secret_is_left_in_any_form(network: bool, tmp_path: Path) -> None:
     assert there >= {"plain", "utf-16-le", "<i8", "<f4", "<f8", "bfloat16"} | numbers
 
 
+def cut(data: bytes, size: int) -> bytes:
+    """A capture of microseconds, little-endian, as a sniffer with a snap length has it."""
+    out, at = [data[:24]], 24
+    while at < len(data):
+        time, captured, length = struct.unpack_from("<8sII", data, at)
+        out.append(
+            struct.pack("<8sII", time, min(captured, size), length) + data[at + 16 :][: min(captured, size)]
+        )
+        at += 16 + captured
+    return b"".join(out)
+
+
+@pytest.mark.parametrize("network", [True, False], ids=["pcap", "log"])
+def test_messages_that_lack_bytes_keep_no_secret(network: bool, tmp_path: Path) -> None:
+    path, mark = tmp_path / "cut.pcap", str(truth()["mark"]).encode()
+    for size in (400, 600, 800, 1_000):
+        path.write_bytes(cut(content(VAULT), size))
+        assert mark in path.read_bytes(), size
+        data = redacted(path, network=network)
+        assert mark not in data, size
+        assert b"Zq7" not in data, size
+
+
 def test_no_secret_is_left_in_what_is_shown_of_it(tmp_path: Path) -> None:
     path = tmp_path / "redacted.rpclog"
     path.write_bytes(redacted(VAULT, network=False))
