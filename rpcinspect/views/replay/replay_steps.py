@@ -71,6 +71,8 @@ def _result(one: StepOutcome) -> str:
         return word
     if one.result == "unanswered":
         return f"{word}, #{one.step.answer} was captured"
+    if one.result == "different":
+        return f"differs from #{one.step.answer}"
     return f"{word} to #{one.step.answer}"
 
 

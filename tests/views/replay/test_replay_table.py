@@ -105,7 +105,7 @@ def test_differences_are_told_gradients_first() -> None:
         "  #15  worker1 → worker0  BACKWARD_AUTOGRAD_REQ  within the tolerance",
         f"      {element}",
         "answers that are not identical:",
-        "  #6  worker0 → worker1  FORWARD_AUTOGRAD_REQ  different to #7",
+        "  #6  worker0 → worker1  FORWARD_AUTOGRAD_REQ  differs from #7",
         f"      {element}; 1 more difference",
         "requests that are not identical:",
         "  #19  worker1 → worker0  CLEANUP_AUTOGRAD_CONTEXT_REQ  nothing came",
