@@ -63,6 +63,8 @@ SLACK = 60
 """Seconds that a run of tests may take beside four times what these took for the map."""
 FIRST_SECONDS = 4
 """Seconds of tests that meet a fault first: most are held by these."""
+OVERHEAD = 0.03
+"""Seconds that each test takes beside its own."""
 AT_MOST, FILES = 300, 10
 """Tests, and files of them, of one run: more would take too long to be collected."""
 
@@ -223,7 +225,7 @@ class Trial:
             chosen: list[str] = []
             seconds, pause = 0.0, FIRST_SECONDS
             for name in sorted(tests, key=lambda name: self.distance(name, module)):
-                took = self.map.tests[name].seconds
+                took = self.map.tests[name].seconds + OVERHEAD
                 files = {one.partition("::")[0] for one in (*chosen, name)}
                 if chosen and (seconds + took > pause or len(chosen) == AT_MOST or len(files) > FILES):
                     yield chosen, any(self.map.tests[one].children for one in chosen)
