@@ -54,6 +54,7 @@ sys.path.append(str(ROOT))
 
 from bench import faults_map  # noqa: E402
 from bench.faults_list import LIST, Fault, broken, faults, found  # noqa: E402
+from tests.places import SHARED, WITHOUT_SHARED  # noqa: E402
 
 BASELINE = ROOT / "bench" / "faults_baseline.txt"
 DATA = ROOT / "bench" / "data" / "faults"
@@ -81,8 +82,8 @@ def copied() -> Iterator[Path]:
             if name and (ROOT / name).is_file():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, tree / name)
-        if (ROOT.parent / "shared").exists():
-            (Path(folder) / "shared").symlink_to((ROOT.parent / "shared").resolve())
+        if not WITHOUT_SHARED:
+            (Path(folder) / SHARED.name).symlink_to(SHARED.resolve())
         subprocess.run(
             [sys.executable, "-m", "compileall", "-q", "rpcinspect", "tests"], cwd=tree, check=False
         )

@@ -140,7 +140,7 @@ def test_an_interface_that_is_not_there(chosen: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        pytest.param(("--live", "lo", CHAIN), "no FILE", id="a file too"),
+        pytest.param(("--live", "lo", CHAIN), "--live and FILE", id="a file too"),
         pytest.param(("--live", "lo", "--message", "1"), "twice", id="message"),
         pytest.param(("--live", "lo", "--roundtrip"), "twice", id="roundtrip"),
         pytest.param(("--live", "lo", "--reader", "tshark"), "natively", id="reader"),

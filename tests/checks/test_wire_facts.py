@@ -139,7 +139,7 @@ def test_a_call_that_timed_out(tmp_path: Path) -> None:
         "worker0 timed out 500 ms after it (RPCErr:1:RPC ran for more than set timeout)."
     )
     # what may be lost elsewhere does not make it less sure
-    assert "time-out" in findings(tmp_path, RPC, b"no record\n", said)[0].text
+    assert "timed out" in findings(tmp_path, RPC, b"no record\n", said)[0].text
 
 
 def test_a_call_that_lost_its_connection(tmp_path: Path) -> None:

@@ -364,6 +364,6 @@ def test_workers_without_names_are_told() -> None:
     talk.say(PythonCall(udf("app.f"), False))
     session = talk.finish()
     made = plan(RunModel(session, talk.records), PlanOptions(trust=True))
-    assert any("names of the workers at 10.0.0.2:5000" in note for note in made.notes)
+    assert any("names the workers at 10.0.0.2:5000" in note for note in made.notes)
     check_plan(made, RunModel(session, talk.records).exchanges)
     assert made.skips() == {"unsupported": 1}
