@@ -164,7 +164,7 @@ def _fields(window: bytes, start: Int64s, layout: PcapLayout) -> tuple[Int64s, I
 
 
 def pcap_header(link_type: int) -> bytes:
-    """What a little-endian file with times in nanoseconds begins with."""
+    """Returns the 24 bytes of file header of a little-endian pcap with times in nanoseconds."""
     return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAP_LENGTH, link_type)
 
 

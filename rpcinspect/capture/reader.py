@@ -166,7 +166,7 @@ class CaptureReader(Closing):
 
     @property
     def twice(self) -> bool:
-        """Whether the input is a plain file, which can be read from its beginning again."""
+        """Returns whether the input is a plain file, which can be read from its beginning again."""
         return not self._live and self.path != "-" and os.path.isfile(self.path)
 
     def pread(self, offset: int, length: int) -> builtins.bytes:

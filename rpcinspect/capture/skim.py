@@ -44,7 +44,7 @@ class Records(Struct, frozen=True, eq=False):
 
 
 def are_large(packets: int, size: int) -> bool:
-    """Whether so many packets, with so many bytes, are nearly all payload."""
+    """Returns whether the average packet of `size` bytes in all has `LARGE_PACKET` bytes or more."""
     return 0 < packets * LARGE_PACKET <= size
 
 

@@ -29,7 +29,7 @@ IDLE_MS = 4 * RETIRE_MS
 
 
 class Sniffed(Struct, frozen=True, kw_only=True):
-    """What came of capturing an interface."""
+    """How many packets and bytes were captured on an interface, how many were lost, and why it ended."""
 
     packets: int = 0
     bytes: int | None = None

@@ -243,7 +243,7 @@ class InputStream:
         return os.lseek(self._descriptor, 0, os.SEEK_CUR), os.fstat(self._descriptor).st_size
 
     def read(self, size: int) -> bytes:
-        """What is there, at most `size` bytes, waiting only where there is nothing; empty at the end."""
+        """Returns up to `size` bytes of the input, waiting only while there are none; no bytes at its end."""
         try:
             if self._descriptor is None:
                 assert self._file is not None
@@ -261,7 +261,7 @@ class InputStream:
         return self._taken if progress is None else max(self._taken, progress[1])
 
     def ready(self) -> bool:
-        """Whether a read returns at once."""
+        """Returns whether `read` would return without waiting."""
         if not self._live:
             return True
         return self._descriptor is not None and self._poll(0)

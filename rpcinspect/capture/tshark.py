@@ -98,7 +98,7 @@ class Tshark(Source):
 
     @property
     def has_segments(self) -> bool:
-        """Whether TCP was found, as far as packets were read."""
+        """Returns whether any packet that was read so far holds TCP."""
         return bool(self._parser.directions)
 
     def blocks(self) -> Iterator[TcpBlock]:

@@ -194,7 +194,8 @@ class NoRpc(Check):
 
 
 def _refused(evidence: CaptureEvidence) -> str:
-    """Which addresses processes tried again and again, if there is a store that they may have meant."""
+    """Returns words on addresses that refused connections again and again, where the capture has a store that
+    may have been meant; else nothing."""
     tried = [one for one in evidence.wire.refusals if one.count >= RETRIES] if evidence.wire.stores else []
     told = [f"{counted(one.count, 'connection')} to {one.server}" for one in tried]
     if not told:

@@ -180,7 +180,7 @@ class Crowd(Struct, frozen=True):
 
     @property
     def way(self) -> str:
-        """Between whom."""
+        """Returns words for the two workers: between w0 and w1."""
         return f"between {several(self.workers)}"
 
 

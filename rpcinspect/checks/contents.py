@@ -32,7 +32,7 @@ UNKNOWN = 0
 
 
 class Holds(IntEnum):
-    """What an answer holds."""
+    """Kinds of results of answers: nothing, something, or a bool."""
 
     NOTHING = 1
     """None, or an empty tuple, list, dict, set or tensor."""
@@ -81,7 +81,7 @@ class CallContents:
 
     @property
     def any_empty(self) -> bool:
-        """Whether any answer holds nothing."""
+        """Returns whether the result of any answer is `NOTHING`."""
         return Holds.NOTHING in self._answers[1]
 
     def holds(self) -> dict[int, int]:
@@ -152,7 +152,7 @@ def _digest(record: RpcRecord, source: CaptureBytes) -> tuple[int, int]:
 
 
 def _plain(root: Value) -> Iterable[object]:
-    """What stands in a tree but for the numbers of RRefs: equal for equal trees only."""
+    """Returns the nodes of a pickle's tree without the numbers of RRefs: equal for equal trees only."""
     stack, seen = [root], dict[int, int]()
     parts: list[object] = []
     while stack and len(parts) <= MAX_NODES:
@@ -171,7 +171,7 @@ def _plain(root: Value) -> Iterable[object]:
 
 
 def _held(record: RpcRecord) -> tuple[int, tuple[int, ...]]:
-    """What an answer holds, and its marks."""
+    """Returns the `Holds` of an answer's result, and the marks of its tensors and values."""
     value = result_of(record)
     if type(value) is bool:
         return Holds.TRUTH, ()

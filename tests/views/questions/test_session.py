@@ -53,7 +53,7 @@ app()
 def run(*arguments: object) -> str:
     """What the program prints that has one column more."""
     command = [sys.executable, "-c", ADDED, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_a_column_that_is_added_in_one_place_is_everywhere(tmp_path: Path) -> None:
