@@ -33,6 +33,23 @@ def renames(given: Iterable[str], form: str = "OLD=NEW") -> dict[str, str]:
     return found
 
 
+def worker_names(given: Iterable[str]) -> dict[int, str]:
+    """Reads `--worker ID=NAME`, each id and name once; torch takes no other characters in a name."""
+    found: dict[int, str] = {}
+    for value in given:
+        number, equals, name = value.partition("=")
+        known = number.isascii() and number.isdigit() and len(number) <= 5
+        if not (known and equals and WORKER_NAME.fullmatch(name)):
+            raise UsageMistake(f"--worker {value}: not ID=NAME, such as 2=worker2")
+        if int(number) in found or name in found.values():
+            raise UsageMistake(f"--worker {value}: each id and each name once")
+        found[int(number)] = name
+    return found
+
+
+WORKER_NAME = re.compile(r"[\w:.-]{1,127}", re.ASCII)
+
+
 def context_id(given: str | None) -> int | None:
     """Reads `--context`: an id, or CREATOR:COUNTER."""
     found = None if given is None else read_packed(given)

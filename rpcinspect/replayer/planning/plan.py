@@ -282,13 +282,21 @@ def _notes(run: RunModel) -> list[str]:
             f"The capture begins after the job: earlier requests of {', '.join(late)} are not in it, "
             "and what they left in workers is missing in the replay."
         )
-    named = {worker.name for worker in run.workers}
+    named = {name for names in workers_of(run.session).values() for name in names}
     ends = {end for call in calls for end in (call.caller, call.callee)}
     if ends - named:
         unnamed = ", ".join(sorted(ends - named))
         notes.append(
             f"No message names the workers at {unnamed}: they can't be played or started. "
             "Capture from before the start of the job."
+        )
+    by_id = sorted(one.id for one in run.workers if one.name is None and one.id is not None)
+    if by_id:
+        options = " ".join(f"--worker {number}=NAME" for number in by_id)
+        notes.append(
+            f"The capture does not tell the names of workers with the ids {', '.join(map(str, by_id))}: the "
+            f"replay makes names up, such as worker:{by_id[0]}. Give those of the job if its code uses them: "
+            f"{options}"
         )
     for device, messages in named_devices(calls).items():
         shown = some_of([f"#{index}" for index in messages], 5)
