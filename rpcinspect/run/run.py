@@ -65,7 +65,7 @@ class RunModel(Closing):
         self.source = source
         """Where the bytes of tensors are; None where nobody can read them."""
         self.notices = notices
-        """What the reading has to say: captures of which there is more than was read, names that nobody has."""
+        """What the reader should know: captures of which there is more than was read, and the like."""
         self.whole = self
         """The run that this is a part of; a whole run itself."""
         self._rows = b""

@@ -8,7 +8,8 @@ skipped), `gate` (what it would run), `order` (when); `rpc.wrapping` tells in wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -21,14 +22,17 @@ from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
 from rpcinspect.replayer.planning.model import (
     Decision,
     Engine,
+    NeededObject,
     Plan,
     PlannedSession,
     StandIn,
     Step,
+    ValueLoad,
     missing_allowances,
     some_of,
 )
 from rpcinspect.replayer.planning.order import arrivals, order, overlaps
+from rpcinspect.replayer.planning.provisions import checkpoint_loads, parameter_loads, provisions
 from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.replayer.planning.selection import select
 from rpcinspect.replayer.planning.sessions import (
@@ -38,7 +42,7 @@ from rpcinspect.replayer.planning.sessions import (
     named_casts,
     workers_of,
 )
-from rpcinspect.replayer.planning.stand_ins import stand_ins
+from rpcinspect.replayer.planning.stand_ins import is_older, stand_ins
 from rpcinspect.replayer.planning.steps import StepClassifier, blocked_contexts
 from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command_codec import message_type_of
@@ -48,6 +52,7 @@ from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, UnmatchedAnswer
 from rpcinspect.run.run import RunModel
+from rpcinspect.session.provenance import Id
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
@@ -63,6 +68,12 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     """Refuse nothing, whatever pickles name."""
     stand_ins: bool = False
     """Give live workers values for RRefs that are older than the capture, see `stand_ins`."""
+    provide: Mapping[Id, str] = MappingProxyType({})
+    """RRef that is older than the capture → how its live owner makes an object for it, see `provisions`."""
+    checkpoints: Mapping[Id, str] = MappingProxyType({})
+    """RRef → a file with the state of its object."""
+    restore_parameters: bool = False
+    """Put tensors of RRefs into live workers as the capture shows them."""
     engine: Engine = "wire"
     """What will carry it out."""
     joins: bool = False
@@ -154,6 +165,7 @@ class _Planner(Struct, eq=False):
             joins=self.options.joins,
             stand_ins=stand_ins(whole, facts, cast.live),
             give=self.options.stand_ins,
+            provided=provisions(self.options.provide, whole, facts, cast.live),
             unasked=self.inspection.unasked_refusal,
             one_way=self.gaps.one_way,
         )
@@ -179,6 +191,9 @@ class _Planner(Struct, eq=False):
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, steps.decisions)),
             stand_ins=self._used(steps) if self.options.stand_ins else (),
+            provided=tuple(steps.provided.values()),
+            loads=tuple(self._loads(whole, facts, steps)),
+            needed=tuple(_needed(steps)),
             unheard=tuple(name for name in self.gaps.unheard.get(cast.job, ()) if name in cast.live),
         )
 
@@ -186,12 +201,28 @@ class _Planner(Struct, eq=False):
         """The stand-ins that something needs which takes place; what they name reaches a live process too."""
         happening = [call.request for call in steps.calls.values() if steps.happens(call.index)]
         needed = {rref for request in happening for rref in rrefs_in(request)}
-        used = tuple(one for rref, one in steps.stand_ins.items() if rref in needed)
+        used = tuple(
+            one for rref, one in steps.stand_ins.items() if rref in needed and steps.substitute(rref) is one
+        )
         for one in used:
             fetch = self.run.calls[one.request]
             if fetch.response is not None:
                 self.inspection.refusal(fetch.response, fetch.kind)
         return used
+
+    def _loads(
+        self, whole: Sequence[Exchange], facts: JobFacts, steps: StepClassifier
+    ) -> Iterator[ValueLoad]:
+        """Yields what is put into objects of live workers that they have: given, or made by what happens."""
+        live, given = steps.cast.live, self.options.checkpoints
+        found = checkpoint_loads(given, whole, facts, live)
+        if self.options.restore_parameters:
+            others = steps.stand_ins if self.options.stand_ins else {}
+            found += [one for one in parameter_loads(whole, facts, live, others) if one.rref not in given]
+        for one in found:
+            there = is_older(one.rref, facts) and steps.substitute(one.rref) is not None
+            if there or (one.after is not None and steps.happens(one.after)):
+                yield one
 
     def _step(self, call: Exchange, decision: Decision, cast: RoleAssignment, times: Sequence[int]) -> Step:
         role, to = call.caller, call.callee
@@ -215,6 +246,21 @@ class _Planner(Struct, eq=False):
         if call.caller in cast.roles and call.index not in self.causes.parents:
             return ()  # it is sent as its own
         return self.causes.of(call.index)[0]
+
+
+def _needed(steps: StepClassifier) -> Iterator[NeededObject]:
+    """Yields what the user would have to give for the requests that are skipped for it."""
+    for rref, users in sorted(steps.needed.items()):
+        types = [fork.type_str for user in users for fork in user.request.facts.forks if fork.rref_id == rref]
+        made = steps.stand_ins.get(rref)
+        yield NeededObject(
+            rref=rref,
+            owner=steps.facts.owners[rref],
+            users=tuple(user.index for user in users),
+            functions=tuple(dict.fromkeys(user.function for user in users if user.function is not None)),
+            type=next(iter(types), "PyObject"),
+            stand_in=None if made is None else made.message,
+        )
 
 
 def _beyond_agent(calls: Iterable[Exchange], facts: JobFacts, roles: Collection[str]) -> dict[int, str]:

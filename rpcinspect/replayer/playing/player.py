@@ -36,6 +36,7 @@ from rpcinspect.replayer.planning.steps import NO_ANSWER
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
 from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.rref_substitutes import load
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
@@ -114,6 +115,10 @@ class Player:
         self._refused_lacking = False
         """Whether a live worker was refused something for which the recording lacks the answer."""
         self._steps = {step.message: step for step in planned.steps}
+        self._loads = list(planned.loads)
+        """What is still to be put into objects of live workers."""
+        self._late: list[PeerEvent] = []
+        """What came while a live worker was filling an object."""
         self._live = LiveRecords()
         self.leftovers = Leftovers(self._ids, inputs.ids_in_group)
         self._sent: dict[tuple[str, int], _Sent] = {}
@@ -151,7 +156,8 @@ class Player:
             tick = min(max((now - quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
             events = self._loop.wait(tick if wake is None else min(wake, TICK_S))
             self._renew(now)
-            progress = [self._take(event) for event in events]
+            late, self._late = self._late, []
+            progress = [self._take(event) for event in (*late, *events)]
             if due or any(progress):
                 quiet_since = time.monotonic()
                 self.wall_s = quiet_since - began
@@ -251,7 +257,19 @@ class Player:
         elif due.step.action == "answer":
             self._give(due.step, self._requests.pop(due.step.message))
 
+    def _load(self, owner: str) -> None:
+        """Puts values into objects of a live worker that it has by now."""
+        due = [one for one in self._loads if one.owner == owner and self._is_over(one.after)]
+        for one in due:
+            self._loads.remove(one)
+            peer = next(iter(self._peers.values()))
+            load(self._inputs, one, self._loop, peer, self._handle, self._late.append)
+
+    def _is_over(self, request: int | None) -> bool:
+        return request is None or request in self._outcomes
+
     def _send_request(self, step: Step) -> None:
+        self._load(step.to)
         call = self._call(step)
         peer = self._peers[step.role]
         gone = self._gone.get(step.to) or self._gone.get(step.role)
