@@ -36,6 +36,7 @@ from rpcinspect.replayer.planning.provisions import checkpoint_loads, parameter_
 from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.replayer.planning.selection import select
 from rpcinspect.replayer.planning.sessions import (
+    PlanError,
     RoleAssignment,
     default_casts,
     group_kinds,
@@ -111,6 +112,7 @@ def plan(
     )
     planner = _Planner(run, calls, orphans, causes, facts, options, gaps, inspection)
     sessions = tuple(planner.session(number, cast) for number, cast in enumerate(casts))
+    _check_given(options, sessions)
     planned = {step.message for one in sessions for step in one.steps}
     uses, missing = inspection.uses(), tuple[str, ...]()
     if not options.trust and any(not use.allowed for use in uses):
@@ -128,6 +130,22 @@ def plan(
         trusted=options.trust,
         captured_groups=group_kinds(every),
     )
+
+
+def _check_given(options: PlanOptions, sessions: Sequence[PlannedSession]) -> None:
+    """Raises `PlanError` where something was given for an RRef and nothing can be done with it."""
+    provided = {one.rref for session in sessions for one in session.provided}
+    loaded = {one.rref for session in sessions for one in session.loads}
+    for name, given, used in (
+        ("--provide", options.provide, provided),
+        ("--checkpoint", options.checkpoints, loaded),
+    ):
+        for rref in given:
+            if rref not in used:
+                raise PlanError(
+                    f"{name} {rref[0]}:{rref[1]}: no live worker has an RRef of this id that it could be "
+                    "for; --plan lists those that are needed"
+                )
 
 
 def _spare_answers(made: Plan) -> set[int]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rpcinspect.fields.phrases import read_packed
 from rpcinspect.replayer.planning.facts import JobFacts
 from rpcinspect.replayer.planning.model import ObjectProvision, StandIn, ValueLoad
-from rpcinspect.replayer.planning.stand_ins import fetched_values, older_forks
+from rpcinspect.replayer.planning.stand_ins import fetched_values, is_older, older_forks
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
@@ -59,7 +59,7 @@ def provisions(
             type=types.get(rref, PY_OBJECT),
         )
         for rref in ordered
-        if facts.owners.get(rref) in owners
+        if facts.owners.get(rref) in owners and is_older(rref, facts)
     }
 
 

@@ -40,7 +40,7 @@ from rpcinspect.replayer.workers.live_group import LeafGradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
-from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
+from rpcinspect.views.replay.plan_table import allow_line, given_lines, name_line, needed_lines, session_title
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.columns import Line
 
@@ -97,7 +97,7 @@ def _lines(
         return
     if outcome.runs:
         yield from _sessions(sessions)
-        yield from _stand_ins(outcome)
+        yield from _given(outcome)
         yield from _results(outcome, made, sessions)
     yield from _held(outcome)
     yield from _skips(made, sessions)
@@ -105,6 +105,7 @@ def _lines(
         yield from _groups(outcome)
         yield from _failures(outcome)
         yield from _times(made)
+        yield from needed_lines([one for session in outcome.plan.sessions for one in session.needed])
     yield from _searches(outcome)
     yield from _recording(outcome.recording)
     for note in outcome.plan.notes:
@@ -335,11 +336,11 @@ def _groups(outcome: ReplayOutcome) -> Iterator[Line]:
         yield "note: run without world_size; results are the same", ""
 
 
-def _stand_ins(outcome: ReplayOutcome) -> Iterator[Line]:
+def _given(outcome: ReplayOutcome) -> Iterator[Line]:
     """What live workers got that is not what the capture began with."""
     for session in outcome.plan.sessions:
         where = f" (session {session.number + 1})" if len(outcome.plan.sessions) > 1 else ""
-        yield from ((f"{stand_in_line(one)}{where}", "yellow") for one in session.stand_ins)
+        yield from ((f"{line}{where}", "yellow") for line in given_lines(session))
 
 
 def _searches(outcome: ReplayOutcome) -> Iterator[Line]:
