@@ -14,6 +14,7 @@ from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import read_packed
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
+from rpcinspect.rpc.types import unpack_id
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
@@ -56,6 +57,12 @@ def context_id(given: str | None) -> int | None:
     if given is not None and found is None:
         raise UsageMistake(f"--context {given}: not a context id, such as 3 or 0:3")
     return found
+
+
+def read_rref(given: str) -> tuple[int, int] | None:
+    """Reads the id of an RRef, CREATOR:COUNTER; None for any other text."""
+    packed = read_packed(given) if ":" in given else None
+    return None if packed is None else unpack_id(packed)
 
 
 def read_size(given: str) -> int | None:

@@ -90,8 +90,8 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         return replace(
             super().plan_options(),
             stand_ins=self.stand_ins,
-            provide=self._provided(),
-            checkpoints=self._by_rref("--checkpoint", self.checkpoints, "FILE"),
+            provide=tuple(self._provided().items()),
+            checkpoints=tuple(self._by_rref("--checkpoint", self.checkpoints, "FILE").items()),
             restore_parameters=self.restore_parameters,
         )
 
@@ -109,7 +109,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
 
     def _by_rref(self, name: str, given: list[str], form: str) -> dict[tuple[int, int], str]:
         """Reads RREF=VALUE, each RRef once; the path of a file becomes absolute."""
-        from rpcinspect.replayer.planning.provisions import read_rref
+        from rpcinspect.cli.arguments import read_rref
 
         found: dict[tuple[int, int], str] = {}
         for word in given:

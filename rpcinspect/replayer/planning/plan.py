@@ -8,8 +8,7 @@ skipped), `gate` (what it would run), `order` (when); `rpc.wrapping` tells in wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -69,10 +68,10 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     """Refuse nothing, whatever pickles name."""
     stand_ins: bool = False
     """Give live workers values for RRefs that are older than the capture, see `stand_ins`."""
-    provide: Mapping[Id, str] = MappingProxyType({})
-    """RRef that is older than the capture → how its live owner makes an object for it, see `provisions`."""
-    checkpoints: Mapping[Id, str] = MappingProxyType({})
-    """RRef → a file with the state of its object."""
+    provide: tuple[tuple[Id, str], ...] = ()
+    """(RRef that is older than the capture, how its live owner makes an object for it), see `provisions`."""
+    checkpoints: tuple[tuple[Id, str], ...] = ()
+    """(RRef, a file with the state of its object)."""
     restore_parameters: bool = False
     """Put tensors of RRefs into live workers as the capture shows them."""
     engine: Engine = "wire"
@@ -140,7 +139,7 @@ def _check_given(options: PlanOptions, sessions: Sequence[PlannedSession]) -> No
         ("--provide", options.provide, provided),
         ("--checkpoint", options.checkpoints, loaded),
     ):
-        for rref in given:
+        for rref, _ in given:
             if rref not in used:
                 raise PlanError(
                     f"{name} {rref[0]}:{rref[1]}: no live worker has an RRef of this id that it could be "
@@ -183,7 +182,7 @@ class _Planner(Struct, eq=False):
             joins=self.options.joins,
             stand_ins=stand_ins(whole, facts, cast.live),
             give=self.options.stand_ins,
-            provided=provisions(self.options.provide, whole, facts, cast.live),
+            provided=provisions(dict(self.options.provide), whole, facts, cast.live),
             unasked=self.inspection.unasked_refusal,
             one_way=self.gaps.one_way,
         )
@@ -232,7 +231,7 @@ class _Planner(Struct, eq=False):
         self, whole: Sequence[Exchange], facts: JobFacts, steps: StepClassifier
     ) -> Iterator[ValueLoad]:
         """Yields what is put into objects of live workers that they have: given, or made by what happens."""
-        live, given = steps.cast.live, self.options.checkpoints
+        live, given = steps.cast.live, dict(self.options.checkpoints)
         found = checkpoint_loads(given, whole, facts, live)
         if self.options.restore_parameters:
             others = steps.stand_ins if self.options.stand_ins else {}

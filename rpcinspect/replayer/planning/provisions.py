@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from rpcinspect.fields.phrases import read_packed
 from rpcinspect.replayer.planning.facts import JobFacts
 from rpcinspect.replayer.planning.model import ObjectProvision, StandIn, ValueLoad
 from rpcinspect.replayer.planning.stand_ins import fetched_values, is_older, older_forks
-from rpcinspect.rpc.types import unpack_id
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
@@ -25,12 +23,6 @@ PY_OBJECT = "PyObject"
 """The type of an RRef whose object only Python uses."""
 PART = re.compile(r"(\d+:\d+)((?:\.\w+)+)", re.ASCII)
 """`0:2.fc.weight`: an attribute of the object of another RRef."""
-
-
-def read_rref(text: str) -> Id | None:
-    """Reads `CREATOR:COUNTER`; None for any other text."""
-    packed = read_packed(text) if ":" in text else None
-    return None if packed is None else unpack_id(packed)
 
 
 def is_source(word: str) -> bool:

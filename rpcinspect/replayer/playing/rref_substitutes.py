@@ -54,7 +54,7 @@ from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
 TIMEOUT_S = 30.0
 MAKING_S = 300.0
 """A function of the user's may read a large file."""
-Substitute: TypeAlias = StandIn | ObjectProvision
+GivenObject: TypeAlias = StandIn | ObjectProvision
 
 OWN_IDS = 1 << (LOCAL_ID_BITS - 1)
 """Counters from here on are given out by nobody else: those of workers begin at 0."""
@@ -69,10 +69,10 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
     planned = inputs.planned
     role = planned.cast.roles[0]
     live = {inputs.worker_ids[name] for name in planned.cast.live}
-    waiting: dict[tuple[str, int], Substitute] = {}
+    waiting: dict[tuple[str, int], GivenObject] = {}
     came: list[PeerEvent] = []
     """What came while an owner was making an object."""
-    given: tuple[Substitute, ...] = (*planned.provided, *planned.stand_ins)
+    given: tuple[GivenObject, ...] = (*planned.provided, *planned.stand_ins)
     for number, one in enumerate(given):
         _choose_ids(inputs, one, live)
         own = GloballyUniqueId(inputs.worker_ids[role], OWN_IDS + number)
@@ -213,7 +213,7 @@ def load(
         raise ReplayError(f"{one.owner}: {one.text}: {error}")
 
 
-def _choose_ids(inputs: SessionInputs, stand_in: Substitute, live: Collection[int]) -> None:
+def _choose_ids(inputs: SessionInputs, stand_in: GivenObject, live: Collection[int]) -> None:
     """Ids that live workers made: they count from 0 here, and would give them out again."""
     for kind, captured in ((RREF, stand_in.rref), *((FORK, fork) for fork in stand_in.forks)):
         created_on, local_id = captured
@@ -229,7 +229,7 @@ def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> Global
 
 
 def _await(
-    loop: Loop, handle: Handle, waiting: dict[tuple[str, int], Substitute], came: Sequence[PeerEvent]
+    loop: Loop, handle: Handle, waiting: dict[tuple[str, int], GivenObject], came: Sequence[PeerEvent]
 ) -> None:
     """Waits until every owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
     while waiting:

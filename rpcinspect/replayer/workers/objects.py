@@ -21,11 +21,11 @@ from typing import Any
 objects: dict[str, Any] = {}
 """RRef, such as `0:2` → the object that was made for it."""
 
-Told = tuple[str | None, str | None]
+MakingResult = tuple[str | None, str | None]
 """(error, qualified name of the TorchScript function that returns the object)."""
 
 
-def make(rref: str, source: str, type_text: str) -> Told:
+def make(rref: str, source: str, type_text: str) -> MakingResult:
     """Makes an object as `--provide` says, and keeps it. Of one that TorchScript uses, returns the function
     by which its RRef gets the type that the capture shows."""
     try:
@@ -40,7 +40,7 @@ def take(rref: str) -> Any:
     return objects[rref]
 
 
-def load_file(rref: list[Any], path: str) -> Told:
+def load_file(rref: list[Any], path: str) -> MakingResult:
     """Puts the contents of a file into the object of an RRef; `rref` as torch lists its fork data."""
     try:
         import torch
@@ -51,7 +51,7 @@ def load_file(rref: list[Any], path: str) -> Told:
     return None, None
 
 
-def load_value(rref: list[Any], value: Any) -> Told:
+def load_value(rref: list[Any], value: Any) -> MakingResult:
     """Puts a tensor into the object of an RRef."""
     try:
         fill(value_of(rref), value)
