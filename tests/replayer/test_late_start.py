@@ -1,4 +1,5 @@
-"""Captures that begin in the middle of a job: names, objects and weights come from the user."""
+"""Captures that lack what live workers need: names, objects and weights come from the user, or from messages
+in the middle of the job."""
 
 from __future__ import annotations
 
@@ -177,3 +178,22 @@ def test_an_rref_that_nobody_needs(job: Path) -> None:
     ran = replay(job, "--provide", "7:2=late:stage1", "--plan")
     assert ran.code == 2
     assert "--provide 7:2: no live worker has an RRef of this id" in ran.err
+
+
+RANDOM = recorded("reports/state/random_weights.rpclog")
+RANDOM_JOB = ("--path", RANDOM.parent, "--main", RANDOM.parent / "random_weights.py", "--format", "jsonl")
+
+
+def test_weights_that_nobody_seeded_are_restored() -> None:
+    """The trainer fetched them before its first step: without them all that was computed differs."""
+    fresh = rpcinspect("replay", RANDOM, *RANDOM_JOB).objects[-1]
+    assert (fresh["verdict"], fresh["responses"]["identical"]) == ("different", 16)
+    restored = rpcinspect("replay", RANDOM, *RANDOM_JOB, "--restore-parameters").objects[-1]
+    assert (restored["verdict"], restored["responses"]["identical"]) == ("identical", 21)
+    assert restored["gradients"]["identical"] == restored["gradients"]["expected"] == 3
+
+
+def test_the_report_says_what_was_restored() -> None:
+    ran = rpcinspect("replay", RANDOM, *RANDOM_JOB[:4], "--restore-parameters", "--plan")
+    for rref, message in (("1:0", 11), ("1:1", 13)):
+        assert f"ps: RRef {rref} gets its values from #{message}, if it is a parameter, after #5" in ran.out

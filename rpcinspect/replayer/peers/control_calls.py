@@ -24,7 +24,8 @@ from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 _PROTO, _STOP = b"\x80\x04", b"."
 _NONE, _TRUE, _FALSE = b"N", b"\x88", b"\x89"
 _EMPTY_TUPLE, _EMPTY_LIST, _EMPTY_DICT = b")", b"]", b"}"
-_MARK, _TUPLE, _TUPLE2, _TUPLE3 = b"(", b"t", b"\x86", b"\x87"
+_MARK, _TUPLE, _TUPLE1, _TUPLE2, _TUPLE3 = b"(", b"t", b"\x85", b"\x86", b"\x87"
+_REDUCE = b"R"
 _STACK_GLOBAL, _NEWOBJ, _BUILD = b"\x93", b"\x81", b"b"
 
 
@@ -134,6 +135,12 @@ def push(value: str | int | Sequence[str | int]) -> bytes:
     return _MARK + b"".join(map(push, value)) + b"l"
 
 
+def push_tensor(index: int) -> bytes:
+    """Returns opcodes that push a tensor of the message, as torch's pickler of calls refers to it."""
+    receiver = _global(_GETATTR) + (_global(_PICKLER) + _text("_tensor_receiver") + _TUPLE2) + _REDUCE
+    return receiver + (_integer(index) + _TUPLE1) + _REDUCE
+
+
 def _call(function: Global, args: bytes) -> RpcMessage:
     """PythonUDF(function, args, {}), not to be run asynchronously."""
     return RpcMessage(int(MessageType.PYTHON_CALL), 0, b"\0" + _udf(function, args), NO_TENSORS)
@@ -166,6 +173,8 @@ MAX_CALL_BYTES = 1 << 16
 """A longer request is no control call."""
 
 OBJECTS = "rpcinspect.replayer.workers.objects"
+_GETATTR = Global("builtins", "getattr")
+_PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
 _CAST = Global("typing", "cast")
 _PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
 _WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")

@@ -157,7 +157,7 @@ class ValueLoad(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """What is put where and when, in words."""
-        source = f"#{self.message}" if self.file is None else self.file
+        source = f"#{self.message}, if it is a parameter" if self.file is None else self.file
         when = "" if self.after is None else f", after #{self.after}"
         return f"RRef {self.rref[0]}:{self.rref[1]} gets its values from {source}{when}"
 

@@ -82,11 +82,11 @@ def checkpoint_loads(
 def parameter_loads(
     calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str], others: Mapping[Id, StandIn]
 ) -> list[ValueLoad]:
-    """Returns what `--restore-parameters` puts into objects of live workers: tensors from captured answers to
-    fetches, at the place where each is certainly the value. Stand-ins have theirs already."""
+    """Returns what `--restore-parameters` puts into live workers: parameters as captured answers to fetches
+    show them, once the last request that may have changed them is over. Stand-ins have theirs already."""
     found, types = [], rref_types(calls)
     for one in fetched_values(calls, facts, live):
-        if one.rref in others or not one.is_tensor:
+        if one.rref in others or not one.is_parameter:
             continue
         at = _known_after(one.rref, facts)
         after = max([at, *one.changed], key=lambda index: -1 if index is None else index)

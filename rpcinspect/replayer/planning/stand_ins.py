@@ -20,7 +20,7 @@ from rpcinspect.replayer.planning.model import StandIn
 from rpcinspect.replayer.planning.sessions import belongs_to_optimizer
 from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptRRefFetchRet
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, is_whole, rref_of
+from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, is_whole, requires_grad, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
@@ -53,7 +53,8 @@ class FetchedValue(Struct, frozen=True, kw_only=True):
     """Index of the fetch."""
     changed: tuple[int, ...]
     """Requests that may have changed the value before it was fetched."""
-    is_tensor: bool
+    is_parameter: bool
+    """It is one tensor that requires grad; whether it is a leaf, no message tells."""
 
 
 def fetched_values(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> Iterator[FetchedValue]:
@@ -72,18 +73,21 @@ def fetched_values(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[st
             message=call.answer,
             request=call.index,
             changed=tuple(other.index for other in calls if _may_change(other, rref, call)),
-            is_tensor=is_tensor(call.response),
+            is_parameter=is_parameter(call.response),
         )
 
 
-def is_tensor(answer: RpcRecord) -> bool:
-    """Returns whether a Python answer's value is one tensor."""
-    pickle = answer.facts.pickle
-    return (
-        isinstance(answer.rpc.command, PythonRRefFetchRet)
-        and pickle is not None
-        and tensor_index(pickle.root) is not None
-    )
+def is_parameter(answer: RpcRecord) -> bool:
+    """Returns whether the value of an answer is one tensor, which requires grad."""
+    return tensor_of(answer) is not None and requires_grad(answer)
+
+
+def tensor_of(answer: RpcRecord) -> int | None:
+    """Returns the index of the tensor that is the whole value of an answer to a fetch; None for any other."""
+    command, pickle = answer.rpc.command, answer.facts.pickle
+    if isinstance(command, ScriptRRefFetchRet):
+        return tensor_index(command.values[0]) if len(command.values) == 1 else None
+    return tensor_index(pickle.root) if isinstance(command, PythonRRefFetchRet) and pickle else None
 
 
 def is_older(rref: Id, facts: JobFacts) -> bool:
@@ -103,7 +107,7 @@ def is_plain(answer: RpcRecord, fetch: int) -> bool:
         return False
     command = answer.rpc.command
     if isinstance(command, ScriptRRefFetchRet):
-        return len(command.values) == 1 and tensor_index(command.values[0]) is not None
+        return tensor_of(answer) is not None
     pickle = answer.facts.pickle
     if not isinstance(command, PythonRRefFetchRet) or pickle is None or pickle.left:
         return False

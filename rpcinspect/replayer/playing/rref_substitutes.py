@@ -24,6 +24,7 @@ from rpcinspect.replayer.peers.control_calls import (
     object_call,
     object_pickle,
     push,
+    push_tensor,
     read_told,
 )
 from rpcinspect.replayer.peers.loop import (
@@ -37,6 +38,7 @@ from rpcinspect.replayer.peers.loop import (
     ended_by,
 )
 from rpcinspect.replayer.planning.model import ObjectProvision, StandIn, ValueLoad
+from rpcinspect.replayer.planning.stand_ins import tensor_of
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.rpc.command import (
     Command,
@@ -203,10 +205,10 @@ def load(
     else:
         answer = inputs.calls[one.request or 0].response
         assert answer is not None
-        assert isinstance(answer.rpc.command, PythonRRefFetchRet)
+        index = tensor_of(answer)
+        assert index is not None
         storages, table = inputs.storages(answer), answer.rpc.message.tensor_table
-        value = opcodes_of_value(answer.rpc.command.serialized_py_obj)
-        call = replace(object_call("load_value", fork, value), tensor_table=table)
+        call = replace(object_call("load_value", fork, push_tensor(index)), tensor_table=table)
     answered = ask(loop, peer, inputs.live_name(one.owner), call, handle, storages, keep=keep)
     error = answered if isinstance(answered, str) else read_told(answered)[0]
     if error is not None:

@@ -52,9 +52,14 @@ def load_file(rref: list[Any], path: str) -> MakingResult:
 
 
 def load_value(rref: list[Any], value: Any) -> MakingResult:
-    """Puts a tensor into the object of an RRef."""
+    """Puts a tensor into the parameter that an RRef refers to. What is computed from others is left as it is:
+    backward passes need what it was computed from."""
     try:
-        fill(value_of(rref), value)
+        target = value_of(rref)
+        if target.is_leaf and target.requires_grad:
+            fill(target, value)
+        else:
+            print(f"RRef {rref[1]}:{rref[2]} is not a parameter: its value stays", file=sys.stderr)
     except BaseException:
         return _told(), None
     return None, None
