@@ -79,7 +79,7 @@ def _missing_hosts(session: Session) -> Iterator[str]:
     """Yields between which hosts packets were not captured, where all captured ones are of one host."""
     if {capture.reader for capture in session.captures} == {"log"}:
         return
-    ends = [{_host(str(pipe.client)), _host(str(pipe.server))} for pipe in session.pipes]
+    ends = [{pipe.client.host, pipe.server.host} for pipe in session.pipes]
     hosts = sorted({_host(at) for one in session.workers for at in one.addresses}.union(*ends))
     here = set(hosts).intersection(*ends)
     others = [host for host in hosts if host not in here]
