@@ -44,6 +44,9 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
     stand_ins: Annotated[
         bool, option("--stand-ins", "Fill RRefs older than the capture from captured answers.")
     ] = False
+    every_worker: Annotated[
+        bool, option("--every-worker", "Run each worker live in its turn, alone; play the others.")
+    ] = False
     provide: Annotated[
         list[str],
         option("--provide RREF=MODULE:FUNCTION", "Make the object of an RRef older than the capture so."),
@@ -89,6 +92,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
 
         return replace(
             super().plan_options(),
+            every_worker=self.every_worker,
             stand_ins=self.stand_ins,
             provide=tuple(self._provided().items()),
             checkpoints=tuple(self._by_rref("--checkpoint", self.checkpoints, "FILE").items()),
@@ -179,6 +183,8 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
 
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
+        if self.every_worker and (self.roles or self.live_workers):
+            yield "--every-worker can't be used with --role or --live: each says who is live"
         if self.record is not None and self.player == "agent":
             yield "--record writes the connections of the wire engine; torch's agent has its own"
         if self.stand_ins and self.player == "agent":

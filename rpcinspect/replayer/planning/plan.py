@@ -38,6 +38,7 @@ from rpcinspect.replayer.planning.sessions import (
     PlanError,
     RoleAssignment,
     default_casts,
+    every_casts,
     group_kinds,
     named_casts,
     workers_of,
@@ -62,6 +63,8 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     """Workers to play, in one session; others are live."""
     live: tuple[str, ...] = ()
     """Workers to keep live, in one session; others are played. Not together with `roles`."""
+    every_worker: bool = False
+    """Run each worker live once, alone, all others played."""
     context: int | None = None
     """Replay only this autograd context and what it depends on."""
     trust: bool = False
@@ -97,6 +100,8 @@ def plan(
     causes, facts, workers = run.causes.decided(options.roles), read_facts(run), workers_of(run.session)
     if options.roles or options.live:
         casts = named_casts(workers, options.roles, options.live)
+    elif options.every_worker:
+        casts = every_casts(workers, every)
     else:
         casts = default_casts(workers, every, causes)
     calls = list(every)
@@ -180,6 +185,7 @@ class _Planner(Struct, eq=False):
             facts,
             self.inspection.refusal,
             joins=self.options.joins,
+            programs=self.options.engine == "wire" and not self.options.joins,
             stand_ins=stand_ins(whole, facts, cast.live),
             give=self.options.stand_ins,
             provided=provisions(dict(self.options.provide), whole, facts, cast.live),

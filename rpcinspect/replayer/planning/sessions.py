@@ -56,6 +56,19 @@ def workers_of(session: Session) -> dict[int, tuple[str, ...]]:
     return {job: tuple(names) for job, names in found.items()}
 
 
+def every_casts(workers: Mapping[int, Sequence[str]], calls: Sequence[Exchange]) -> list[RoleAssignment]:
+    """Returns sessions in which each worker that serves a request is live once, alone."""
+    served = {(call.job, call.callee) for call in calls if not call.control and call.kind not in HOUSEKEEPING}
+    return [
+        RoleAssignment(
+            job, tuple(other for other in names if other != name), (name,), f"{name} is live in its turn"
+        )
+        for job, names in sorted(workers.items())
+        for name in names
+        if (job, name) in served
+    ]
+
+
 def replay_name(worker: Worker) -> str | None:
     """Returns the name that a worker has in a replay; None where neither name nor id is known."""
     return f"worker:{worker.id}" if worker.name is None and worker.id is not None else worker.name

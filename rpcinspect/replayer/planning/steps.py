@@ -47,6 +47,8 @@ class StepClassifier(Struct, eq=False):
     """Request → why the engine can't replay it."""
     joins: bool = False
     """Nothing is sent to live workers in their own name."""
+    programs: bool = False
+    """A live worker's own program can be played, and get gradients of its calls to its own worker."""
     stand_ins: Mapping[Id, StandIn] = MappingProxyType({})
     """RRef that is older than the capture → the value that could be given for it."""
     give: bool = False
@@ -190,7 +192,9 @@ class StepClassifier(Struct, eq=False):
     def _cause(self, call: Exchange) -> int | None:
         """The request that makes a live worker send this one: any that happens is enough for a gradient."""
         parent = self.causes.parents.get(call.index)
-        if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or self.happens(parent):
+        gradient = call.kind == MessageType.BACKWARD_AUTOGRAD_REQ
+        its_program = parent is None and call.caller != call.callee
+        if its_program or not gradient or (parent is not None and self.happens(parent)):
             return parent
         for other in self.passes[call.caller, call.context]:
             if other.arrived_ns <= call.begin_ns and self.happens(other.index):
@@ -342,17 +346,29 @@ class StepClassifier(Struct, eq=False):
         name = call.caller
         if played:
             return Decision("skip", "self-call", f"{name} calls itself and is played here")
+        alone = len(self.cast.live) == 1 and not self.joins
+        carrier = self._carrier(call)
+        if carrier is not None and self._is_sent(carrier.request):
+            return self._from_live(call, True) if self.is_played(carrier) else self._to_live(call)
         cause = self.causes.parents.get(call.index)
         if cause is not None:
             if self.happens(cause):
                 text = f"{name} calls itself while it serves #{cause}"
                 return Decision("skip", "nested-in-answer", text, happens=True)
             return Decision("skip", "driver-not-live", f"#{cause}, from which it follows, is skipped")
-        plain = call.kind in CALLS | FETCHES and call.context is None
-        if len(self.cast.live) == 1 and not self.joins and plain:
+        plain = call.kind in CALLS | FETCHES and (call.context is None or self.programs)
+        if alone and plain:
             decision = self._to_live(call)
             return decision if decision.action == "skip" else Decision("send", happens=True)
         return Decision("skip", "self-call", f"{name}'s own program calls itself")
+
+    def is_played(self, carrier: Carrier) -> bool:
+        """Returns whether a message is a request that is sent for a live worker's own program."""
+        return not carrier.is_answer and carrier.sender == carrier.receiver and self._is_sent(carrier.request)
+
+    def _is_sent(self, request: int) -> bool:
+        decision = self.decisions.get(request)
+        return decision is not None and decision.action == "send"
 
     def happens(self, index: int) -> bool:
         """Whether a live worker takes part in a request that was judged."""
@@ -374,7 +390,8 @@ def blocked_contexts(steps: StepClassifier) -> set[tuple[str, int]]:
                 ended[key] = max(call.begin_ns, ended.get(key, call.begin_ns))
     found: set[tuple[str, int]] = set()
     for edge, carrier in facts.edges.items():
-        waits = carrier.sender not in steps.cast.roles and steps.happens(carrier.request)
+        played = carrier.sender in steps.cast.roles or steps.is_played(carrier)
+        waits = not played and steps.happens(carrier.request)
         if not waits or any(steps.happens(index) for index in facts.gradients.get(edge, ())):
             continue
         key = (carrier.sender, edge[0])

@@ -39,7 +39,13 @@ from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutc
 from rpcinspect.replayer.playing.rref_substitutes import load
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
 from rpcinspect.replayer.playing.timeouts import Timeouts
-from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
+from rpcinspect.replayer.playing.translate import (
+    LiveRecords,
+    learn_own_edge,
+    learn_own_fork,
+    learn_sent,
+    translate,
+)
 from rpcinspect.replayer.playing.uncaptured import (
     Leftovers,
     acknowledgement,
@@ -95,6 +101,7 @@ class Player:
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
+        self._roles = {peer.name: role for role, peer in peers.items()}
         self._handle = handle
         self._timeouts = timeouts
         self._ended = ended
@@ -109,6 +116,8 @@ class Player:
         to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
         for number, step in enumerate(to_itself):  # others may use its object before it is sent
             learn_own_fork(calls[step.message].request, self._ids, number)
+            if step.role in inputs.programs:
+                learn_own_edge(calls[step.message].request, self._ids)
         asked, spare = _may_come(planned, calls)
         played = [inputs.worker_ids[role] for role in planned.cast.roles if role in inputs.worker_ids]
         self._expected = Expected(asked, inputs.read, inputs.rules, self._ids, played, spare)
@@ -277,7 +286,8 @@ class Player:
             self._give_up(step, "failed", f"not sent: {gone}")
             return
         try:
-            message = translate(call.request, self._ids, self._live_ids)
+            sender = self._inputs.programs.get(step.role)
+            message = translate(call.request, self._ids, self._live_ids, sender)
             message_id = peer.send(
                 self._inputs.live_name(step.to),
                 message,
@@ -512,7 +522,7 @@ class Player:
 
     def _role(self, peer: str) -> str:
         """The worker that a peer of this name stands for."""
-        return peer if peer in self._peers else self._inputs.captured_name(peer)
+        return self._roles.get(peer) or self._inputs.captured_name(peer)
 
 
 def _may_come(
@@ -525,7 +535,9 @@ def _may_come(
     cast = planned.cast
     for step in planned.steps:
         call = calls.get(step.message)
-        if call is None or call.control or call.caller not in cast.live or call.callee not in cast.roles:
+        if call is None or call.control or call.caller not in cast.live:
+            continue
+        if call.callee not in cast.roles and not (call.caller == call.callee and step.action == "answer"):
             continue
         if step.action == "answer" or (step.spare is None and step.code in REFUSED):
             expected.append(call)

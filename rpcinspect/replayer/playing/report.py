@@ -265,12 +265,16 @@ class _Gradients:
                     continue
                 ends = {step.role, step.to}
                 if len(ends) == 1:
-                    self.self_calls.add(step.message)
+                    if step.action == "skip":
+                        self.self_calls.add(step.message)
+                    else:
+                        self._add(one, back=step.action == "answer")
                 elif len(ends.intersection(cast.roles)) == len(ends.intersection(cast.live)) == 1:
                     self._add(one, back=step.sender in cast.live)
                 else:
                     live = ends.issubset(cast.live)
                     others[step.message] = others.get(step.message, True) and live
+        self.self_calls -= self._results.keys()
         elsewhere = {message: live for message, live in others.items() if message not in self._results}
         self.not_observed = {message for message, live in elsewhere.items() if live}
         self.out_of_reach = elsewhere.keys() - self.not_observed
