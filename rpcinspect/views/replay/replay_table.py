@@ -8,7 +8,7 @@ the same page of text.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -270,10 +270,12 @@ def _skips(made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
                 yield f"skipped: {rest:,} {code}: for other reasons; --plan lists them", "yellow"
             continue
         yield f"skipped: {count:,} {code}: {REASONS.get(code, code)}", "" if code == "control" else "yellow"
-    if made.self_calls:
-        yield f"self-calls: {counted(made.self_calls, 'gradient')}, not counted above", ""
-    if made.not_observed:
-        yield f"not observed: {counted(made.not_observed, 'gradient')} between live workers", ""
+    left: dict[str, list[int]] = defaultdict(list)
+    for message, reason in made.gradients_left.items():
+        left[reason].append(message)
+    for reason, its in left.items():
+        told = f"{counted(len(its), 'gradient')} ({indexes(its)})"
+        yield f"not compared: {told}: {printable(reason)}", "yellow"
 
 
 def _texts(sessions: Sequence[SessionResult], code: str) -> dict[int, str]:
