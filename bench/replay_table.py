@@ -297,7 +297,9 @@ def main() -> int:
     for row in chosen:
         row.agent = replay(row.name, engine="agent")
         if options.agent_only:
-            row.kept = kept.get(f"`{row.name.split('.')[1]}`", [row.name, *[""] * (len(HEAD) + len(EVERY) - 1)])
+            row.kept = kept.get(
+                f"`{row.name.split('.')[1]}`", [row.name, *[""] * (len(HEAD) + len(EVERY) - 1)]
+            )
             print(" | ".join([row.kept[0], *row.agent_cells(), f"{row.agent.seconds:.1f} s"]), flush=True)
             continue
         row.runs.append(replay(row.name))

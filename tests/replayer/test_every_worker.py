@@ -37,8 +37,8 @@ def test_gradients_between_workers_that_are_live_by_default() -> None:
 
 
 def test_calls_of_a_program_to_its_own_worker() -> None:
-    """Each of four workers calls itself in a context. Where its own program goes on locally, no message begins
-    the pass, and the gradient is listed."""
+    """Each of four workers calls itself in a context. Where its own program goes on locally, no message
+    begins the pass, and the gradient is listed."""
     name = "torch-suite/TensorPipeAgentDistAutogradTest.test_backward_simple_self_sparse.pcap"
     steps, report = replayed(name, "--every-worker")
     assert report["verdict"] == "identical"
