@@ -17,6 +17,7 @@ from rpcinspect.replayer.planning.model import some_of
 from rpcinspect.replayer.planning.sessions import workers_of
 from rpcinspect.rpc.questions import missing_bytes
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.hosts import host_of, unseen_hosts
 from rpcinspect.session.model import Session
 from rpcinspect.tensorpipe.records import Pipe, Visibility
 
@@ -67,7 +68,7 @@ def _missing_logs(session: Session, unheard: Mapping[int, Sequence[str]]) -> Ite
     names = list(dict.fromkeys(name for its in unheard.values() for name in its))
     if not names:
         return
-    hosts = dict.fromkeys(_host(at) for one in session.workers if one.name in names for at in one.addresses)
+    hosts = dict.fromkeys(host_of(at) for one in session.workers if one.name in names for at in one.addresses)
     where = f", of {some_of(list(hosts))}" if hosts else ""
     yield (
         f"Nothing that {some_of(names)} sent is recorded, and what comes from there in a replay can't be "
@@ -77,22 +78,13 @@ def _missing_logs(session: Session, unheard: Mapping[int, Sequence[str]]) -> Ite
 
 def _missing_hosts(session: Session) -> Iterator[str]:
     """Yields between which hosts packets were not captured, where all captured ones are of one host."""
-    if {capture.reader for capture in session.captures} == {"log"}:
-        return
-    ends = [{pipe.client.host, pipe.server.host} for pipe in session.pipes]
-    hosts = sorted({_host(at) for one in session.workers for at in one.addresses}.union(*ends))
-    here = set(hosts).intersection(*ends)
-    others = [host for host in hosts if host not in here]
-    if len(here) == 1 and len(others) > 1:
+    here, others = unseen_hosts(session)
+    if others:
         yield (
-            f"All captured messages are from or to {here.pop()}: those between {some_of(others)} are not in "
+            f"All captured messages are from or to {here}: those between {some_of(others)} are not in "
             "the capture, if there were any. A capture of one of these hosts, given together with this one, "
             "has them."
         )
-
-
-def _host(address: str) -> str:
-    return address.rpartition("://")[2].rpartition(":")[0]
 
 
 def _notes(one_way: frozenset[int], calls: Sequence[Exchange]) -> Iterator[str]:
