@@ -22,6 +22,8 @@ from rpcinspect.session.words import counted, packed, several, unique
 
 
 class LeakedContexts(Check):
+    WHOLE_JOB = True
+
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         named = {(worker.job, worker.name) for worker in evidence.session.workers}
         open_contexts = [
@@ -123,6 +125,8 @@ def _by_relays(
 
 
 class LeakedRRefs(Check):
+    WHOLE_JOB = True
+
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}

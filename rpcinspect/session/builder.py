@@ -196,6 +196,7 @@ class SessionBuilder:
             clients=identities.clients,
             servers=identities.servers,
             jobs=identities.jobs,
+            unsure_jobs=identities.unsure_jobs,
             messages=columns,
             order=order,
             index=index,
