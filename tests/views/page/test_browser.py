@@ -101,6 +101,7 @@ FILTERS = (
     "rref_id == 0:0 or fork_id",
     "id < 5",
     "pipe != 0",
+    "job == 0",
     "capture == 0 and packet > 200",
     'flow ~ ":[0-9]+>127"',
     "tensors >= 1 and nbytes > 0.6KB",
