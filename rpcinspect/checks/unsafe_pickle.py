@@ -13,6 +13,7 @@ import numpy as np
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
@@ -41,8 +42,9 @@ class UnsafePickles(Check):
             self._note("unsafe-pickle", error.name, error.reason, record.row)
         if audit.dangerous_call is not None:
             self._note("dangerous-call", audit.dangerous_call.name, audit.dangerous_call.reason, record.row)
-        if audit.names:
-            self._names.update(dict.fromkeys(audit.names))
+        own = [name for name in audit.names if name.partition(".")[0] not in STANDARD_LIBRARY]
+        if own:
+            self._names.update(dict.fromkeys(own))
             self._naming.append(record.row)
         return True
 
@@ -110,7 +112,7 @@ def _found_by(names: Sequence[str]) -> str:
         way = "--main names the script that the job ran, --path where modules lie; both allow what is there"
     else:
         way = "--path says where they lie, and allows what they define"
-    return f"To let a replay find them: {way}."
+    return f"Nothing to fix. A replay loads them only where you allow it: {way}."
 
 
 def _where(evidence: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:

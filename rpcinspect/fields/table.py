@@ -168,7 +168,7 @@ MESSAGE: tuple[Field, ...] = (
     Field(
         "ctx",
         CONTEXT,
-        "autograd context: of an envelope, a gradient, a clean-up",
+        "autograd context: of an envelope, a gradient, a cleanup",
         "== 0:3",
         "contexts",
         renamed="context_id",
@@ -280,7 +280,7 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor(
         "quantizer",
         TEXT,
-        "scheme of a quantised one",
+        "scheme of a quantized one",
         "== per_tensor_affine",
         _quantizer("scheme"),
         TABLE,
@@ -289,7 +289,7 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor(
         "quantizer",
         TEXT,
-        "scheme, scale, zero_point and axis of a quantised one",
+        "scheme, scale, zero_point and axis of a quantized one",
         of=lambda t: t.meta.quantizer and _quantizer_json(t.meta.quantizer),
         to=JSON,
     ),
@@ -299,7 +299,7 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor(
         "parts",
         TEXT,
-        "of a sparse or per-channel quantised one: its parts",
+        "of a sparse or per-channel quantized one: its parts",
         of=lambda t: dict(t.meta.parts),
         to=JSON,
     ),

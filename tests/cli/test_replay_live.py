@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 BASIC = CAPTURES / "transport_matrix_uv_basic.pcap.gz"
-"""worker0 sends four requests and a clean-up; one gradient in each direction."""
+"""worker0 sends four requests and a cleanup; one gradient in each direction."""
 
 SCALE = "def scale(x, weight, gain=1.0):\n    "
 
