@@ -13,12 +13,13 @@ import numpy as np
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
 from rpcinspect.session.words import counted, numbers, several, unique
 
+BUILTINS = "builtins."
+"""Nobody imports a module for these, and those that run code are errors."""
 MAX_NAMES = 12
 """Names that one finding tells."""
 CONFUSED = (MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_RET)
@@ -42,7 +43,7 @@ class UnsafePickles(Check):
             self._note("unsafe-pickle", error.name, error.reason, record.row)
         if audit.dangerous_call is not None:
             self._note("dangerous-call", audit.dangerous_call.name, audit.dangerous_call.reason, record.row)
-        own = [name for name in audit.names if name.partition(".")[0] not in STANDARD_LIBRARY]
+        own = [name for name in audit.names if not name.startswith(BUILTINS)]
         if own:
             self._names.update(dict.fromkeys(own))
             self._naming.append(record.row)
