@@ -149,7 +149,10 @@ class Findings:
         run = CaptureEvidence(session, wire)
         found: list[Finding] = []
         for check in self._checks:
-            found += self._ask(check, lambda its: list(its.finish(run)), None, check) or ()
+            its = self._ask(check, lambda its: list(its.finish(run)), None, check) or []
+            if check.WHOLE_JOB and session.unsure_jobs:
+                its = [one for one in its if session.unsure_jobs.isdisjoint(map(run.job_of, one.messages))]
+            found += its
         return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 

@@ -24,7 +24,7 @@ ANSWERED = {
     0: "answered",
     2: "wrong options, or the output can't be written",
     3: "not readable as a capture",
-    130: "interrupted; what was read is shown",
+    130: "interrupted; of standard input, what was read is shown",
 }
 """Exit codes of commands that only show something."""
 

@@ -17,7 +17,7 @@ from rpcinspect.cli.interrupt import ends_as_exits
 from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
 from rpcinspect.cli.progress import ProgressBar, reading_bar
 from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
-from rpcinspect.cli.requirements import missing_torch
+from rpcinspect.cli.requirements import missing_cuda, missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.fields.phrases import counted, printable_json
 from rpcinspect.replayer.planning.model import Plan
@@ -38,6 +38,10 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
     if refusal is not None:
         say(refusal)
         return exit_codes.REFUSED
+    lacking = missing_cuda() if options.devices.kind == "cuda" and not command.plan else None
+    if lacking is not None:
+        say(lacking)
+        return exit_codes.USAGE
     with opened(command) as run:
         made = plan(run, planned, gate)
         say_if_empty(run.session)

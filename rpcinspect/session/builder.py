@@ -237,6 +237,7 @@ class SessionBuilder:
             clients=identities.clients,
             servers=identities.servers,
             jobs=identities.jobs,
+            unsure_jobs=identities.unsure_jobs,
             messages=columns,
             order=order,
             index=index,

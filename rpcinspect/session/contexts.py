@@ -147,7 +147,7 @@ class ContextSpan(Struct, frozen=True, kw_only=True):
     begin_ns: int
     """First byte of its first message."""
     end_ns: int
-    """Last byte of its last message before the clean-up, answers included."""
+    """Last byte of its last message before the cleanup, answers included."""
     backward_ns: int | None
     """First byte of the first message of a backward pass; None if none crossed the network."""
     waited_for: tuple[bool, ...]

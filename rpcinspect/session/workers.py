@@ -46,6 +46,8 @@ class WorkerIdentities(Struct, frozen=True):
     """Of each pipe: ids of workers, contexts and RRefs are unique in a job only."""
     names_of_ids: tuple[dict[int, str], ...]
     """Of each job."""
+    unsure_jobs: frozenset[int] = frozenset()
+    """Jobs that may lack pipes, or have those of another."""
 
     def by_id(self, worker_id: int, job: int = 0) -> str:
         """Label of the worker with this id."""
@@ -106,7 +108,9 @@ def resolve_workers(
             clients[at], servers[at] = client, server
         workers += found.workers
         names += found.names_of_ids
-    return WorkerIdentities(tuple(clients), tuple(servers), tuple(workers), placed.job_of, tuple(names))
+    return WorkerIdentities(
+        tuple(clients), tuple(servers), tuple(workers), placed.job_of, tuple(names), placed.unsure
+    )
 
 
 def _call_job(

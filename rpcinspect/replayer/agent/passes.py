@@ -13,7 +13,7 @@ were answered and every message had its gradient.
 
 `cannot`: why the agent engine can't replay a captured request; the plan skips what it names as `unsupported`.
 torch offers to Python: calls with a captured pickle as it is, operators and TorchScript functions by their
-names, backward passes and the end of a context. It answers operators, housekeeping and clean-ups of live
+names, backward passes and the end of a context. It answers operators, housekeeping and cleanups of live
 workers by itself. Remote references have ids that it counts: a played worker has those that its own calls
 have made.
 """

@@ -8,7 +8,7 @@ What torch's agent does not show is filled in by what is known of it:
 
 - the id of an autograd edge that this worker makes is the captured one, whatever torch's number is;
 - gradients are answered when torch says that the pass has ended, and all of a pass have the same answer;
-- a clean-up is answered when the live worker says that it has no such context any more;
+- a cleanup is answered when the live worker says that it has no such context any more;
 - the sender of a question without an edge is that of the captured one with the same bytes;
 - device maps, `retain_graph` and the mark of asynchronous functions of what comes are the captured ones.
 

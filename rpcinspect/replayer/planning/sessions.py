@@ -155,7 +155,7 @@ def _reach(calls: Sequence[Exchange], causes: Causes) -> tuple[dict[str, set[str
     changed: set[tuple[str, str]] = set()
     for call in calls:
         if call.kind in HOUSEKEEPING or (call.kind not in GENERAL and causes.own(call.index)):
-            continue  # clean-up and gradients reach nobody new
+            continue  # cleanup and gradients reach nobody new
         parent = causes.parents.get(call.index)
         root = call.caller if parent is None else roots.get(parent)
         if root is None:

@@ -1,4 +1,4 @@
-"""A plan for people: each session's steps in order, then what is skipped and why, and what would be run.
+"""A plan for people: what would be run, each session's steps in order, then what is skipped and why.
 
 In: a plan. Out: lines of printable text on a console.
 """
@@ -30,7 +30,9 @@ STYLES = {"send": "", "answer": "cyan", "skip": "dim"}
 
 
 def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
-    """Prints everything; `control`: the agents' own calls too."""
+    """Prints everything, what would be refused first; `control`: the agents' own calls too."""
+    for line, style in _names(plan):
+        write_line(console, line, style)
     for session in plan.sessions:
         _show_session(session, console, len(plan.sessions), control=control)
     for line, style in _closing(plan):
@@ -47,8 +49,9 @@ def _show_session(session: PlannedSession, console: Console, of: int, *, control
         answer = "" if step.answer is None else f"#{step.answer}"
         told = skip_phrase(step) if step.action == "skip" else printable(step.text or "")
         write_line(console, f"{head}  {told or answer}".rstrip(), STYLES[step.action])
-    sums = f"{session.count('send')} to send, {counted(session.count('answer'), 'answer')} to give"
-    write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
+    if of > 1:
+        sums = f"{session.count('send')} to send, {counted(session.count('answer'), 'answer')} to give"
+        write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
     if session.overlaps:
         shown = indexes([one.message for one in session.overlaps])
         write_line(
@@ -129,12 +132,10 @@ def _closing(plan: Plan) -> Iterator[tuple[str, str]]:
     if len(plan.ambiguities) > MAX_DOUBTS:
         more = counted(len(plan.ambiguities) - MAX_DOUBTS, "more ambiguous request")
         yield f"and {more}; --role NAME decides them, --format jsonl lists them", "yellow"
-    yield from _names(plan)
 
 
 def _names(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.globals:
-        yield "", ""
         yield "what the live workers would import and call:", "bold"
     for use in plan.globals:
         yield name_line(use, allowed=use.allowed or plan.trusted)
@@ -144,6 +145,8 @@ def _names(plan: Plan) -> Iterator[tuple[str, str]]:
         yield allow_line(plan.missing), "bold"
     elif plan.trusted and any(not use.allowed for use in plan.globals):
         yield "Nothing is refused: --trust-capture lets this capture run all that it names.", "bold yellow"
+    if plan.globals:
+        yield "", ""
 
 
 def allow_line(missing: Sequence[str]) -> str:

@@ -95,6 +95,8 @@ def _lines(
         yield allow_line(made.missing), "bold"
         yield verdict_line(made)
         return
+    if error is not None:
+        yield from _quoted(error)
     if outcome.runs:
         yield from _sessions(sessions)
         yield from _given(outcome)
@@ -114,8 +116,6 @@ def _lines(
         count = len(outcome.plan.ambiguities)
         doubts = counted(count, "request")
         yield f"note: the cause of {doubts} is not certain; --plan names {'it' if count == 1 else 'them'}", ""
-    if error is not None:
-        yield from _quoted(error)
     yield verdict_line(made)
 
 
@@ -131,7 +131,9 @@ def _sessions(sessions: Sequence[SessionResult]) -> Iterator[Line]:
         did = "nothing that can be compared" if happened else "nothing to do"
         if counts.expected:
             did = f"{counts.alike} of {counts.expected} messages as captured"
-        yield f"{session_title(session.planned, len(sessions))}; {did}", "bold"
+        title = session_title(session.planned, len(sessions))
+        alone = counts.expected and len(sessions) == 1  # then the table below has the numbers
+        yield title if alone else f"{title}; {did}", "bold"
     if left_out:
         yield f"and {counted(left_out, 'more session')}, everything as captured", ""
 

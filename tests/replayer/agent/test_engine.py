@@ -32,7 +32,7 @@ class Job(Struct, frozen=True):
     answers: int
     gradients: int
     unsupported: int
-    """Requests that this engine can't replay: clean-ups that torch answers unseen."""
+    """Requests that this engine can't replay: cleanups that torch answers unseen."""
 
     def __str__(self) -> str:
         return self.name
