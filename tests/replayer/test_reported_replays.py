@@ -100,6 +100,20 @@ def test_a_training_job_without_tensors(tmp_path: Path) -> None:
     assert re.search(r"^identical: 0 of 15 gradients, .* missing-bytes", ran.out, re.MULTILINE)
 
 
+@pytest.mark.parametrize(("arm", "gradients", "answers"), [("nan", 12, 38), ("plain", 15, 46)])
+def test_torchs_agent_drives_a_pipeline_of_two_stages(arm: str, gradients: int, answers: int) -> None:
+    """train.py: four steps of nan, five of plain; three gradients are sent and one returns in each."""
+    job = recorded("reports/job")
+    allow = (job / "allow.txt").read_text().split()
+    more = ("--path", job, "--main", job / "train.py", *allow, "--engine", "agent")
+    seeds = ("--seed", "worker1=101", "--seed", "worker2=102")
+    _, report = replayed(recorded(f"reports/job/{arm}.pcap"), *more, *seeds, "--tolerance")
+    assert report["verdict"] in ("identical", "tolerance")
+    assert report["gradients"]["expected"] == gradients
+    assert report["gradients"]["identical"] + report["gradients"]["tolerance"] == gradients
+    assert report["responses"]["identical"] + report["responses"]["tolerance"] == answers
+
+
 def test_a_log_of_one_host_of_two() -> None:
     """What worker2 sends back is in the other host's log; with both, all of it is as captured."""
     job = recorded("reports/job")

@@ -9,7 +9,8 @@ one.
 A pass that the worker's own program began has a root there; one that began with a gradient from another
 worker has none, and what leaves in it hangs at what arrives in it. Where one pass ends and the next begins is
 not in the messages. It does where an edge, or `retain_graph`, comes again or changes, and where all gradients
-were answered and every message had its gradient.
+were answered and every message had its gradient; but what a root has received before may leave as late as it
+likes, such as when the gradient of the next stage has come and was answered.
 
 `cannot`: why the agent engine can't replay a captured request; the plan skips what it names as `unsupported`.
 torch offers to Python: calls with a captured pickle as it is, operators and TorchScript functions by their
@@ -184,7 +185,10 @@ class _PassReader:
             edge, leaves = command.autograd_metadata.autograd_message_id, call.caller == self._role
             again = current is not None and edge in (current.edges if leaves else current.arrived)
             fresh = current is None or again or command.retain_graph != current.retain
-            if current is None or fresh or (last_answer <= when and self._complete(current, began)):
+            over = current is not None and last_answer <= when and self._complete(current, began)
+            if over and leaves and current is not None and current.root:
+                over = self._made.get((context, edge), 0) >= began  # else nothing but time parts the two
+            if current is None or fresh or over:
                 current = BackwardPass(context, root=leaves, retain=command.retain_graph)
                 self.passes[context].append(current)
                 began, last_answer = when, 0
