@@ -46,6 +46,8 @@ from rpcinspect.rpc.questions import rref_of
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
+MADE_BY_TORCH = "__torch__._remote_module_"
+"""How functions are named that torch writes for the interface of a RemoteModule."""
 LOOSE = "nothing that torch's agent received in this pass leads to this gradient"
 
 
@@ -73,6 +75,8 @@ def _sent(call: Exchange) -> str | None:
     if not isinstance(command, _SENDABLE):
         return f"torch's agent can't be made to send {type_name(call.kind)}"
     if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+        if (command.qualified_name or "").startswith(MADE_BY_TORCH):
+            return "torch's agent has no function of a scripted RemoteModule that another process has made"
         try:
             for one in command.args:
                 told_value(one)

@@ -324,7 +324,7 @@ class AgentPeer:
         elif said == "begun":
             self._begun = True
         elif said == "failed" and what["n"] is not None:
-            self._lose(int(what["n"]), f"torch's agent could not send it: {what['error']}")
+            self._open.not_sent(int(what["n"]), f"torch's agent: {what['error']}")
         elif said == "failed":
             raise ReplayError(f"{self.name}: {what['do']}: {what['error']}")
 

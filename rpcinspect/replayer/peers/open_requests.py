@@ -14,7 +14,14 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replayer.peers.loop import (
+    Loop,
+    NotSent,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+)
 from rpcinspect.rpc.message import RpcMessage
 
 T = TypeVar("T")
@@ -88,6 +95,13 @@ class OpenRequests(Generic[T]):
                 self._loop.post(Unanswered(peer=self._name, to=one.to, message_id=number, timeout_s=seconds))
         while len(self._given_up) > LATE_IDS:
             del self._given_up[next(iter(self._given_up))]
+
+    def not_sent(self, number: int, reason: str) -> None:
+        """Posts that a request could not be sent; harmless if nothing is waited for."""
+        one = self.on().get(number)
+        if one is not None:
+            self.drop(number)
+            self._loop.post(NotSent(peer=self._name, to=one.to, message_id=number, reason=reason))
 
     def answered(self, message: RpcMessage, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE) -> bool:
         """Posts the answer to the request of the message's number. False: no such request waits for one on

@@ -25,6 +25,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.loop import (
     Handle,
     Loop,
+    NotSent,
     PeerEvent,
     PipeLost,
     RequestArrived,
@@ -324,6 +325,8 @@ class Player:
             return self._take_request(event)
         if isinstance(event, Unanswered):
             return self._take_silence(event)
+        if isinstance(event, NotSent):
+            return self._take_refusal(event)
         return self._take_loss(event)
 
     def _take_answer(self, event: ResponseArrived) -> bool:
@@ -416,6 +419,12 @@ class Player:
             self._timeouts.disappointed(sent.call)
             self._give_up(sent.step, "unanswered", f"no answer within {event.timeout_s:.1f} s")
         return True
+
+    def _take_refusal(self, event: NotSent) -> bool:
+        sent = self._sent.pop((event.peer, event.message_id), None)
+        if sent is not None:
+            self._give_up(sent.step, "failed", f"not sent: {event.reason}")
+        return sent is not None
 
     def _take_loss(self, event: PipeLost) -> bool:
         keys = [(event.peer, number) for number in event.unanswered]

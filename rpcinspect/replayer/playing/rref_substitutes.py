@@ -19,6 +19,7 @@ from rpcinspect.replayer.peers.control_calls import cast_pickle
 from rpcinspect.replayer.peers.loop import (
     Handle,
     Loop,
+    NotSent,
     PipeLost,
     RequestArrived,
     ResponseArrived,
@@ -139,7 +140,7 @@ def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) 
                     raise ReplayError(f"{stand_in.owner} does not take the stand-in for RRef {name}: {why}")
 
 
-def _refused(event: ResponseArrived | Unanswered | PipeLost) -> str | None:
+def _refused(event: ResponseArrived | Unanswered | NotSent | PipeLost) -> str | None:
     """Says why an owner has not taken a value; None: it has."""
     if isinstance(event, ResponseArrived):
         kind = event.message.type

@@ -15,6 +15,7 @@ from rpcinspect.errors import DeviceError
 from rpcinspect.replayer.planning.devices import Devices
 from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.workers.workers import Workers
+from tests.places import recorded
 from tests.replayer.cuda_captures import on_cuda
 from tests.replayer.test_replayer import not_alike, replayed
 from tests.truth import capture_of
@@ -92,6 +93,19 @@ def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:
     assert skipped
     assert all(step.text for step in skipped)
     assert any(step.type == "RUN_WITH_PROFILING_REQ" for step in skipped)
+
+
+def test_a_scripted_remote_module(workers: Workers) -> None:
+    """Its functions are made by a call of its owner, in the owner's process; the played worker has none."""
+    path = recorded("torch-suite/RemoteModuleTest.test_forward_sync_script.pcap")
+    outcome, made = replayed(path, options=AGENT, workers=workers, trust=True)
+    assert made.verdict == "identical"
+    assert (made.responses.expected, made.responses.identical) == (3, 3)
+    (forward,) = [
+        one for one in outcome.plan.sessions[0].steps if one.type == "SCRIPT_CALL" and one.code is not None
+    ]
+    assert forward.code == "unsupported"
+    assert "scripted RemoteModule" in str(forward.text)
 
 
 @pytest.mark.parametrize("engine", ["wire", "agent"])
