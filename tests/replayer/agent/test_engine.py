@@ -95,10 +95,10 @@ def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:
     assert any(step.type == "RUN_WITH_PROFILING_REQ" for step in skipped)
 
 
-def test_a_scripted_remote_module(workers: Workers) -> None:
+def test_a_scripted_remote_module() -> None:
     """Its functions are made by a call of its owner, in the owner's process; the played worker has none."""
     path = recorded("torch-suite/RemoteModuleTest.test_forward_sync_script.pcap")
-    outcome, made = replayed(path, options=AGENT, workers=workers, trust=True)
+    outcome, made = replayed(path, options=AGENT, trust=True)
     assert made.verdict == "identical"
     assert (made.responses.expected, made.responses.identical) == (3, 3)
     (forward,) = [
