@@ -49,10 +49,12 @@ from rpcinspect.replayer.playing.uncaptured import (
     too_much,
 )
 from rpcinspect.replayer.workers.process_exit import EarlyExit
+from rpcinspect.replayer.workers.workers import Waiting
 from rpcinspect.rpc.message import RpcMessage, type_name
-from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
+from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 TICK_S = 0.05
 SHORTEST_TICK_S = 0.01
@@ -61,6 +63,8 @@ LAST_S = 0.05
 """How long is listened after the last step: what live workers sent before their last answers may come later,
 over pipes of its own."""
 
+TELL_S = 1.0
+"""How often it is told for what a session waits."""
 GRACE_S = 1.0
 """How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
 
@@ -88,10 +92,11 @@ class Player:
         speed: float | None = None,
         ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
+        waiting: Waiting = lambda what, seconds: None,
     ) -> None:
         """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
         processes have ended, in order, and may wait so many seconds for one; `done` is called with each
-        finished step."""
+        finished step, `waiting` each second in which nothing comes."""
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
@@ -99,6 +104,7 @@ class Player:
         self._timeouts = timeouts
         self._ended = ended
         self._done = done
+        self._waiting = waiting
         planned, calls = inputs.planned, inputs.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=timeouts.stubborn)
         self._ids = inputs.ids
@@ -126,6 +132,10 @@ class Player:
         """Worker → index of the message that it got last."""
         self._renewed = 0.0
         """When it was looked last at what live workers wait for."""
+        self._told_s = 0.0
+        """How long nothing had come when that was told last."""
+        self._broken: dict[Id, int] = {}
+        """RRef that was not made here, though it was in the capture → the request that was to make it."""
         self._grace_s = GRACE_S
         self._gone: dict[str, str] = {}
         """Worker → how its process ended, of those with which something was lost."""
@@ -155,12 +165,32 @@ class Player:
             progress = [self._take(event) for event in events]
             if due or any(progress):
                 quiet_since = time.monotonic()
+                self._told_s = 0.0
                 self.wall_s = quiet_since - began
             elif not over and (ended := self._first_ended()) is not None:
                 self._end(ended.text)
                 return
             elif wake is None:
                 self._give_up_silent(time.monotonic() - quiet_since)
+            self._tell_waiting(time.monotonic() - quiet_since)
+
+    def _tell_waiting(self, quiet_s: float) -> None:
+        """Tells each second for what the session waits."""
+        if quiet_s < self._told_s + TELL_S:
+            return
+        self._told_s = quiet_s
+        on_their_way = next(iter(self._sent.values()), None)
+        awaited = next(iter([*self._schedule.awaited(), *sorted(self._schedule.unasked)]), None)
+        if on_their_way is not None:
+            call = on_their_way.call
+            called = f" ({call.function})" if call.function is not None else ""
+            self._waiting(
+                f"{call.callee} to answer #{call.index}{called}", time.monotonic() - on_their_way.at
+            )
+        elif awaited in self._steps:
+            self._waiting(f"{self._steps[awaited].sender} to send #{awaited}", quiet_s)
+        else:
+            self._waiting("the time of the next message", quiet_s)
 
     def _give_up_silent(self, quiet_s: float) -> None:
         """Gives up requests of live workers that should have come by now, after a while without events."""
@@ -178,7 +208,7 @@ class Player:
     def _renew(self, now: float) -> None:
         """The time of a request stands still while the live worker waits for an answer of ours to go on, as
         far as that answer came first in the capture: then no two wait for each other."""
-        if now < self._renewed + TICK_S:
+        if now < self._renewed + TICK_S or self._timeouts.bounded:
             return
         self._renewed = now
         for asked in self._requests:
@@ -259,6 +289,9 @@ class Player:
         if gone is not None:
             self._give_up(step, "failed", f"not sent: {gone}")
             return
+        if self._broken and (reason := self._needs_broken(call)) is not None:
+            self._give_up(step, "failed", f"not sent: {reason}")
+            return
         try:
             message = translate(call.request, self._ids, self._live_ids)
             message_id = peer.send(
@@ -276,6 +309,27 @@ class Player:
         self._last[step.to] = self._last[step.role] = step.message
         if step.message in self._inputs.early and call.answer is not None:
             self._schedule.arrived(call.answer)
+
+    def _needs_broken(self, call: Exchange) -> str | None:
+        """Returns which RRef that a request needs was not made here; its owner would wait for it."""
+        needed = {fork.rref_id for fork in call.request.facts.forks} | {rref_of(call.request)}
+        broken = next((rref for rref in needed if rref in self._broken), None)
+        if broken is None:
+            return None
+        maker = self._broken[broken]
+        return f"it needs RRef {broken[0]}:{broken[1]}, which #{maker} was to make and did not"
+
+    def _break(self, call: Exchange, live: RpcRecord) -> None:
+        """Gives up what waits for an RRef that a live worker has failed to make."""
+        made = created(call.request)
+        if made is None or not failed(live) or call.response is None or failed(call.response):
+            return
+        self._broken[made[0]] = call.index
+        for key, sent in list(self._sent.items()):
+            reason = self._needs_broken(sent.call)
+            if reason is not None:
+                del self._sent[key]
+                self._give_up(sent.step, "failed", reason)
 
     def _not_told(self, call: Exchange) -> str | None:
         """Returns which answer in the context of a call did not come as captured: it may have brought ids."""
@@ -356,6 +410,7 @@ class Player:
             )
         self._finish(outcome)
         self._over(call)
+        self._break(call, live.record)
         return True
 
     def _take_request(self, event: RequestArrived) -> bool:

@@ -15,7 +15,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.membership import PREFIX, TOKEN
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
-from rpcinspect.replayer.workers.workers import WorkerOptions, Workers, worker_environment
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from tests.replayer.left_behind import descendants, temporary_folders
 
 SECONDS = 30.0
@@ -105,13 +105,6 @@ def test_a_worker_that_never_gets_ready(workers: Workers, nothing_left: None) ->
 def test_an_interpreter_that_is_not_there() -> None:
     with pytest.raises(FileNotFoundError):
         Workers(WorkerOptions(interpreter="/no/such/python"))
-
-
-def test_the_environment_is_a_list_of_its_own() -> None:
-    found = worker_environment(3)
-    assert found["OMP_NUM_THREADS"] == "3"
-    assert found["CUDA_VISIBLE_DEVICES"] == ""
-    assert not {"PYTHONPATH", "HOME", "MASTER_ADDR"} & set(found)
 
 
 def test_this_process_never_imports_torch() -> None:
