@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BEFORE_S = 1.0
 """How long the work goes on before the bar appears."""
 BETWEEN_S = 0.1
-LINE_S = 5.0
+LINE_S = 10.0
 """How long something is waited for before a line says so."""
 BAR = 40
 """Its width, where there is room."""

@@ -23,6 +23,14 @@ SRC = recorded("reports/replay/src")
 NESTED = ("--path", SRC, "--main", SRC / "nested_main.py")
 LISTENERS = (33485, 33717, 34255)
 """Ports of the workers in nested.pcap."""
+ERRS = """
+import torch
+import torch.distributed.rpc as rpc
+
+def die(x): ...
+
+def hop(x): return rpc.rpc_sync("worker2", die, args=(x,))
+"""
 REMOTE_MODULE = "RemoteModuleTest.test_send_remote_module_with_a_new_attribute_not_pickled_over_the_wire"
 
 
@@ -60,6 +68,17 @@ def test_calls_of_scripts_and_of_threads_beside_them() -> None:
     inbound, report = replayed(recorded("reports/replay/part.pcap"), *main)
     assert (report["verdict"], answered(report)) == ("identical", (15, 15))
     assert {one["result"] for one in inbound} == {"identical"}
+
+
+def test_a_played_worker_ends_where_its_process_did(tmp_path: Path) -> None:
+    """worker1 calls worker2, which dies of it; worker1 answers with the error of the connection at once, not
+    with a time-out. So it does here, where the plan does not even know that the call is part of `hop`."""
+    (tmp_path / "errs.py").write_text(ERRS)
+    capture = recorded("reports/findings/errs_die.pcap")
+    inbound, report = replayed(capture, "--path", tmp_path, "--live", "worker1")
+    assert [(one["captured"], one["result"]) for one in inbound] == [(9, "identical")]
+    assert (report["verdict"], answered(report)) == ("identical", (1, 1))
+    assert report["messages_wall_s"] < 5
 
 
 def test_only_requests_were_captured(tmp_path: Path) -> None:

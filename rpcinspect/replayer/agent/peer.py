@@ -192,6 +192,10 @@ class AgentPeer:
             self._sent_edges[context, edge] = request.sender
         return True
 
+    def end(self, *, reset: bool) -> bool:
+        """Returns False: torch's agent stays until the session is over."""
+        return False
+
     # --- what is sent ---------------------------------------------------------------------------------------
 
     def _send(

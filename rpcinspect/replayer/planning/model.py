@@ -118,6 +118,20 @@ class StandIn(Struct, frozen=True, kw_only=True):
         return f"{made}, which may have been changed by {changed} before"
 
 
+class Ending(Struct, frozen=True, kw_only=True):
+    """That a played worker's process ended in the capture while requests were in flight: live workers that
+    waited for it, or call it later, see that its connections are gone."""
+
+    worker: str
+    time_ns: int
+    after: int
+    """How many of the session's arrivals had come."""
+    unanswered: tuple[int, ...]
+    """Requests of live workers that it had got."""
+    reset: bool
+    """Whether its connections ended by an RST."""
+
+
 class PlannedSession(Struct, frozen=True, kw_only=True):
     """A session: the played workers, the live ones, and a step for every request of the job."""
 
@@ -135,6 +149,8 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """What live workers get before the first step."""
     unheard: tuple[str, ...] = ()
     """Live workers of which the recording has nothing that they sent."""
+    endings: tuple[Ending, ...] = ()
+    """In the order of time."""
 
     def count(self, action: Action) -> int:
         """How many steps of the session have this action."""

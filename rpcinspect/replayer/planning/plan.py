@@ -8,7 +8,7 @@ skipped), `gate` (what it would run), `order` (when); `rpc.wrapping` tells in wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -20,6 +20,7 @@ from rpcinspect.replayer.planning.facts import JobFacts, read_facts, rrefs_in
 from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
 from rpcinspect.replayer.planning.model import (
     Decision,
+    Ending,
     Engine,
     Plan,
     PlannedSession,
@@ -43,7 +44,7 @@ from rpcinspect.replayer.planning.steps import StepClassifier, blocked_contexts
 from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.questions import is_builtin, requires_grad
+from rpcinspect.rpc.questions import CLEAN_UP, is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, UnmatchedAnswer
@@ -180,7 +181,22 @@ class _Planner(Struct, eq=False):
             overlaps=tuple(overlaps(calls, steps.decisions)),
             stand_ins=self._used(steps) if self.options.stand_ins else (),
             unheard=tuple(name for name in self.gaps.unheard.get(cast.job, ()) if name in cast.live),
+            endings=() if self.options.joins else tuple(self._endings(cast, times)),
         )
+
+    def _endings(self, cast: RoleAssignment, times: Sequence[int]) -> Iterator[Ending]:
+        """Yields the played workers whose processes ended while somebody waited for something."""
+        awaited = {call.index for call in self.calls if call.job == cast.job and call.kind not in CLEAN_UP}
+        for one in self.run.closings.departures:
+            in_flight = awaited.intersection((*one.unanswered, *one.waiting))
+            if one.job == cast.job and one.worker in cast.roles and in_flight:
+                yield Ending(
+                    worker=one.worker,
+                    time_ns=one.time_ns,
+                    after=bisect_left(times, one.time_ns),
+                    unanswered=tuple(index for index in one.unanswered if index in awaited),
+                    reset=one.reset > 0,
+                )
 
     def _used(self, steps: StepClassifier) -> tuple[StandIn, ...]:
         """The stand-ins that something needs which takes place; what they name reaches a live process too."""

@@ -38,7 +38,7 @@ from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
 from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutcome
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
-from rpcinspect.replayer.playing.timeouts import Timeouts
+from rpcinspect.replayer.playing.timeouts import QUIET_S, Timeouts
 from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
 from rpcinspect.replayer.playing.uncaptured import (
     Leftovers,
@@ -134,6 +134,8 @@ class Player:
         """When it was looked last at what live workers wait for."""
         self._told_s = 0.0
         """How long nothing had come when that was told last."""
+        self._endings = list(planned.endings)
+        """Of played workers' processes, those to come."""
         self._broken: dict[Id, int] = {}
         """RRef that was not made here, though it was in the capture → the request that was to make it."""
         self._grace_s = GRACE_S
@@ -154,6 +156,8 @@ class Player:
             due = list(self._schedule.ready(now, now - quiet_since))
             for one in due:
                 self._send(one)
+            if self._endings and not due:
+                self._end_worker(now - quiet_since)
             over = self._schedule.empty and not self._sent
             if over and not due and now - quiet_since >= LAST_S:
                 self._end_if_killed()
@@ -173,6 +177,24 @@ class Player:
             elif wake is None:
                 self._give_up_silent(time.monotonic() - quiet_since)
             self._tell_waiting(time.monotonic() - quiet_since)
+
+    def _end_worker(self, quiet_s: float) -> None:
+        """Lets a played worker end where its process did in the capture. What it was asked before may not
+        come: the plan does not always know."""
+        ending = self._endings[0]
+        came = all(index in self._outcomes for index in ending.unanswered)
+        if not self._schedule.reached(ending) or not (came or quiet_s >= QUIET_S):
+            return
+        del self._endings[0]
+        peer = self._peers[ending.worker]
+        if not peer.end(reset=ending.reset):
+            return
+        for key in [key for key in self._sent if key[0] == peer.name]:
+            sent = self._sent.pop(key)
+            same = sent.call.response is None
+            text = f"{ending.worker} ended before an answer came"
+            result: Result = "identical" if same else "unanswered"
+            self._give_up(sent.step, result, f"as in the capture, {text}" if same else text)
 
     def _tell_waiting(self, quiet_s: float) -> None:
         """Tells each second for what the session waits."""

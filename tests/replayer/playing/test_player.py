@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
 from rpcinspect.replayer.peers.peer import Peer
+from rpcinspect.replayer.playing import timeouts
 from rpcinspect.replayer.playing.matching import NOTHING_LIKE_IT
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.replayer.playing.uncaptured import NOT_THERE
@@ -204,8 +205,13 @@ def test_an_answer_that_comes_too_late_is_not_counted() -> None:
     assert steps_of(played, "f", "g", "h") == ["unanswered", "unanswered", "identical"]
 
 
-def test_the_time_of_a_request_stands_still_while_its_worker_waits_for_us() -> None:
-    """w1 asks back while it serves `f`, and is answered only when `k`, which never answers, is given up."""
+@pytest.mark.parametrize(("timeout_s", "f"), [(None, "identical"), (0.3, "unanswered")])
+def test_the_time_of_a_request_stands_still_while_its_worker_waits_for_us(
+    timeout_s: float | None, f: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """w1 asks back while it serves `f`, and is answered only when `k`, which never answers, is given up.
+    `--timeout` bounds the whole wait for `f`."""
+    monkeypatch.setattr(timeouts, "LEAST_S", 0.3)
     workers = Workers(2)
     workers.call(0, 1, 0, 100, "app.f", text("fff"))
     workers.call(1, 0, 10, 90, "app.g", text("ggg"))
@@ -224,8 +230,8 @@ def test_the_time_of_a_request_stands_still_while_its_worker_waits_for_us() -> N
 
         worker.take = goes_on  # type: ignore[method-assign]
 
-    played = play(workers, does, timeout_s=0.3)
-    assert steps_of(played, "f", "g", "k") == ["identical", "identical", "unanswered"]
+    played = play(workers, does, timeout_s=timeout_s)
+    assert steps_of(played, "f", "g", "k") == [f, "identical", "unanswered"]
     assert [step.causes for step in played.planned.steps] == [(), (0,), ()]
 
 
