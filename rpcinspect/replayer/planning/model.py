@@ -71,6 +71,9 @@ class Step(Decision, frozen=True, kw_only=True):
     """Which of the two sent it in the capture."""
     causes: tuple[int, ...] = ()
     """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
+    doubt: str = ""
+    """Of what a live worker is expected to send: why it may not come, where another request may have caused
+    it that does not take place. Its own program may always have, which is no reason."""
     one_way: bool = False
     """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
     answer: int | None = None

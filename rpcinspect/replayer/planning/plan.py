@@ -174,7 +174,7 @@ class _Planner(Struct, eq=False):
             number=number,
             cast=cast,
             steps=(
-                *(self._step(call, steps.decisions[call.index], cast, times) for call in ordered),
+                *(self._step(call, steps, cast, times) for call in ordered),
                 *(_orphan_step(orphan) for orphan in self.orphans if orphan.job == cast.job),
             ),
             arrivals=tuple(index for _, index in come),
@@ -209,8 +209,10 @@ class _Planner(Struct, eq=False):
                 self.inspection.refusal(fetch.response, fetch.kind)
         return used
 
-    def _step(self, call: Exchange, decision: Decision, cast: RoleAssignment, times: Sequence[int]) -> Step:
-        role, to = call.caller, call.callee
+    def _step(
+        self, call: Exchange, steps: StepClassifier, cast: RoleAssignment, times: Sequence[int]
+    ) -> Step:
+        decision, role, to = steps.decisions[call.index], call.caller, call.callee
         if decision.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
             role, to = to, role
         return Step(
@@ -220,12 +222,20 @@ class _Planner(Struct, eq=False):
             to=to,
             sender=call.caller,
             causes=self._causes_of(call, cast),
+            doubt=self._doubt(call, steps) if decision.action == "answer" else "",
             one_way=call.index in self.gaps.one_way,
             answer=call.answer,
             after=bisect_left(times, call.begin_ns) if decision.action == "send" else 0,
             envelopes=_expected(call, decision),
             **asdict(decision),
         )
+
+    def _doubt(self, call: Exchange, steps: StepClassifier) -> str:
+        doubt = self.causes.doubts.get(call.index)
+        if doubt is None:
+            return ""
+        elsewhere = doubt.unseen or not all(steps.happens(one) for one in doubt.parents)
+        return doubt.text if elsewhere else ""
 
     def _causes_of(self, call: Exchange, cast: RoleAssignment) -> tuple[int, ...]:
         if call.caller in cast.roles and call.index not in self.causes.parents:

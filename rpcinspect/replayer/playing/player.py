@@ -36,7 +36,7 @@ from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replayer.planning.steps import NO_ANSWER
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
-from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.outcome import AMBIGUOUS, InboundOutcome, Result, StepOutcome
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
 from rpcinspect.replayer.playing.timeouts import QUIET_S, Timeouts
 from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
@@ -287,6 +287,8 @@ class Player:
         if self._call(step).kind in HOUSEKEEPING:
             text = "the live worker did not send it: its program does not decide when RRefs are deleted"
             return StepOutcome(step=step, result=None, text=text)
+        if step.doubt:
+            return StepOutcome(step=step, result=None, text=AMBIGUOUS)
         return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
 
     def _call(self, step: Step) -> Exchange:

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from rpcinspect.errors import DeviceError
 from rpcinspect.replayer.planning.devices import Devices
 from rpcinspect.replayer.replayer import ReplayOptions
-from rpcinspect.replayer.workers.workers import Workers
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from tests.places import recorded
 from tests.replayer.cuda_captures import on_cuda
-from tests.replayer.test_replayer import not_alike, replayed
+from tests.replayer.test_replayer import CAPTURES, not_alike, replayed
 from tests.truth import capture_of
 
 pytest.importorskip("torch")
@@ -127,3 +127,12 @@ def test_a_gpu_that_is_not_there(workers: Workers) -> None:
         DeviceError, match=r"^--device cuda: PyTorch \S+ (is built without CUDA|finds no GPU)$"
     ):
         replayed(capture_of("basic_chain"), options=options, workers=workers)
+
+
+def test_workers_that_import_for_themselves() -> None:
+    """As with `--device cuda`, where nothing may be forked that a module of the user's has initialised; here
+    everything is on the CPU."""
+    options = replace(AGENT, workers=WorkerOptions(path=(str(CAPTURES),), cuda=True))
+    outcome, made = replayed(capture_of("basic_chain"), options=options)
+    assert not_alike(outcome, ("identical",)) == []
+    assert (made.verdict, made.gradients.identical) == ("identical", 4)

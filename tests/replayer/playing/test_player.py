@@ -17,6 +17,7 @@ from rpcinspect.replayer.peers.loop import PeerEvent, PeerLimits, RequestArrived
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.playing import timeouts
 from rpcinspect.replayer.playing.matching import NOTHING_LIKE_IT
+from rpcinspect.replayer.playing.outcome import AMBIGUOUS
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.replayer.playing.uncaptured import NOT_THERE
 from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit
@@ -535,6 +536,20 @@ def test_a_request_that_never_comes_is_given_up_and_what_follows_is_sent() -> No
     assert played.wall_s < 2.0
     outcome = next(one for one in played.player.outcomes() if one.result == "unanswered")
     assert outcome.text == "w1 never sent it"
+
+
+def test_a_request_of_which_nobody_knows_why_it_was_sent_is_ambiguous() -> None:
+    """w1 serves three callers when it asks g; two of them are live here, and their own programs don't run."""
+    workers = Workers(4)
+    workers.call(2, 1, 0, 100, "app.a")
+    workers.call(3, 1, 5, 100, "app.b")
+    workers.call(0, 1, 10, 100, "app.c")
+    workers.call(1, 0, 50, 60, "app.g")
+    played = play(workers, as_captured(workers))
+    (asked,) = [one for one in played.player.outcomes() if one.step.action == "answer"]
+    assert (asked.result, asked.text) == (None, AMBIGUOUS)
+    assert "while it serves #" in asked.step.doubt
+    assert steps_of(played, "c") == ["identical"]
 
 
 def test_housekeeping_that_never_comes_is_no_failure() -> None:
