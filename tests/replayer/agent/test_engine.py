@@ -12,9 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.errors import DeviceError
-from rpcinspect.replayer.planning.devices import Devices
+from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
 from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+from rpcinspect.run.run import RunModel
 from tests.places import recorded
 from tests.replayer.cuda_captures import on_cuda
 from tests.replayer.test_replayer import CAPTURES, not_alike, replayed
@@ -118,6 +119,22 @@ def test_tensors_of_a_gpu_on_a_machine_without(
     outcome, made = replayed(path, options=ReplayOptions(engine=engine), workers=workers)
     assert not_alike(outcome, ("identical",)) == []
     assert (made.gradients.identical, made.device) == (gradients, "cpu")
+
+
+def test_devices_that_are_mapped(workers: Workers, tmp_path: Path) -> None:
+    """`--map` decides for each device, and the live maps follow; to the CPU is all that a CPU can show."""
+    path = on_cuda(capture_of("devmap_cpu"), tmp_path / "cuda.pcap", 0, 1)
+    options = replace(AGENT, devices=Devices("cpu", {"cuda:0": "cpu", "cuda:1": "cpu"}))
+    outcome, made = replayed(path, options=options, workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert made.gradients.identical == 8
+    with RunModel.open([str(path)]) as run:
+        calls = run.calls.values()
+        mapped = Devices("cuda", {"cuda:1": "cuda:0"})
+        moved = DevicePlacement.of(mapped, calls)
+        assert (moved.used, moved.moves) == ({"cuda:0"}, True)
+        maps = moved.maps(["worker0", "worker1"], calls)
+    assert maps["worker0"]["worker1"] == {"cuda:0": "cuda:0"}
 
 
 def test_a_gpu_that_is_not_there(workers: Workers) -> None:
