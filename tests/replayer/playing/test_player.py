@@ -29,7 +29,11 @@ from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PropagateGradientsResp,
     PythonCall,
+    PythonRemoteCall,
     PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
+    RemoteRet,
     RRefAck,
     RRefUserDelete,
 )
@@ -550,6 +554,36 @@ def test_a_request_of_which_nobody_knows_why_it_was_sent_is_ambiguous() -> None:
     assert (asked.result, asked.text) == (None, AMBIGUOUS)
     assert "while it serves #" in asked.step.doubt
     assert steps_of(played, "c") == ["identical"]
+
+
+def test_what_needs_an_object_that_was_not_made_is_not_waited_for() -> None:
+    """w1 can't make the object: whoever uses it would wait for it at w1 until its time is over."""
+    rref, fork = GloballyUniqueId(0, 1), GloballyUniqueId(0, 2)
+    made = PythonRemoteCall(
+        tensors=(),
+        serialized_py_obj=udf("app.make"),
+        ret_rref_id=rref,
+        ret_fork_id=fork,
+        is_async_execution=False,
+    )
+    workers = Workers(2)
+    workers.call(0, 1, 0, 100, made, RemoteRet(rref, fork))
+    workers.call(0, 1, 10, 110, PythonRRefFetchCall(1, rref), PythonRRefFetchRet((), NONE))
+    workers.call(0, 1, 200, 300, PythonRRefFetchCall(1, rref), PythonRRefFetchRet((), NONE))
+    workers.call(0, 1, 400, 500, "app.k")
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        if request.message.type == MessageType.PYTHON_REMOTE_CALL:
+            worker.answer(request, ExceptionResponse(b"ModuleNotFoundError: No module named 'app'"))
+        elif request.message.type == MessageType.PYTHON_CALL:
+            as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    results = [(one.step.message, one.result, one.text) for one in played.player.outcomes()]
+    needed = "it needs RRef 0:1, which #0 was to make and did not"
+    assert [one[1] for one in results] == ["different", "failed", "failed", "identical"]
+    assert [one[2] for one in results[1:3]] == [needed, f"not sent: {needed}"]
+    assert played.wall_s < 2.0
 
 
 def test_housekeeping_that_never_comes_is_no_failure() -> None:
