@@ -156,5 +156,5 @@ def test_what_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(3)")
     ran = replay(CHAIN, "--path", CAPTURES, "--path", tmp_path, "--import", "slow")
     assert ran.code == 0
-    line = "rpcinspect: waiting for the workers' parent process to import slow: [1-9] s"
+    line = "rpcinspect: waiting for the import of slow: [1-9] s"
     assert [one for one in ran.err.splitlines() if re.fullmatch(line, one)]

@@ -27,7 +27,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
 from rpcinspect.replayer.workers.environment import worker_environment
 from rpcinspect.replayer.workers.outputs import Outputs, ProcessOutput, Show
-from rpcinspect.replayer.workers.process_exit import Exit
+from rpcinspect.replayer.workers.process_exit import Exit, quoted
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
@@ -37,9 +37,6 @@ OLDEST_TORCH = (2, 2)
 """Earlier stores speak another protocol."""
 IMPORTING = "import"
 """What is shown of the process that imports, is shown under this name."""
-QUOTED_LINES = 10
-CRASH = "Fatal Python error"
-"""How Python begins what it says of one."""
 QUIT_S = 10.0
 END_S = 2.0
 """Until it is known how a process has ended whose socket is closed."""
@@ -225,25 +222,23 @@ class Workers(Closing):
                 answer = child.control.receive(max(min(LOOK_S, seconds - waited_s), 0.0))
             except SilenceError:
                 if waited_s < seconds:
-                    self._waiting(what, waited_s)
+                    self._waiting(what, time.monotonic() - began)
                     continue
                 with contextlib.suppress(ReplayError):
                     self._control.send({"do": "abort", "pid": child.pid})
                     child.wait(TRACEBACK_S)
-                text = f"{child.who} was not ready within {seconds:g} s{imports}{_quoted(child.tail())}"
+                text = f"{child.who} was not ready within {seconds:g} s{imports}{quoted(child.tail())}"
                 raise ReplayError(text) from None
             if answer is None:
                 found = child.wait(END_S) or Exit(None)
-                raise ReplayError(
-                    f"{child.who} {found.text} while it started{imports}{_quoted(child.tail())}"
-                )
+                raise ReplayError(f"{child.who} {found.text} while it started{imports}{quoted(child.tail())}")
             report = answer[0]
             if "importing" in report and "failed" not in report:
                 what = f"{child.who} to import {report['importing']}"
                 imports = f" (it imports {report['importing']})"
             elif "failed" in report:
                 why = _failed_import(report) if "importing" in report else report["failed"]
-                raise ReplayError(f"{child.who} could not start: {why}{_quoted(child.tail())}")
+                raise ReplayError(f"{child.who} could not start: {why}{quoted(child.tail())}")
             else:
                 return report
 
@@ -349,15 +344,16 @@ class Workers(Closing):
                 heard = self._heard(max(min(LOOK_S, timeout_s - waited_s), 0.0))
             except SilenceError:
                 if waited_s < timeout_s:
-                    self._waiting(f"{who} to import {self._importing}" if self._importing else who, waited_s)
+                    what = f"the import of {self._importing}" if self._importing else who
+                    self._waiting(what, time.monotonic() - began)
                     continue
                 waits = f" (it imports {self._importing})" if self._importing else ""
                 told = f"{who} was not ready within {timeout_s:g} s{waits}"
-                raise ReplayError(f"{told}{_quoted(self._output.tail())}") from None
+                raise ReplayError(f"{told}{quoted(self._output.tail())}") from None
             if heard is None:
-                raise ReplayError(f"{self._end_of_parent()}{_quoted(self._output.tail())}")
+                raise ReplayError(f"{self._end_of_parent()}{quoted(self._output.tail())}")
             if "failed" in heard:
-                raise ReplayError(f"{_failed_import(heard)}{_quoted(self._output.tail())}")
+                raise ReplayError(f"{_failed_import(heard)}{quoted(self._output.tail())}")
             if key in heard:
                 return heard
 
@@ -390,14 +386,6 @@ def _failed_import(heard: Object) -> str:
     if "exit" not in heard:
         return f"{head}: {heard['failed']}"
     return f'{head} exited with {heard["exit"]}: guard its script code with if __name__ == "__main__"'
-
-
-def _quoted(text: str) -> str:
-    """The last lines of an output, for the end of a sentence; of a crash its first, where it happened."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    crash = next((place for place, line in enumerate(lines) if line.startswith(CRASH)), None)
-    lines = lines[-QUOTED_LINES:] if crash is None else lines[crash : crash + QUOTED_LINES]
-    return ":\n" + "\n".join(lines) if lines else ""
 
 
 def _version(text: str) -> tuple[int, ...]:
