@@ -83,6 +83,8 @@ class RequestArrived(Struct, frozen=True, kw_only=True):
     message: RpcMessage
     tensors: tuple[bytes, ...]
     """The storages, in the order of their indexes."""
+    doubtful: bool = False
+    """Whether another worker may be the sender: torch's agent does not always tell."""
 
 
 class ResponseArrived(Struct, frozen=True, kw_only=True):

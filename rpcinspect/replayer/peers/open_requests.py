@@ -123,7 +123,13 @@ class OpenRequests(Generic[T]):
         return to is not None
 
     def asked(
-        self, sender: str, message: RpcMessage, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE
+        self,
+        sender: str,
+        message: RpcMessage,
+        tensors: Sequence[bytes] = (),
+        pipe: int = NO_PIPE,
+        *,
+        doubtful: bool = False,
     ) -> None:
         """Posts a request of a live worker."""
         self._loop.post(
@@ -133,6 +139,7 @@ class OpenRequests(Generic[T]):
                 pipe=pipe,
                 message=message,
                 tensors=tuple(tensors),
+                doubtful=doubtful,
             )
         )
 

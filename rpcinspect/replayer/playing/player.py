@@ -36,7 +36,13 @@ from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replayer.planning.steps import NO_ANSWER
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
-from rpcinspect.replayer.playing.outcome import AMBIGUOUS, InboundOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.outcome import (
+    AMBIGUOUS,
+    AMBIGUOUS_SENDER,
+    InboundOutcome,
+    Result,
+    StepOutcome,
+)
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
 from rpcinspect.replayer.playing.timeouts import QUIET_S, Timeouts
 from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
@@ -446,11 +452,15 @@ class Player:
         if match is None:
             why = self._expected.why_not(sender, role, live)
             result, why = self._unexpected(event, live.record, sender, why)
+            if event.doubtful and result == "different":
+                result, why = None, AMBIGUOUS_SENDER
             one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=why)
             self.inbound.append(one)
             return False
         step = self._steps[match.call.index]
         result, text = self._judged(match.call.request, match.differences)
+        if event.doubtful and result == "different":
+            result, text = None, AMBIGUOUS_SENDER
         differences = self._of_interest(match.differences)
         same = same_payload(match.call.request, live.record)
         expected = step.action == "answer" and step.message not in self._outcomes

@@ -21,6 +21,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import GlobalUse, PlannedSession
 from rpcinspect.replayer.playing.outcome import (
     AMBIGUOUS,
+    AMBIGUOUS_SENDER,
     InboundOutcome,
     ReplayOutcome,
     Result,
@@ -119,7 +120,8 @@ class Report(Struct, frozen=True, kw_only=True):
     unexpected: int
     """Requests of live workers like which nothing was captured, over all runs."""
     ambiguous: int
-    """Requests that live workers did not send, where the capture does not tell whether they had to."""
+    """Requests that live workers did not send, where the capture does not tell whether they had to; and those
+    that differ, where nobody tells who has sent them."""
     runs: int
     identical_runs: int
     """Runs in which everything was identical, or within the tolerance."""
@@ -176,7 +178,7 @@ def report(outcome: ReplayOutcome) -> Report:
         out_of_reach=len(gradients.out_of_reach),
         not_replayed=not_replayed(sessions),
         unexpected=sum(one.captured is None and one.result is not None for one in _inbound(outcome)),
-        ambiguous=sum(one.text == AMBIGUOUS for one in steps),
+        ambiguous=sum(one.text in (AMBIGUOUS, AMBIGUOUS_SENDER) for one in steps),
         runs=len(outcome.runs),
         identical_runs=_identical_runs(outcome),
         wall_s=outcome.wall_s,

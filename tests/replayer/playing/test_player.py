@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -14,10 +15,11 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
+from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.playing import timeouts
 from rpcinspect.replayer.playing.matching import NOTHING_LIKE_IT
-from rpcinspect.replayer.playing.outcome import AMBIGUOUS
+from rpcinspect.replayer.playing.outcome import AMBIGUOUS, AMBIGUOUS_SENDER
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.replayer.playing.uncaptured import NOT_THERE
 from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit
@@ -554,6 +556,29 @@ def test_a_request_of_which_nobody_knows_why_it_was_sent_is_ambiguous() -> None:
     assert (asked.result, asked.text) == (None, AMBIGUOUS)
     assert "while it serves #" in asked.step.doubt
     assert steps_of(played, "c") == ["identical"]
+
+
+def test_a_difference_of_which_nobody_knows_whose_it_is_is_ambiguous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch's agent hands on what several live workers may have asked."""
+    asked = OpenRequests.asked
+
+    def doubtful(self: OpenRequests[None], *args: Any, **more: Any) -> None:
+        asked(self, *args, **{**more, "doubtful": True})
+
+    monkeypatch.setattr(OpenRequests, "asked", doubtful)
+    workers = Workers(2)
+    workers.call(0, 1, 0, 100, "app.f")
+    workers.call(1, 0, 10, 20, PythonCall(udf("app.g"), False))
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        if function(request) == b"f":
+            worker.ask("w0", PythonCall(udf("app.g"), True))
+        as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    assert steps_of(played, "f", "g") == ["identical", None]
+    (inbound,) = played.player.inbound
+    assert (inbound.result, inbound.text) == (None, AMBIGUOUS_SENDER)
 
 
 def test_what_needs_an_object_that_was_not_made_is_not_waited_for() -> None:

@@ -208,7 +208,7 @@ def test_nothing_outlives_this_process(tmp_path: Path, repo: Path, number: int, 
 
 POISON = """
 import os, torch
-print("imported by", os.getpid(), flush=True)
+print(os.environ["CUBLAS_WORKSPACE_CONFIG"], "imported by", os.getpid(), flush=True)
 torch.set_num_threads(2)
 torch.cuda.is_available()
 torch.ones(600, 600) @ torch.ones(600, 600)
@@ -220,8 +220,11 @@ def product():
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_workers_that_may_use_gpus_import_for_themselves(tmp_path: Path) -> None:
+def test_workers_that_may_use_gpus_import_for_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     (tmp_path / "poison.py").write_text(POISON)
     names = ("poison.product", "poison.nothing", "nowhere.f")
     options = WorkerOptions(path=(str(tmp_path),), imports=("poison",), names=names, cuda=True)
@@ -234,9 +237,9 @@ def test_workers_that_may_use_gpus_import_for_themselves(tmp_path: Path) -> None
         with LiveGroup(workers) as group:
             child = group.start("w0", 0).child
             end = time.monotonic() + SECONDS
-            while f"imported by {child.pid}" not in child.tail() and time.monotonic() < end:
+            while f":4096:8 imported by {child.pid}" not in child.tail() and time.monotonic() < end:
                 time.sleep(0.02)
-            assert f"imported by {child.pid}" in child.tail()
+            assert f":4096:8 imported by {child.pid}" in child.tail()
 
 
 @pytest.mark.usefixtures("nothing_left")
