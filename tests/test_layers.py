@@ -68,7 +68,7 @@ CHILDREN = (
     *(
         f"rpcinspect.replayer.{name}"
         for name in (
-            *("workers.worker_main", "workers.live_worker"),
+            *("workers.worker_main", "workers.live_worker", "workers.objects"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),

@@ -60,7 +60,7 @@ def opened(command: SelectedOptions) -> Iterator[RunModel]:
             command.files, replace(command.decoding_options(), audit=False, progress=progress)
         )
     with run:
-        for line in run.ended_early:
+        for line in run.notices:
             say(line)
         yield run
 

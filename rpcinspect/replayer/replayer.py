@@ -29,7 +29,7 @@ from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession, Step, some_of
-from rpcinspect.replayer.planning.sessions import worker_ids
+from rpcinspect.replayer.planning.sessions import MAX_ID, worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
 from rpcinspect.replayer.playing.outcome import (
@@ -364,6 +364,7 @@ class _SessionRun:
             read=self.replay.opened.read,
             rules=self.options.rules,
             worker_ids=self.ids,
+            programs=self.programs,
             elsewhere=self.placement.moves,
         )
 
@@ -378,9 +379,11 @@ class _SessionRun:
             contextlib.ExitStack() as stack,
         ):
             peers = {role: stack.enter_context(Peer(loop, role, self.ids[role])) for role in cast.roles}
+            for name, number in self.programs.items():
+                peers[name] = stack.enter_context(Peer(loop, f"{name}:program", number))
             membership = Membership(store, list(peers.values()))
             membership.join()  # nobody leaves: the group ends with the session
-            for name in self._self_callers():
+            for name in self._self_callers() - peers.keys():
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self.ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
             inputs = self.inputs()
@@ -437,10 +440,19 @@ class _SessionRun:
         )
         return self.player
 
-    def _self_callers(self) -> list[str]:
-        """Live workers to which a call of their own is sent, under their own name."""
-        names = [step.role for step in self.planned.steps if step.action == "send" and step.role == step.to]
-        return list(dict.fromkeys(names))
+    def _self_callers(self) -> set[str]:
+        """Live workers to which a call of their own is sent."""
+        return {step.role for step in self.planned.steps if step.action == "send" and step.role == step.to}
+
+    @cached_property
+    def programs(self) -> dict[str, int]:
+        """Live worker that gets calls of its own program in autograd contexts → an id for that program, which
+        is played, and gets their gradients."""
+        callers = {
+            step.role for step in self.planned.steps if step.action == "answer" and step.role == step.to
+        }
+        free = (number for number in range(MAX_ID, 0, -1) if number not in self.ids.values())
+        return dict(zip(sorted(callers), free, strict=False))
 
     def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[LeafGradient, ...]]]]:
         """What the leaves of live workers have accumulated in each context that they still have."""

@@ -135,6 +135,65 @@ class Ending(Struct, frozen=True, kw_only=True):
     """Whether its connections ended by an RST."""
 
 
+class ObjectProvision(Struct, frozen=True, kw_only=True):
+    """An object for an RRef that is older than the capture, which the user says how to make."""
+
+    rref: tuple[int, int]
+    owner: str
+    """The live worker that makes it, before anything is sent."""
+    forks: tuple[tuple[int, int], ...]
+    """As of a stand-in."""
+    source: str
+    """`module:function`, perhaps with literal arguments, or `RREF.attribute`: of another RRef's object."""
+    type: str
+    """The type in the captured RRef: `PyObject`, or one of TorchScript's."""
+
+    @property
+    def text(self) -> str:
+        """What is given and from where, in words."""
+        return f"object for RRef {self.rref[0]}:{self.rref[1]}, made by {self.source}"
+
+
+class ValueLoad(Struct, frozen=True, kw_only=True):
+    """Values that are put into the object of an RRef in its live owner: a file of the user's, or a tensor
+    that was fetched in the capture."""
+
+    rref: tuple[int, int]
+    owner: str
+    after: int | None
+    """The request whose outcome the load waits for; it happens before the owner gets another request. None:
+    before anything is sent."""
+    file: str | None = None
+    message: int | None = None
+    """Index of the answer with the tensor, where there is no file."""
+    request: int | None = None
+    """Index of the fetch."""
+    type: str
+    """The type in the captured RRef."""
+
+    @property
+    def text(self) -> str:
+        """What is put where and when, in words."""
+        source = f"#{self.message}, if it is a parameter" if self.file is None else self.file
+        when = "" if self.after is None else f", after #{self.after}"
+        return f"RRef {self.rref[0]}:{self.rref[1]} gets its values from {source}{when}"
+
+
+class NeededObject(Struct, frozen=True, kw_only=True):
+    """An RRef that is older than the capture; requests need it, and nobody gives an object."""
+
+    rref: tuple[int, int]
+    owner: str
+    users: tuple[int, ...]
+    """Requests that need it."""
+    functions: tuple[str, ...]
+    """What these call."""
+    type: str
+    """The type in the captured RRef: `PyObject` tells nothing."""
+    stand_in: int | None
+    """Index of the answer from which `--stand-ins` makes one."""
+
+
 class PlannedSession(Struct, frozen=True, kw_only=True):
     """A session: the played workers, the live ones, and a step for every request of the job."""
 
@@ -150,6 +209,12 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """Calls whose order the capture does not tell."""
     stand_ins: tuple[StandIn, ...] = ()
     """What live workers get before the first step."""
+    provided: tuple[ObjectProvision, ...] = ()
+    """What they make before that."""
+    loads: tuple[ValueLoad, ...] = ()
+    """What is put into their objects."""
+    needed: tuple[NeededObject, ...] = ()
+    """What is missing for requests that are skipped."""
     unheard: tuple[str, ...] = ()
     """Live workers of which the recording has nothing that they sent."""
     endings: tuple[Ending, ...] = ()

@@ -43,9 +43,16 @@ from rpcinspect.replayer.playing.outcome import (
     Result,
     StepOutcome,
 )
+from rpcinspect.replayer.playing.rref_substitutes import load
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
 from rpcinspect.replayer.playing.timeouts import QUIET_S, Timeouts
-from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
+from rpcinspect.replayer.playing.translate import (
+    LiveRecords,
+    learn_own_edge,
+    learn_own_fork,
+    learn_sent,
+    translate,
+)
 from rpcinspect.replayer.playing.uncaptured import (
     Leftovers,
     acknowledgement,
@@ -106,6 +113,7 @@ class Player:
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
+        self._roles = {peer.name: role for role, peer in peers.items()}
         self._handle = handle
         self._timeouts = timeouts
         self._ended = ended
@@ -121,12 +129,18 @@ class Player:
         to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
         for number, step in enumerate(to_itself):  # others may use its object before it is sent
             learn_own_fork(calls[step.message].request, self._ids, number)
+            if step.role in inputs.programs:
+                learn_own_edge(calls[step.message].request, self._ids)
         asked, spare = _may_come(planned, calls)
         played = [inputs.worker_ids[role] for role in planned.cast.roles if role in inputs.worker_ids]
         self._expected = Expected(asked, inputs.read, inputs.rules, self._ids, played, spare)
         self._refused_lacking = False
         """Whether a live worker was refused something for which the recording lacks the answer."""
         self._steps = {step.message: step for step in planned.steps}
+        self._loads = list(planned.loads)
+        """What is still to be put into objects of live workers."""
+        self._late: list[PeerEvent] = []
+        """What came while a live worker was filling an object."""
         self._live = LiveRecords()
         self.leftovers = Leftovers(self._ids, inputs.ids_in_group)
         self._sent: dict[tuple[str, int], _Sent] = {}
@@ -172,7 +186,8 @@ class Player:
             tick = min(max((now - quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
             events = self._loop.wait(tick if wake is None else min(wake, TICK_S))
             self._renew(now)
-            progress = [self._take(event) for event in events]
+            late, self._late = self._late, []
+            progress = [self._take(event) for event in (*late, *events)]
             if due or any(progress):
                 quiet_since = time.monotonic()
                 self._told_s = 0.0
@@ -312,7 +327,19 @@ class Player:
         elif due.step.action == "answer":
             self._give(due.step, self._requests.pop(due.step.message))
 
+    def _load(self, owner: str) -> None:
+        """Puts values into objects of a live worker that it has by now."""
+        due = [one for one in self._loads if one.owner == owner and self._is_over(one.after)]
+        for one in due:
+            self._loads.remove(one)
+            peer = next(iter(self._peers.values()))
+            load(self._inputs, one, self._loop, peer, self._handle, self._late.append)
+
+    def _is_over(self, request: int | None) -> bool:
+        return request is None or request in self._outcomes
+
     def _send_request(self, step: Step) -> None:
+        self._load(step.to)
         call = self._call(step)
         peer = self._peers[step.role]
         gone = self._gone.get(step.to) or self._gone.get(step.role)
@@ -323,7 +350,8 @@ class Player:
             self._give_up(step, "failed", f"not sent: {reason}")
             return
         try:
-            message = translate(call.request, self._ids, self._live_ids)
+            sender = self._inputs.programs.get(step.role)
+            message = translate(call.request, self._ids, self._live_ids, sender)
             message_id = peer.send(
                 self._inputs.live_name(step.to),
                 message,
@@ -592,7 +620,7 @@ class Player:
 
     def _role(self, peer: str) -> str:
         """The worker that a peer of this name stands for."""
-        return peer if peer in self._peers else self._inputs.captured_name(peer)
+        return self._roles.get(peer) or self._inputs.captured_name(peer)
 
 
 def _may_come(
@@ -605,7 +633,9 @@ def _may_come(
     cast = planned.cast
     for step in planned.steps:
         call = calls.get(step.message)
-        if call is None or call.control or call.caller not in cast.live or call.callee not in cast.roles:
+        if call is None or call.control or call.caller not in cast.live:
+            continue
+        if call.callee not in cast.roles and not (call.caller == call.callee and step.action == "answer"):
             continue
         if step.action == "answer" or (step.spare is None and step.code in REFUSED):
             expected.append(call)

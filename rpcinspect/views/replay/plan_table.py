@@ -13,7 +13,15 @@ from rich.console import Console
 from rpcinspect.fields.phrases import counted, end_label, indexes, join_ends, printable
 from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN
-from rpcinspect.replayer.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replayer.planning.model import (
+    REASONS,
+    GlobalUse,
+    NeededObject,
+    Plan,
+    PlannedSession,
+    Step,
+    some_of,
+)
 from rpcinspect.replayer.planning.sources import MAIN_NAMES
 from rpcinspect.views.text.table import pad, write_line
 
@@ -31,8 +39,8 @@ def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
 
 def _show_session(session: PlannedSession, console: Console, of: int, *, control: bool) -> None:
     write_line(console, f"{session_title(session, of)} ({printable(session.cast.why)})", "bold")
-    for stand_in in session.stand_ins:
-        write_line(console, stand_in_line(stand_in), "yellow")
+    for line in given_lines(session):
+        write_line(console, line, "yellow")
     steps = [step for step in session.steps if control or step.code != "control"]
     heads = step_heads(steps)
     for step, head in zip(steps, heads, strict=True):
@@ -56,9 +64,28 @@ def session_title(session: PlannedSession, of: int) -> str:
     return f"session {session.number + 1} of {of}: {played} played, {live or 'nobody'} live"
 
 
-def stand_in_line(stand_in: StandIn) -> str:
-    """Who gets what before the first step."""
-    return printable(f"{stand_in.owner} gets a {stand_in.text}")
+def given_lines(session: PlannedSession) -> Iterator[str]:
+    """Yields what live workers get that is not in the messages of the capture."""
+    for made in session.provided:
+        yield printable(f"{made.owner} gets an {made.text}")
+    for stand_in in session.stand_ins:
+        yield printable(f"{stand_in.owner} gets a {stand_in.text}")
+    for one in session.loads:
+        yield printable(f"{one.owner}: {one.text}")
+
+
+def needed_lines(needed: Sequence[NeededObject]) -> Iterator[tuple[str, str]]:
+    """Yields (line, style): the RRefs that skipped requests need, each with options to paste."""
+    if needed:
+        yield "Skipped requests need these objects, which were made before the capture began:", "bold"
+    for one in needed:
+        name = f"{one.rref[0]}:{one.rref[1]}"
+        kind = "" if one.type == "PyObject" else f", a TorchScript {one.type.rpartition('.')[2]}"
+        functions = some_of([end_label(function) for function in one.functions], 3)
+        users = some_of([f"#{index}" for index in one.users], 5)
+        yield printable(f"  RRef {name} of {one.owner}{kind}: for {users} ({functions})"), ""
+        stand_in = "" if one.stand_in is None else f"; or --stand-ins, from #{one.stand_in}"
+        yield f"    --provide {name}=MODULE:FUNCTION{stand_in}", "cyan"
 
 
 def step_heads(steps: Sequence[Step]) -> list[str]:
@@ -94,6 +121,7 @@ def _closing(plan: Plan) -> Iterator[tuple[str, str]]:
         yield f"{counted(plan.left_out, 'request')} left out: not in this context, and not needed for it", ""
     for code, count in plan.skips().items():
         yield f"{count:>6}  {code}: {REASONS[code]}", ""
+    yield from needed_lines([one for session in plan.sessions for one in session.needed])
     for note in plan.notes:
         yield f"note: {printable(note)}", "yellow"
     for doubt in plan.ambiguities[:MAX_DOUBTS]:
