@@ -1,16 +1,16 @@
 """`make replay-table`: replays of PyTorch's own tests, and what became of every gradient.
 
-    python bench/replay_table.py                            every capture, five times: ten minutes python
-    bench/replay_table.py --runs 1 test_trainer_ps   once, and only captures with this in their names python
-    bench/replay_table.py --write docs/replay.md     and puts the table there, between two marker lines python
-    bench/replay_table.py --agent-only --write PAGE  only torch's agent; all other columns of the page stay
+    python bench/replay_table.py                     every capture, five times: ten minutes
+    python bench/replay_table.py --runs 1 test_trainer_ps   once, and only captures with this in their names
+    python bench/replay_table.py --write docs/replay.md     and puts the table there, between two marker lines
+    python bench/replay_table.py --agent-only --write PAGE  only torch's agent; other columns of the page stay
 
-In: the captures of captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how
-many: another program counted them. Each is replayed by `rpcinspect replay`, with the functions of those tests
-allowed by the one line that its plan offers: once, which is what is timed, then with `--repeat` for the other
-runs; once with each worker live in its turn (`--every-worker`); and once by torch's own agent (`--engine agent`), whose columns come last. Out: a line for each, and for
-all. Exit status 1 if a gradient of a capture is not accounted for exactly once, or if the report counts
-otherwise than the lines before it.
+In: the captures of captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how many: another
+program counted them. Each is replayed by `rpcinspect replay`, with the functions of those tests allowed by
+the one line that its plan offers: once, which is what is timed, then with `--repeat` for the other runs; once
+with each worker live in its turn (`--every-worker`); and once by torch's own agent (`--engine agent`), whose
+columns come last. Out: a line for each, and for all. Exit status 1 if a gradient of a capture is not
+accounted for exactly once, or if the report counts otherwise than the lines before it.
 """
 
 from __future__ import annotations

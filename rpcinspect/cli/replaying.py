@@ -94,7 +94,7 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
             return exit_codes.USAGE
         try:
             with ProgressBar("replaying") as progress, ends_as_exits():
-                outcome = replay(run, made, options, progress=progress)
+                outcome = replay(run, made, options, progress=progress, waiting=progress.waits)
         except DeviceError as lacking:
             say(str(lacking))
             return exit_codes.USAGE

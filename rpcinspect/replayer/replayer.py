@@ -28,7 +28,7 @@ from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
-from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
+from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession, Step, some_of
 from rpcinspect.replayer.planning.sessions import MAX_ID, worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
@@ -50,7 +50,8 @@ from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
 from rpcinspect.replayer.workers.outputs import Show
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
-from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+from rpcinspect.replayer.workers.workers import Waiting, WorkerOptions, Workers
+from rpcinspect.rpc.questions import failed
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import RunModel
 from rpcinspect.signals import never_lost
@@ -101,25 +102,29 @@ def replay(
     options: ReplayOptions,
     *,
     progress: StepProgress | None = None,
+    waiting: Waiting = lambda what, seconds: None,
     workers: Workers | None = None,
 ) -> ReplayOutcome:
     """Carries out a plan. `workers`: the parent process of live workers, if there is one already; it has its
     own options, imports nothing more, and stays. Of a plan with names that nobody allowed nothing is started.
+    `waiting` is called each second in which nothing comes.
 
-    Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user named
-    can't be imported; `OutputError` where the recording can't be written at all. Ctrl-C ends it early: what
-    was done until then is in the outcome.
+    Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user or a
+    captured request names can't be imported; `OutputError` where the recording can't be written at all.
+    Ctrl-C ends it early: what was done until then is in the outcome.
     """
     began = time.monotonic()
     runs: list[tuple[SessionOutcome, ...]] = []
     interrupted = False
-    replayer = _Replayer(opened, plan, options, progress)
+    replayer = _Replayer(opened, plan, options, progress, waiting)
     recorder = TrafficRecorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count and not plan.refused:
         replayer.check()
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
             if workers is None and options.join is None:
-                workers = stack.enter_context(Workers(with_modules(options.workers, plan), options.show))
+                started = Workers(with_modules(options.workers, plan), options.show, waiting)
+                workers = stack.enter_context(started)
+                replayer.check_names(workers)
             if options.devices.kind == "cuda" and workers is not None:
                 replayer.check_gpus(workers)
             interrupted = workers is not None and not replayer.search(workers)
@@ -172,9 +177,15 @@ class _Replayer:
     """Plays the sessions of a replay, and keeps what they have in common."""
 
     def __init__(
-        self, opened: RunModel, plan: Plan, options: ReplayOptions, progress: StepProgress | None
+        self,
+        opened: RunModel,
+        plan: Plan,
+        options: ReplayOptions,
+        progress: StepProgress | None,
+        waiting: Waiting,
     ) -> None:
         self.opened = opened
+        self.waiting = waiting
         self._plan = plan
         self.options = options
         self._progress = progress
@@ -244,12 +255,30 @@ class _Replayer:
             pass
         return run.outcome(None)
 
+    def check_names(self, workers: Workers) -> None:
+        """Raises `ReplayError` where live workers can't find what a request calls or an answer holds, though
+        the captured ones found it. Names of torch are left to the request: another release may lack them."""
+        steps = [step for session in self._plan.sessions for step in session.steps]
+        messages = {step.message for step in steps if step.action == "send" and not self._failed(step)}
+        messages |= {step.answer for step in steps if step.action == "answer" and step.answer is not None}
+        lines = [
+            f"{use.name} ({some_of([f'#{index}' for index in needed])}): {workers.missing[use.name]}"
+            for use in self._plan.globals
+            if use.name in workers.missing and use.name.partition(".")[0] != "torch"
+            if (needed := sorted(messages.intersection(use.messages)))
+        ]
+        if lines:
+            raise ReplayError("\n".join(["live workers can't find what the capture names:", *lines]))
+
+    def _failed(self, step: Step) -> bool:
+        answer = self._calls[step.message].response if step.message in self._calls else None
+        return answer is not None and failed(answer)
+
     def check_gpus(self, workers: Workers) -> None:
         """Raises `DeviceError` unless torch has every GPU that something is to be on."""
         placement = DevicePlacement.of(self.options.devices, self._calls.values())
         needed = max([int(name.partition(":")[2]) for name in placement.used if name != "cpu"], default=0)
-        child, found = workers.fork({"role": "devices"}, "the process that looks for GPUs")
-        child.end()
+        found = workers.gpus()
         gpus = found.get("gpus")
         count = len(gpus) if isinstance(gpus, list) else 0
         if not count:
@@ -398,7 +427,17 @@ class _SessionRun:
     ) -> Player:
         timeouts = Timeouts(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)
         speed = self.options.speed
-        self.player = Player(inputs, loop, peers, handle, timeouts, speed=speed, ended=ended, done=self.tick)
+        self.player = Player(
+            inputs,
+            loop,
+            peers,
+            handle,
+            timeouts,
+            speed=speed,
+            ended=ended,
+            done=self.tick,
+            waiting=self.replay.waiting,
+        )
         return self.player
 
     def _self_callers(self) -> set[str]:

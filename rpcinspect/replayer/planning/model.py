@@ -71,6 +71,9 @@ class Step(Decision, frozen=True, kw_only=True):
     """Which of the two sent it in the capture."""
     causes: tuple[int, ...] = ()
     """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
+    doubt: str = ""
+    """Of what a live worker is expected to send: why it may not come, where another request may have caused
+    it that does not take place. Its own program may always have, which is no reason."""
     one_way: bool = False
     """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
     answer: int | None = None
@@ -116,6 +119,20 @@ class StandIn(Struct, frozen=True, kw_only=True):
             return made
         changed = some_of([f"#{index}" for index in self.changed])
         return f"{made}, which may have been changed by {changed} before"
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """That a played worker's process ended in the capture while requests were in flight: live workers that
+    waited for it, or call it later, see that its connections are gone."""
+
+    worker: str
+    time_ns: int
+    after: int
+    """How many of the session's arrivals had come."""
+    unanswered: tuple[int, ...]
+    """Requests of live workers that it had got."""
+    reset: bool
+    """Whether its connections ended by an RST."""
 
 
 class ObjectProvision(Struct, frozen=True, kw_only=True):
@@ -200,6 +217,8 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """What is missing for requests that are skipped."""
     unheard: tuple[str, ...] = ()
     """Live workers of which the recording has nothing that they sent."""
+    endings: tuple[Ending, ...] = ()
+    """In the order of time."""
 
     def count(self, action: Action) -> int:
         """How many steps of the session have this action."""

@@ -20,6 +20,7 @@ from rpcinspect.replayer.planning.facts import JobFacts, read_facts, rrefs_in
 from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
 from rpcinspect.replayer.planning.model import (
     Decision,
+    Ending,
     Engine,
     NeededObject,
     Plan,
@@ -48,7 +49,7 @@ from rpcinspect.replayer.planning.steps import StepClassifier, blocked_contexts
 from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.questions import is_builtin, requires_grad
+from rpcinspect.rpc.questions import CLEAN_UP, is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, UnmatchedAnswer
@@ -208,7 +209,7 @@ class _Planner(Struct, eq=False):
             number=number,
             cast=cast,
             steps=(
-                *(self._step(call, steps.decisions[call.index], cast, times) for call in ordered),
+                *(self._step(call, steps, cast, times) for call in ordered),
                 *(_orphan_step(orphan) for orphan in self.orphans if orphan.job == cast.job),
             ),
             arrivals=tuple(index for _, index in come),
@@ -218,7 +219,23 @@ class _Planner(Struct, eq=False):
             loads=tuple(self._loads(whole, facts, steps)),
             needed=tuple(_needed(steps)),
             unheard=tuple(name for name in self.gaps.unheard.get(cast.job, ()) if name in cast.live),
+            endings=() if self.options.joins else tuple(self._endings(cast, times)),
         )
+
+    def _endings(self, cast: RoleAssignment, times: Sequence[int]) -> Iterator[Ending]:
+        """Yields the played workers whose processes ended while somebody waited for something."""
+        its = [call for call in self.calls if call.job == cast.job and call.kind not in CLEAN_UP]
+        awaited = {call.index for call in its} - self.gaps.one_way
+        for one in self.run.closings.departures:
+            in_flight = awaited.intersection((*one.unanswered, *one.waiting))
+            if one.job == cast.job and one.worker in cast.roles and in_flight:
+                yield Ending(
+                    worker=one.worker,
+                    time_ns=one.time_ns,
+                    after=bisect_left(times, one.time_ns),
+                    unanswered=tuple(index for index in one.unanswered if index in awaited),
+                    reset=one.reset > 0,
+                )
 
     def _used(self, steps: StepClassifier) -> tuple[StandIn, ...]:
         """The stand-ins that something needs which takes place; what they name reaches a live process too."""
@@ -247,8 +264,10 @@ class _Planner(Struct, eq=False):
             if there or (one.after is not None and steps.happens(one.after)):
                 yield one
 
-    def _step(self, call: Exchange, decision: Decision, cast: RoleAssignment, times: Sequence[int]) -> Step:
-        role, to = call.caller, call.callee
+    def _step(
+        self, call: Exchange, steps: StepClassifier, cast: RoleAssignment, times: Sequence[int]
+    ) -> Step:
+        decision, role, to = steps.decisions[call.index], call.caller, call.callee
         if decision.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
             role, to = to, role
         return Step(
@@ -258,12 +277,20 @@ class _Planner(Struct, eq=False):
             to=to,
             sender=call.caller,
             causes=self._causes_of(call, cast),
+            doubt=self._doubt(call, steps) if decision.action == "answer" else "",
             one_way=call.index in self.gaps.one_way,
             answer=call.answer,
             after=bisect_left(times, call.begin_ns) if decision.action == "send" else 0,
             envelopes=_expected(call, decision),
             **asdict(decision),
         )
+
+    def _doubt(self, call: Exchange, steps: StepClassifier) -> str:
+        doubt = self.causes.doubts.get(call.index)
+        if doubt is None:
+            return ""
+        elsewhere = doubt.unseen or not all(steps.happens(one) for one in doubt.parents)
+        return doubt.text if elsewhere else ""
 
     def _causes_of(self, call: Exchange, cast: RoleAssignment) -> tuple[int, ...]:
         if call.caller in cast.roles and call.index not in self.causes.parents:

@@ -86,6 +86,10 @@ class PlayedWorker(Protocol):
     def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request; False: nobody waits any more."""
 
+    def end(self, *, reset: bool) -> bool:
+        """Ends as a process does, all at once; returns whether the engine can do that. `reset`: its
+        connections end by an RST."""
+
 
 LEAST = 4 * 10**9
 """A model of some hundred million parameters, with gradients and the state of an optimizer, is made by a

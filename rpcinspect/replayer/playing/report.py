@@ -19,7 +19,15 @@ from msgspec import Struct
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import GlobalUse, PlannedSession
-from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome, not_played
+from rpcinspect.replayer.playing.outcome import (
+    AMBIGUOUS,
+    AMBIGUOUS_SENDER,
+    InboundOutcome,
+    ReplayOutcome,
+    Result,
+    StepOutcome,
+    not_played,
+)
 
 ReplayVerdict: TypeAlias = Literal[
     "identical", "tolerance", "different", "failed", "refused", "nothing-to-replay"
@@ -113,6 +121,9 @@ class Report(Struct, frozen=True, kw_only=True):
     """Requests that no session sent or answered, each once, by reason."""
     unexpected: int
     """Requests of live workers like which nothing was captured, over all runs."""
+    ambiguous: int
+    """Requests that live workers did not send, where the capture does not tell whether they had to; and those
+    that differ, where nobody tells who has sent them."""
     runs: int
     identical_runs: int
     """Runs in which everything was identical, or within the tolerance."""
@@ -170,6 +181,7 @@ def report(outcome: ReplayOutcome) -> Report:
         gradients_left=gradients.left(sessions),
         not_replayed=not_replayed(sessions),
         unexpected=sum(one.captured is None and one.result is not None for one in _inbound(outcome)),
+        ambiguous=sum(one.text in (AMBIGUOUS, AMBIGUOUS_SENDER) for one in steps),
         runs=len(outcome.runs),
         identical_runs=_identical_runs(outcome),
         wall_s=outcome.wall_s,

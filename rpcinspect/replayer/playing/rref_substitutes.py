@@ -30,6 +30,7 @@ from rpcinspect.replayer.peers.control_calls import (
 from rpcinspect.replayer.peers.loop import (
     Handle,
     Loop,
+    NotSent,
     PeerEvent,
     PipeLost,
     RequestArrived,
@@ -248,7 +249,7 @@ def _await(
                     raise ReplayError(f"{stand_in.owner} does not take the object for RRef {name}: {why}")
 
 
-def _refused(event: ResponseArrived | Unanswered | PipeLost) -> str | None:
+def _refused(event: ResponseArrived | Unanswered | NotSent | PipeLost) -> str | None:
     """Says why an owner has not taken a value; None: it has."""
     if isinstance(event, ResponseArrived):
         kind = event.message.type
