@@ -43,12 +43,11 @@ def random_note(
     told = some_of([f"#{index} ({reasons[index]})" for index in direct], 3)
     note = f"Random numbers are drawn for {told}"
     if users:
-        note += (
-            f"; {len(users)} more requests use what these make ({some_of([f'#{one}' for one in users], 3)})"
-        )
+        shown = some_of([f"#{index}" for index in users], 3)
+        note += f"; {len(users)} more requests use what these make ({shown})"
     return (
-        f"{note}. Their answers differ unless the live workers draw what the job drew: --seed NAME=N seeds one, "
-        "--search-seed 0:100 looks for its seed, --restore-parameters or --checkpoint puts weights in."
+        f"{note}. Their answers differ unless the live workers draw what the job drew: --seed NAME=N seeds "
+        "one, --search-seed 0:100 finds its seed; --restore-parameters or --checkpoint put weights in."
     )
 
 
