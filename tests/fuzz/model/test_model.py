@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 SEED = 1
 PICKLES = 15_000 if THOROUGH else 500
 OPERATORS = 6
-"""A quick run calls one in so many operators; which of them pass takes longer to ask than all that follows."""
+"""A quick run calls one in so many operators: to ask which of them pass takes most of the time."""
 
 
 @pytest.fixture(scope="module")
