@@ -8,7 +8,7 @@ recordings that differ little, a view of each capture whose decoding other tests
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +34,16 @@ def examples(wanted: int) -> int:
 def some(items: Sequence[Item], one_in: int = 4) -> list[Item]:
     """Some of items that are much alike: always the same ones."""
     return list(items if THOROUGH else items[::one_in])
+
+
+def each_kind(items: Sequence[Item], kind: Callable[[Item], object]) -> list[Item]:
+    """The first of each kind."""
+    if THOROUGH:
+        return list(items)
+    firsts: dict[object, Item] = {}
+    for item in items:
+        firsts.setdefault(kind(item), item)
+    return list(firsts.values())
 
 
 def representative(paths: Sequence[Path]) -> list[Path]:
