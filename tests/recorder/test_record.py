@@ -16,6 +16,7 @@ from tests import decoded
 from tests.carriers import frames
 from tests.recorder.parts import parted, workloads
 from tests.recorder.recording import Ran, need_own_network, record
+from tests.thorough import some
 from tests.truth import Workload
 
 pytestmark = [pytest.mark.rooted, pytest.mark.slow]
@@ -92,8 +93,9 @@ def check_job(done: Ran, folder: Path) -> decoded.Decoded:
     return output
 
 
-@pytest.mark.parametrize("how", ["spawn", "fork"])
+@pytest.mark.parametrize("how", some(["fork", "spawn"], 2))
 def test_children_of_python_are_recorded(tmp_path: Path, how: str) -> None:
+    """Quick, forks: those that torch spawns are recorded in test_worker_ends.py."""
     done = well(record(*WIRE, sys.executable, JOB, how, folder=tmp_path))
     assert check_job(done, tmp_path).problems() == []
 
