@@ -1,4 +1,4 @@
-"""What a process of xdist tells of each test: that it passed, once, or what went wrong, and nothing of the rest.
+"""What a process of xdist tells of each test: that it passed, once, or what went wrong.
 
 A plugin of pytest, which tests/conftest.py loads. In: the reports of a test's setup, call and teardown. Out:
 those that anybody shows. Telling all, with a line before and behind them, takes two processes as long as a
