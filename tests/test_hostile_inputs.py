@@ -140,6 +140,7 @@ def test_a_million_empty_frames(tmp_path: Path) -> None:
     assert len(problems(lines)) < 10
 
 
+@pytest.mark.slow
 def test_descriptors_of_very_many_payloads_are_not_kept(tmp_path: Path) -> None:
     """2 MB each, all different: what was remembered of them once took 14 times as much, for ever."""
     network = Network()
@@ -198,6 +199,7 @@ def pickles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("pickles") / "x.pcap", network)
 
 
+@pytest.mark.slow
 def test_pickles_are_read_within_bounds(pickles: Path) -> None:
     with bounded(SECONDS * 2, 600):  # each twice: as facts, and shown
         records, lines = read(pickles)
@@ -207,6 +209,7 @@ def test_pickles_are_read_within_bounds(pickles: Path) -> None:
             assert len(json.dumps(line["body"])) < 100_000
 
 
+@pytest.mark.slow
 def test_what_is_made_of_such_pickles_ends(pickles: Path) -> None:
     """Comparing and planning."""
     with bounded(SECONDS * 3, 1200), RunModel.open([str(pickles)]) as opened:

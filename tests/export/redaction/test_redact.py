@@ -38,6 +38,7 @@ def test_bundled_captures_tell_the_same(name: str, network: bool, tmp_path: Path
     assert skeleton(after) == skeleton(decode(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["torch", "torch-suite", "versions"])
 def test_other_captures_tell_the_same(folder: str, tmp_path: Path) -> None:
     """Quick, each fourth of torch's tests."""
