@@ -220,7 +220,8 @@ def test_what_is_made_of_such_pickles_ends(pickles: Path) -> None:
 
 
 def test_large_messages_are_not_kept_for_their_short_text(tmp_path: Path) -> None:
-    """60 MB of payloads, all different, of which the views show a line each."""
+    """60 MB of payloads, all different, of which the views show a line each. A process that begins with this
+    test takes 59 MB more while it reads them."""
     network = Network()
     talk = PipeTalk(network)
     for number in range(60):
@@ -245,7 +246,7 @@ def test_large_messages_are_not_kept_for_their_short_text(tmp_path: Path) -> Non
                 table.feed([record])
                 yield record.rpc.message.id
 
-    with bounded(SECONDS, 40):
+    with bounded(SECONDS, 70):
         assert sum(1 for _ in each()) == 60
 
 
