@@ -9,8 +9,10 @@ each test is skipped where it would start a process (make test-fast): nobody has
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -80,6 +82,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         looks.running = False
+        if looks.skipped is not None:
+            with warnings.catch_warnings():  # of files that the test had opened for the process
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect(1)
         if looks.looked and LOOKED_AT is not None:
             with Path(LOOKED_AT).open("a", encoding="utf-8") as file:
                 file.write(item.nodeid + "\n")
