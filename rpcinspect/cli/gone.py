@@ -24,6 +24,7 @@ GONE = {
         "--format mermaid": "export dot FILE… --context ID",
     },
     "replay": {
+        "--show-gradients": "replay FILE… --gradients",
         "--export": "reproduce FILE… -o DIR",
         "--pytest": "reproduce FILE… -o DIR --pytest",
         "--message": "reproduce FILE… -o DIR --message N",

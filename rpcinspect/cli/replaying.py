@@ -24,6 +24,7 @@ from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
+from rpcinspect.replayer.playing.stops import StopError
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.seeds import unknown
 from rpcinspect.run.run import RunModel
@@ -89,10 +90,10 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
             say(missing)
             return exit_codes.USAGE
         try:
-            with ProgressBar("replaying") as progress, ends_as_exits():
+            with ProgressBar("replaying", quiet=bool(options.debug and options.debug.stop_at)) as progress, ends_as_exits():
                 outcome = replay(run, made, options, progress=progress)
-        except DeviceError as lacking:
-            say(str(lacking))
+        except (DeviceError, StopError) as wrong:
+            say(str(wrong))
             return exit_codes.USAGE
         except ReplayError as failed:
             error = str(failed)

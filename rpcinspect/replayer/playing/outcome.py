@@ -144,6 +144,8 @@ class ReplayOutcome(Struct, frozen=True, kw_only=True):
     """Of everything, starting workers included."""
     captured_wall_s: float
     """From the first to the last message that was captured."""
+    missed_stops: tuple[int, ...] = ()
+    """Messages to stop at that no live worker got."""
     interrupted: bool = False
     recording: TrafficRecording | None = None
     searches: tuple[SeedSearch, ...] = ()

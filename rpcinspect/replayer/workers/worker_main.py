@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -214,8 +214,10 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
     """Imports torch and the user's modules; calls `begin` with the name of each import."""
     begin("torch.distributed.rpc")
     import torch.distributed.autograd
-    import torch.distributed.rpc  # noqa: F401
+    import torch.distributed.rpc
 
+    if options["debug"]:
+        import rpcinspect.replayer.workers.live_debugger  # noqa: F401
     sys.argv = [options["main"] or "rpcinspect"]
     sys.dont_write_bytecode = True  # nothing may be left beside the user's files
     for name in options["imports"]:
@@ -308,9 +310,16 @@ def work(control: Any, command: dict[str, Any]) -> None:
         random.seed(command["seed"])
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed(command["seed"] % (1 << 32))
-    join_group(control, command, LATER_THREADS)
+    debugger, files = None, []
+    if command["debug"] is not None:
+        from rpcinspect.replayer.workers.live_debugger import begin
+
+        debugger, files = begin(control, command)
+    join_group(control, command, LATER_THREADS, files)
     while (message := control.receive(FOREVER_S)) is not None:
-        if message[0]["do"] == "gradients":
+        if message[0]["do"] == "message" and debugger is not None:
+            control.send(debugger.announced(*message))
+        elif message[0]["do"] == "gradients":
             answer, blob = show_gradients(message[0]["context_id"])
             control.send(answer, blob)
         elif message[0]["do"] == "context":
@@ -320,9 +329,11 @@ def work(control: Any, command: dict[str, Any]) -> None:
             control.send({"left": True})
 
 
-def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
+def join_group(
+    control: Any, command: dict[str, Any], threads: int, files: Sequence[socket.socket] = ()
+) -> None:
     """Joins the group, and reports to our process that it is ready, or why not. Limits its memory from then
-    on, with room for so many threads."""
+    on, with room for so many threads. `files` go along with the report."""
     import torch
 
     from rpcinspect.replayer.workers.bounds import bound_memory
@@ -333,7 +344,10 @@ def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
     except Exception as error:
         control.send({"failed": f"{type(error).__name__}: {error}"})
         raise
-    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
+    ready = {"ready": True, "memory": bound_memory(command["memory"], threads)}
+    control.send(ready, files=[file.fileno() for file in files])
+    for file in files:
+        file.close()
 
 
 def init_rpc(command: dict[str, Any]) -> None:

@@ -65,6 +65,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """Of the live workers' own calls."""
     cuda: bool = False
     """Whether they may use GPUs."""
+    debug: bool = False
+    """Whether they may get a debugger."""
     import_timeout_s: float = 180.0
     start_timeout_s: float = 60.0
     """For a store or a worker to be ready."""
@@ -275,6 +277,7 @@ class Workers(Closing):
             "files": dict(options.files),
             "names": list(options.names),
             "main": str(Path(options.main).resolve()) if options.main else None,
+            "debug": options.debug,
         }
         number = theirs.sock.fileno()
         # -I: neither the folder of the script nor this shell's PYTHONPATH decides what is imported.

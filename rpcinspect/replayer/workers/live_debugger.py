@@ -1,0 +1,398 @@
+"""What a live worker does with its messages beside running them: stops, looks for NaN, calls the user's hooks.
+
+In: what the user asks for, as `LiveGroup` tells it, and a socket to our process. Out: a `LiveDebugger` that is
+installed before `init_rpc`: torch looks `deserialize` and `_run_function` up when it begins. What a message is,
+and whether it stops, our process says: it knows the capture. Calls of Python are seen in the thread that runs
+them; everything else, which only torch's C++ sees, is announced by our process before it is sent.
+
+Runs in live workers only. Mirrors `_run_function` of torch/distributed/rpc/internal.py and `_remote_forward`,
+`_local_invoke` of torch/distributed.
+"""
+
+from __future__ import annotations
+
+import bdb
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib
+import inspect
+import os
+import pdb
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+from torch._C import _distributed_autograd
+from torch.distributed.rpc import internal
+
+from rpcinspect.replayer.agent.tensors import build
+from rpcinspect.replayer.workers.live_nonfinite import lines_of_user, nonfinite, tensors_in, watch_graph
+from rpcinspect.replayer.workers.remote_pdb import Link, RemotePdb, flush
+from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
+
+TORCH = os.path.dirname(torch.__file__)
+AGENTS = tuple(f"torch.distributed.rpc.{name}" for name in ("api", "backend_registry", "_utils"))
+"""Modules whose functions agents call at each other, at start and at the end."""
+FORWARDS = ("_remote_forward",)
+"""Functions of torch that call `forward` of the object behind the RRef that they get first."""
+METHODS = ("_local_invoke", "_local_invoke_async_execution")
+"""The same for the method whose name they get second."""
+
+
+@dataclass
+class ReceivedMessage:
+    """A message that a live worker gets: what a hook is called with."""
+
+    worker: str
+    """Who gets it."""
+    message: int | None
+    """Its number in the capture; None for one that only live workers know, such as a call between two."""
+    type: str
+    """As `decode` shows it, envelopes included: `FORWARD_AUTOGRAD_REQ`."""
+    sender: str | None
+    """Who sent it; None where that is not known."""
+    function: str | None
+    """`module.name` of the function or operator that it calls."""
+    context_id: int | None = None
+    """The distributed autograd context, for `torch.distributed.autograd.get_gradients`."""
+    args: tuple[Any, ...] = ()
+    """Of a call of Python: the very objects that the function gets."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    tensors: list[torch.Tensor] = field(default_factory=list)
+    """All tensors in it; of a BACKWARD_AUTOGRAD_REQ the gradients. Of what is no call of Python, copies."""
+    stops: bool = False
+
+    @property
+    def label(self) -> str:
+        """Returns the number, or what stands for it."""
+        return "?" if self.message is None else f"#{self.message}"
+
+    @property
+    def text(self) -> str:
+        """Returns the message in words."""
+        parts = [self.type, *([f"from {self.sender}"] if self.sender else [])]
+        parts += [] if self.context_id is None else [f"context {context_text(self.context_id)}"]
+        return f"{self.function or self.type} ({', '.join(parts)})"
+
+
+class _KnownCall(internal.PythonUDF):  # type: ignore[misc]
+    """The call of a Python function with the message that brought it."""
+
+    message: ReceivedMessage
+
+
+class LiveDebugger:
+    """Stops, looks and hooks of one live worker."""
+
+    def __init__(self, worker: str, options: Object, link: Link) -> None:
+        self._worker = worker
+        self._link = link
+        self._numbers: str | None = options["nonfinite"]
+        """`stop` at NaN and Inf, `say` them, or None."""
+        self._at_errors: bool = options["errors"]
+        self._ask: bool = options["ask"]
+        """Whether our process wants to hear of each call."""
+        self._hooks = [_function(name) for name in options["hooks"]]
+        self._failed_hooks: set[str] = set()
+        self._port: int | None = options["port"]
+        self._last: ReceivedMessage | None = None
+
+    def install(self) -> None:
+        """Takes the place of torch's functions. To be called before `init_rpc`."""
+        deserialize, run = internal.deserialize, internal._run_function
+
+        def received(data: bytes, tensors: Sequence[torch.Tensor]) -> object:
+            value = deserialize(data, tensors)
+            asks = self._ask and isinstance(value, internal.PythonUDF)
+            asks = asks and getattr(value.func, "__module__", None) not in AGENTS
+            return self._received(value, data, tensors) if asks else value
+
+        def called(udf: Any) -> object:
+            if isinstance(udf, _KnownCall):
+                call = functools.partial(self._call, udf.message, udf.func)
+                return run(internal.PythonUDF(call, udf.args, udf.kwargs))
+            if bdb.Breakpoint.bplist and isinstance(udf, internal.PythonUDF):
+                return run(internal.PythonUDF(functools.partial(self._traced, udf.func), *udf[1:]))
+            return run(udf)
+
+        internal.deserialize, internal._run_function = received, called
+        sys.breakpointhook = self._breakpoint
+        pdb.set_trace = self._breakpoint
+        if self._numbers is not None:
+            torch.autograd.set_detect_anomaly(True, check_nan=False)
+
+    # --- calls of Python ------------------------------------------------------------------------------------
+
+    def _received(self, udf: Any, data: bytes, tensors: Sequence[torch.Tensor]) -> _KnownCall:
+        """The call with what our process knows of its message."""
+        names = [name_of(udf.func)]
+        target = method_behind(udf)
+        if target is not None and name_of(target) not in names:
+            names.append(name_of(target))
+        holds = None if self._numbers is None else nonfinite(tensors)
+        told = self._link.ask(
+            {"say": "got", "digest": digest_of(data, tensors), "names": names, "nonfinite": holds}
+        )
+        call = _KnownCall(udf.func, udf.args, udf.kwargs)
+        call.message = ReceivedMessage(
+            worker=self._worker,
+            message=told["message"],
+            type=told["type"],
+            sender=told["sender"],
+            function=names[-1],
+            args=udf.args,
+            kwargs=udf.kwargs,
+            tensors=list(tensors),
+            stops=told["stops"],
+        )
+        return call
+
+    def _call(self, message: ReceivedMessage, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function of a message."""
+        message.context_id = current_context()
+        self._last = message
+        self._call_hooks(message)
+        try:
+            result = self._run(message, function, args, kwargs)
+        except Exception as error:
+            if self._at_errors and error.__traceback__ is not None:
+                head = f"{self._worker} holds at {message.label}: {type(error).__name__} in {message.text}"
+                debugger = self._debugger(message.label)
+                debugger.look(head, None, error.__traceback__, names=_names(message))
+            raise
+        self._returned(message, result)
+        return result
+
+    def _run(
+        self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        if not message.stops:
+            return self._traced(function, *args, **kwargs)
+        code = code_of(method_behind(internal.PythonUDF(function, args, kwargs)))
+        head, key, names = f"{self._worker} holds at {message.label}: {message.text}", message.message, _names(message)
+        if self._port is not None:
+            return self._in_editor(head, key, function, args, kwargs)
+        debugger = self._debugger(message.label)
+        if code is None:  # no line of Python to stop at
+            names |= {"function": function, "args": args, "kwargs": kwargs}
+            debugger.look(head, sys._getframe(), names=names, key=key)
+            return function(*args, **kwargs)
+        with debugger.running(head, code, names, key):
+            return function(*args, **kwargs)
+
+    def _traced(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Calls a function so that the user's own breakpoints stop, if there are any."""
+        if not bdb.Breakpoint.bplist:
+            return function(*args, **kwargs)
+        with self._debugger("breakpoint").running("", None, {}):
+            return function(*args, **kwargs)
+
+    def _returned(self, message: ReceivedMessage, result: Any) -> None:
+        """Looks at what a function has returned."""
+        if self._numbers is None:
+            return
+        if isinstance(result, torch.futures.Future):
+            result.add_done_callback(lambda future: self._returned(message, _value(future)))
+            return
+        tensors = tensors_in(result)
+        watch_graph(tensors, functools.partial(self._gradient_broke, message))
+        what = nonfinite(tensors)
+        if what is None:
+            return
+        head = f"{self._worker} returns {what} from {message.label}: {message.text}"
+        if self._found(head) and nonfinite(message.tensors) is None:
+            names = {**_names(message), "args": message.args, "kwargs": message.kwargs, "result": result}
+            self._debugger(message.label).look(head, sys._getframe(), names=names)
+
+    def _gradient_broke(
+        self,
+        message: ReceivedMessage,
+        operation: str,
+        forward: Sequence[str],
+        received: Sequence[Any],
+        gradients: Sequence[Any],
+    ) -> None:
+        """An operation that got finite gradients makes one that is not; runs in its thread."""
+        what = nonfinite(gradients)
+        last = self._last.label if self._last is not None else "?"
+        head = f"{self._worker} makes {what} in the backward of {operation}, context " + (
+            "none" if message.context_id is None else context_text(message.context_id)
+        )
+        where = list(lines_of_user(forward))
+        head += f", after {last}; its forward, in {message.label}:\n" + "\n".join(where[-3:])
+        if self._found(head):
+            names = {**_names(message), "operation": operation, "forward": "\n".join(where)}
+            names |= {"received": received, "gradients": gradients}
+            self._debugger(last).look(head, sys._getframe(), names=names)
+
+    def _found(self, text: str) -> bool:
+        """Tells our process of NaN or Inf. Returns whether to stop there."""
+        return self._link.ask({"say": "found", "text": text})["stops"] and self._numbers == "stop"
+
+    # --- other messages -------------------------------------------------------------------------------------
+
+    def announced(self, what: Object, blob: bytes) -> Object:
+        """A message that torch's C++ takes is about to be sent; runs in the main thread. Returns the reply,
+        after which it is sent."""
+        rows = what.get("tensors", ())
+        message = ReceivedMessage(
+            worker=self._worker,
+            message=what["message"],
+            type=what["type"],
+            sender=what["sender"],
+            function=what["function"],
+            context_id=what["context_id"],
+            tensors=build(rows, parts_of(what, blob)[1]) if rows else [],
+        )
+        self._last = message
+        self._call_hooks(message)
+        if what["stops"]:
+            names = _names(message)
+            if message.type == "BACKWARD_AUTOGRAD_REQ":
+                names["gradients"] = message.tensors
+            head = f"{self._worker} holds before {message.label}: {what['why'] or message.text}"
+            self._debugger(message.label).look(head, sys._getframe(), names=names, key=message.message)
+        return {"announced": True}
+
+    # --- what the user brings -------------------------------------------------------------------------------
+
+    def _call_hooks(self, message: ReceivedMessage) -> None:
+        for name, hook in self._hooks:
+            try:
+                hook(message)
+            except Exception:
+                if name not in self._failed_hooks:
+                    self._failed_hooks.add(name)
+                    print(f"--hook {name} failed at {message.label}:", file=sys.stderr)
+                    traceback.print_exc()
+                    flush()
+
+    def _breakpoint(self, *args: object, **kwargs: object) -> None:
+        frame = sys._getframe(1)
+        where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        last = self._last
+        head = f"{self._worker} holds at breakpoint(), {where}"
+        names = {} if last is None else _names(last)
+        self._debugger(where).stop_here_and_now(head, frame, names)
+
+    def _debugger(self, place: str) -> RemotePdb:
+        return RemotePdb(self._link, f"{self._worker} {place}")
+
+    def _in_editor(
+        self, head: str, key: int | None, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Calls a function under debugpy, after an editor has come to the port."""
+        import debugpy  # type: ignore[import-not-found]
+
+        held = self._link.hold(head, key)
+        if not debugpy.is_client_connected():
+            with contextlib.suppress(RuntimeError):  # it listens already
+                debugpy.listen(("127.0.0.1", self._port))
+            self._link.say({"say": "write", "text": f"{self._worker} waits for an editor at 127.0.0.1:{self._port}\n"})
+            debugpy.wait_for_client()
+        debugpy.debug_this_thread()
+        try:
+            debugpy.breakpoint()
+            return function(*args, **kwargs)
+        finally:
+            self._link.go_on(held, "stop")
+
+
+def begin(control: ControlSocket, command: Object) -> tuple[LiveDebugger | None, list[socket.socket]]:
+    """Installs what the user asks for in this worker; returns it with the other end of its socket, which goes
+    to our process."""
+    options = command["debug"]
+    if options is None:
+        return None, []
+    if options["anomaly"]:
+        torch.autograd.set_detect_anomaly(True)
+    ours, theirs = type(control).pair()
+    debugger = LiveDebugger(command["name"], options, Link(ours))
+    debugger.install()
+    return debugger, [theirs.sock]
+
+
+def digest_of(data: bytes, tensors: Iterable[torch.Tensor]) -> str:
+    """Returns what a call is recognised by: its pickle and the bytes of its plain tensors."""
+    digest = hashlib.sha256(data)
+    for tensor in tensors:
+        if tensor.layout == torch.strided and not tensor.is_quantized:
+            storage = tensor.untyped_storage().cpu()
+            digest.update(ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b"")
+    return digest.hexdigest()
+
+
+def name_of(function: Any) -> str:
+    """`module.qualified_name` of a function, a method or an object that is called."""
+    owner = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(owner, '__module__', None) or 'builtins'}.{owner.__qualname__}"
+
+
+def method_behind(udf: Any) -> Any:
+    """Returns the user's function that a call leads to: for torch's own helpers, the method of the object
+    behind the RRef."""
+    function = udf.func
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", "")
+    if name in (*FORWARDS, *METHODS) and udf.args:
+        with contextlib.suppress(Exception):  # it fails when it is called
+            thing = udf.args[0].local_value()
+            return getattr(thing, "forward" if name in FORWARDS else udf.args[1])
+    if isinstance(function, torch.nn.Module):
+        return function.forward
+    return function
+
+
+def code_of(function: Any) -> CodeType | None:
+    """Returns the code of a function of the user; None for torch's own and for what is not written in
+    Python."""
+    if not inspect.isroutine(function):
+        function = getattr(type(function), "__call__", None)
+    with contextlib.suppress(ValueError):  # wrappers in a circle
+        function = inspect.unwrap(function)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if not isinstance(code, CodeType) or code.co_filename.startswith((TORCH, "<")):
+        return None
+    return code
+
+
+def context_text(context_id: int) -> str:
+    """`0:3`: who made a context, and its number there."""
+    return f"{context_id >> 48}:{context_id & (1 << 48) - 1}"
+
+
+def current_context() -> int | None:
+    """Returns the autograd context of this thread."""
+    try:
+        return int(_distributed_autograd._current_context()._context_id())
+    except RuntimeError:
+        return None
+
+
+def _names(message: ReceivedMessage) -> dict[str, object]:
+    """Returns what the prompt knows beside the function's own names."""
+    return {"message": message, "context_id": message.context_id, "tensors": message.tensors}
+
+
+def _value(future: Any) -> object:
+    """Returns the value of a future that is done; None for an error."""
+    with contextlib.suppress(Exception):
+        return future.value()
+    return None
+
+
+def _function(name: str) -> tuple[str, Callable[[ReceivedMessage], object]]:
+    """Returns `module:function` with the function."""
+    module, _, attribute = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return name, found

@@ -1,0 +1,278 @@
+"""pdb in a live worker whose terminal is that of our process.
+
+A live worker is not in the foreground of any terminal, and has several threads in which a function may stop.
+So the debugger's lines go over a socket to our process (`debug_relay.py`), which shows them and brings back
+what was typed.
+
+In: a `Link` and what holds. Out: a dialogue, and after it whether the replay goes on to the next stop or to
+the next message. Runs in live workers only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pdb
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object
+
+FOREVER_S = 1e6
+"""A wait that ends when the other end of the socket closes."""
+OWN = ("rpcinspect.*", "torch.distributed.rpc.internal")
+"""Modules between RPC and the user's function: nobody wants to step through them."""
+
+NEXT_STOP, NEXT_MESSAGE = "stop", "message"
+
+
+class Link:
+    """The socket to our process; one request with its reply at a time, from any thread."""
+
+    def __init__(self, control: ControlSocket) -> None:
+        self._control = control
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+
+    def say(self, what: Object) -> None:
+        """Sends what has no reply."""
+        with self._lock:
+            self._control.send(what)
+
+    def ask(self, what: Object) -> Object:
+        """Sends a request; returns its reply. Where our process is gone, this one ends."""
+        with self._lock:
+            self._control.send(what)
+            reply = self._control.receive(FOREVER_S)
+        if reply is None:
+            os._exit(1)
+        return reply[0]
+
+    def hold(self, head: str, key: int | None = None) -> str:
+        """Says that this worker holds, and where. Returns the key to say with `go_on` that it no longer does;
+        `key`: a message that our process holds already."""
+        flush()
+        named = f"{next(self._numbers)}" if key is None else f"#{key}"
+        self.say({"say": "hold", "key": named, "head": head})
+        return named
+
+    def go_on(self, key: str, to: str) -> None:
+        """Says that what held goes on, to the next stop or to the next message."""
+        self.say({"say": "go-on", "key": key, "to": to})
+
+    def quit(self) -> None:
+        """Asks our process to end the replay, and waits for that."""
+        self.ask({"say": "quit"})
+
+
+class _Terminal:
+    """What pdb reads and writes."""
+
+    encoding = "utf-8"
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def write(self, text: str) -> int:
+        """Shows text."""
+        self._link.say({"say": "write", "text": text})
+        return len(text)
+
+    def flush(self) -> None:
+        """Does nothing: what is written is shown."""
+
+    def readline(self) -> str:
+        """Returns a line that was typed; empty at the end of the input."""
+        return str(self._link.ask({"say": "read"}).get("line", ""))
+
+
+class RemotePdb(pdb.Pdb):
+    """A debugger for one stop and what follows it in the same thread."""
+
+    def __init__(self, link: Link, place: str) -> None:
+        """`place`: what the prompt shows."""
+        terminal: Any = _Terminal(link)
+        super().__init__(stdin=terminal, stdout=terminal, nosigint=True, readrc=False, skip=OWN)
+        self.prompt = f"({place}) "
+        self._link = link
+        self._key: str | None = None
+        self._head = ""
+        self._names: Mapping[str, object] = {}
+        self._looks_only = False
+        """No code of this thread is run step by step: the dialogue looks at a frame as it is."""
+        self._to = NEXT_STOP
+
+    # --- ways to stop ---------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def running(
+        self, head: str, code: CodeType | None, names: Mapping[str, object], key: int | None = None
+    ) -> Iterator[None]:
+        """Returns a context in which this thread runs under the debugger. It stops at the first line of
+        `code`; None: only at the user's own breakpoints. `names`: what the prompt knows besides."""
+        self._head, self._names = head, names
+        if key is not None:
+            self._key = f"#{key}"
+        self.reset()
+        if code is None:
+            self._set_stopinfo(sys._getframe(), None, -1)  # type: ignore[attr-defined]
+            sys.settrace(self.trace_dispatch)
+        else:
+            sys.settrace(self._waits_for(code))
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            self.release()
+
+    def _waits_for(self, code: CodeType) -> Any:
+        def trace(frame: FrameType, event: str, arg: object) -> Any:
+            if frame.f_code is not code:
+                return None
+            sys.settrace(self.trace_dispatch)
+            return self.trace_dispatch(frame, event, arg)
+
+        return trace
+
+    def look(
+        self,
+        head: str,
+        frame: FrameType | None,
+        trace: TracebackType | None = None,
+        *,
+        names: Mapping[str, object] | None = None,
+        key: int | None = None,
+    ) -> None:
+        """Holds a dialogue about a frame as it is, or about where an exception was raised."""
+        self._looks_only, self._head, self._names = True, head, names or {}
+        self.reset()
+        if key is not None:
+            self._key = f"#{key}"
+        try:
+            self.interaction(frame, trace)
+        finally:
+            self.release()
+
+    def stop_here_and_now(self, head: str, frame: FrameType, names: Mapping[str, object]) -> None:
+        """Stops at the next line of a frame, as `breakpoint()` does."""
+        self._head, self._names = head, names
+        self.set_trace(frame)
+
+    def release(self) -> None:
+        """Says that nothing holds any more; harmless where nothing did."""
+        key, self._key = self._key, None
+        if key is not None:
+            self._link.go_on(key, self._to)
+
+    # --- as pdb calls them ----------------------------------------------------------------------------------
+
+    def interaction(self, frame: FrameType | None, *rest: Any) -> None:
+        if self._head:
+            self._key = self._link.hold(self._head, None if self._key is None else int(self._key[1:]))
+            self._head = ""
+        elif self._key is None:
+            self._key = self._link.hold("")
+        super().interaction(frame, *rest)
+
+    def setup(self, f: FrameType | None, tb: TracebackType | None) -> None:
+        super().setup(f, tb)
+        there = self.curframe.f_locals if self.curframe is not None else {}
+        for name, value in self._names.items():
+            if name not in there:
+                there[name] = value
+
+    def user_return(self, frame: FrameType, return_value: object) -> None:
+        super().user_return(frame, return_value)
+        caller = frame.f_back
+        if caller is None or self.is_skipped_module(caller.f_globals.get("__name__")):  # type: ignore[attr-defined]
+            self.set_continue()
+            self.release()
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def do_continue(self, arg: str) -> bool | None:
+        """c(ont(inue))
+
+        Go on to the next stop: a --stop-at, a breakpoint, or the end of the replay.
+        """
+        self._to = NEXT_STOP
+        done = super().do_continue(arg)
+        if not self._looks_only:
+            self.release()
+        return done
+
+    do_c = do_cont = do_continue
+
+    def do_nextmessage(self, arg: str) -> bool | None:
+        """nm | nextmessage
+
+        Go on to the next message that a live worker gets.
+        """
+        done = super().do_continue(arg)
+        self._to = NEXT_MESSAGE
+        if not self._looks_only:
+            self.release()
+        return done
+
+    do_nm = do_nextmessage
+
+    def do_step(self, arg: str) -> bool | None:
+        """s(tep)
+
+        Go to the next line, also in functions that are called; behind the end of the message's function, or
+        where there is none, to the next message.
+        """
+        self._to = NEXT_MESSAGE
+        return True if self._looks_only else super().do_step(arg)
+
+    do_s = do_step
+
+    def do_next(self, arg: str) -> bool | None:
+        """n(ext)
+
+        Go to the next line of this function; behind the end of the message's function, or where there is
+        none, to the next message.
+        """
+        self._to = NEXT_MESSAGE
+        return True if self._looks_only else super().do_next(arg)
+
+    do_n = do_next
+
+    def do_quit(self, arg: str) -> bool | None:
+        """q(uit) | exit
+
+        End the replay; the report says what was done until now.
+        """
+        self._link.quit()
+        return True
+
+    do_q = do_exit = do_quit
+
+    def do_EOF(self, arg: str) -> bool | None:
+        """EOF
+
+        End the replay, as `quit` does.
+        """
+        self.message("")
+        return self.do_quit(arg)
+
+    def do_run(self, arg: str) -> bool | None:
+        """run | restart
+
+        Not here: a replay begins at its first message.
+        """
+        self.error("a replay can't be begun again from here")
+        return None
+
+    do_restart = do_run
+
+
+def flush() -> None:
+    """Writes out what was printed before, so that it is shown above the prompt."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the user's modules may have replaced it
+            stream.flush()
