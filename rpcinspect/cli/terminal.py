@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from rpcinspect.cli.output import say, show_line
+from rpcinspect.cli.output import say_block, show_line
 from rpcinspect.fields.phrases import printable
 
 CLEAR = "\r\x1b[K"
@@ -51,8 +51,8 @@ class WorkerTerminal:
         self._between(lambda: show_line(name, line))
 
     def say(self, line: str) -> None:
-        """Shows a line of ours."""
-        self._between(lambda: say(line))
+        """Shows a line of ours; more lines below the first are indented."""
+        self._between(lambda: say_block(line))
 
     def _between(self, show: Callable[[], None]) -> None:
         """Shows a line above the prompt that is there."""

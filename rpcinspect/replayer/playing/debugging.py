@@ -31,7 +31,7 @@ from rpcinspect.rpc.command import PythonCall, PythonRemoteCall
 from rpcinspect.rpc.command_codec import from_message
 from rpcinspect.rpc.envelope import peel
 from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
-from rpcinspect.rpc.questions import CLEAN_UP
+from rpcinspect.rpc.questions import CLEAN_UP, PASSES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.exchanges import Exchange
@@ -173,7 +173,9 @@ class SessionDebugger:
         self, step: Step, call: Exchange, storages: Sequence[bytes], stops: bool, carries: str | None
     ) -> Wait:
         worker = self._workers.get(step.to)
-        if worker is None or not (stops or self._all.options.hooks):
+        looks = self._all.stops.nonfinite or self._all.options.watch
+        wanted = stops or self._all.options.hooks or (looks and call.kind in PASSES)
+        if worker is None or not wanted:
             return _over
         what: Object = {
             "message": call.index,
@@ -182,7 +184,7 @@ class SessionDebugger:
             "function": call.function,
             "context_id": call.context,
             "stops": stops,
-            "why": f"{carries} in {described(call)}" if carries is not None else None,
+            "why": f"{carries} in " if carries is not None else None,
         }
         rows = [{**to_builtins(meta), "device": "cpu"} for meta in call.request.rpc.tensors]
         worker.announce(what, with_parts(what, b"", rows, storages))
@@ -262,9 +264,10 @@ def described(call: Exchange, *, answer: bool = False) -> str:
     """Returns `#42, app.forward (FORWARD_AUTOGRAD_REQ from worker0, context 0:3)`."""
     number = call.answer if answer else call.index
     head = "a message" if number is None else f"#{number}"
-    parts = [f"the answer to #{call.index}"] if answer else [f"{call.type} from {call.caller}"]
-    parts += [] if call.context is None else [f"context {packed(call.context)}"]
     named = call.what if call.function is not None else type_name(call.kind)
+    told = call.type if call.type != named else ""
+    whose = f"the answer to #{call.index}" if answer else f"{told} from {call.caller}".strip()
+    parts = [whose] if call.context is None else [whose, f"context {packed(call.context)}"]
     return f"{head}, {named} ({', '.join(parts)})"
 
 

@@ -62,12 +62,12 @@ class ReceivedMessage:
     """`module.name` of the function or operator that it calls."""
     context_id: int | None = None
     """The distributed autograd context, for `torch.distributed.autograd.get_gradients`."""
-    args: tuple[Any, ...] = ()
+    args: tuple[Any, ...] = field(default=(), repr=False)
     """Of a call of Python: the very objects that the function gets."""
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    tensors: list[torch.Tensor] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict, repr=False)
+    tensors: list[torch.Tensor] = field(default_factory=list, repr=False)
     """All tensors in it; of a BACKWARD_AUTOGRAD_REQ the gradients. Of what is no call of Python, copies."""
-    stops: bool = False
+    stops: bool = field(default=False, repr=False)
 
     @property
     def label(self) -> str:
@@ -77,9 +77,14 @@ class ReceivedMessage:
     @property
     def text(self) -> str:
         """Returns the message in words."""
-        parts = [self.type, *([f"from {self.sender}"] if self.sender else [])]
+        parts = [self.type] if self.function else []
+        parts += [f"from {self.sender}"] if self.sender else []
         parts += [] if self.context_id is None else [f"context {context_text(self.context_id)}"]
         return f"{self.function or self.type} ({', '.join(parts)})"
+
+
+SHOWN_FRAMES = 3
+"""Of the user's, of a forward."""
 
 
 class _KnownCall(internal.PythonUDF):  # type: ignore[misc]
@@ -125,7 +130,7 @@ class LiveDebugger:
         internal.deserialize, internal._run_function = received, called
         sys.breakpointhook = self._breakpoint
         pdb.set_trace = self._breakpoint
-        if self._numbers is not None:
+        if self._numbers is not None and not torch.is_anomaly_enabled():
             torch.autograd.set_detect_anomaly(True, check_nan=False)
 
     # --- calls of Python ------------------------------------------------------------------------------------
@@ -165,7 +170,7 @@ class LiveDebugger:
             if self._at_errors and error.__traceback__ is not None:
                 head = f"{self._worker} holds at {message.label}: {type(error).__name__} in {message.text}"
                 debugger = self._debugger(message.label)
-                debugger.look(head, None, error.__traceback__, names=_names(message))
+                debugger.look(head, _names(message), trace=error.__traceback__)
             raise
         self._returned(message, result)
         return result
@@ -182,7 +187,7 @@ class LiveDebugger:
         debugger = self._debugger(message.label)
         if code is None:  # no line of Python to stop at
             names |= {"function": function, "args": args, "kwargs": kwargs}
-            debugger.look(head, sys._getframe(), names=names, key=key)
+            debugger.look(head, names, key=key)
             return function(*args, **kwargs)
         with debugger.running(head, code, names, key):
             return function(*args, **kwargs)
@@ -209,7 +214,7 @@ class LiveDebugger:
         head = f"{self._worker} returns {what} from {message.label}: {message.text}"
         if self._found(head) and nonfinite(message.tensors) is None:
             names = {**_names(message), "args": message.args, "kwargs": message.kwargs, "result": result}
-            self._debugger(message.label).look(head, sys._getframe(), names=names)
+            self._debugger(message.label).look(head, names)
 
     def _gradient_broke(
         self,
@@ -222,15 +227,19 @@ class LiveDebugger:
         """An operation that got finite gradients makes one that is not; runs in its thread."""
         what = nonfinite(gradients)
         last = self._last.label if self._last is not None else "?"
-        head = f"{self._worker} makes {what} in the backward of {operation}, context " + (
-            "none" if message.context_id is None else context_text(message.context_id)
-        )
         where = list(lines_of_user(forward))
-        head += f", after {last}; its forward, in {message.label}:\n" + "\n".join(where[-3:])
+        context = "" if message.context_id is None else f" (context {context_text(message.context_id)})"
+        head = "\n".join(
+            [
+                f"{self._worker} makes {what} in the backward of {operation}, in {last}{context}; "
+                f"forward, in {message.label}:",
+                *where[-SHOWN_FRAMES:],
+            ]
+        )
         if self._found(head):
             names = {**_names(message), "operation": operation, "forward": "\n".join(where)}
             names |= {"received": received, "gradients": gradients}
-            self._debugger(last).look(head, sys._getframe(), names=names)
+            self._debugger(last).look(head, names)
 
     def _found(self, text: str) -> bool:
         """Tells our process of NaN or Inf. Returns whether to stop there."""
@@ -257,8 +266,8 @@ class LiveDebugger:
             names = _names(message)
             if message.type == "BACKWARD_AUTOGRAD_REQ":
                 names["gradients"] = message.tensors
-            head = f"{self._worker} holds before {message.label}: {what['why'] or message.text}"
-            self._debugger(message.label).look(head, sys._getframe(), names=names, key=message.message)
+            head = f"{self._worker} holds before {message.label}: {what['why'] or ''}{message.text}"
+            self._debugger(message.label).look(head, names, key=message.message)
         return {"announced": True}
 
     # --- what the user brings -------------------------------------------------------------------------------

@@ -72,5 +72,5 @@ def _hook(name: str, traceback: Sequence[str], found: Found) -> Callable[[Any, A
 def lines_of_user(traceback: Sequence[str]) -> Iterator[str]:
     """Yields the frames of a traceback that are neither torch's nor ours, innermost last."""
     for frame in traceback:
-        if "/torch/" not in frame and "/rpcinspect/replayer/" not in frame:
+        if "/torch/" not in frame and "/rpcinspect/replayer/workers/" not in frame:
             yield frame.rstrip("\n")

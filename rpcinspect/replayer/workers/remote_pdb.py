@@ -16,7 +16,7 @@ import os
 import pdb
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -141,19 +141,22 @@ class RemotePdb(pdb.Pdb):
     def look(
         self,
         head: str,
-        frame: FrameType | None,
-        trace: TracebackType | None = None,
+        names: Mapping[str, object],
         *,
-        names: Mapping[str, object] | None = None,
+        trace: TracebackType | None = None,
         key: int | None = None,
     ) -> None:
-        """Holds a dialogue about a frame as it is, or about where an exception was raised."""
-        self._looks_only, self._head, self._names = True, head, names or {}
+        """Holds a dialogue where no line of the user's is about to run: about where an exception was raised,
+        or about names alone."""
+        self._looks_only, self._head, self._names = True, head, names
         self.reset()
         if key is not None:
             self._key = f"#{key}"
         try:
-            self.interaction(frame, trace)
+            if trace is not None:
+                self.interaction(None, trace)
+            else:
+                _here(self.interaction)
         finally:
             self.release()
 
@@ -170,7 +173,7 @@ class RemotePdb(pdb.Pdb):
 
     # --- as pdb calls them ----------------------------------------------------------------------------------
 
-    def interaction(self, frame: FrameType | None, *rest: Any) -> None:
+    def interaction(self, frame: FrameType | None, *rest: Any) -> None:  # type: ignore[override]
         if self._head:
             self._key = self._link.hold(self._head, None if self._key is None else int(self._key[1:]))
             self._head = ""
@@ -185,12 +188,44 @@ class RemotePdb(pdb.Pdb):
             if name not in there:
                 there[name] = value
 
+    def print_stack_entry(self, frame_lineno: Any, *rest: Any) -> None:
+        if not self._is_ours(frame_lineno[0]):
+            super().print_stack_entry(frame_lineno, *rest)
+
+    def _is_ours(self, frame: FrameType | None) -> bool:
+        """Returns whether a frame is one between RPC and the user's function."""
+        return frame is None or self.is_skipped_module(frame.f_globals.get("__name__"))  # type: ignore[attr-defined,no-any-return]
+
     def user_return(self, frame: FrameType, return_value: object) -> None:
         super().user_return(frame, return_value)
-        caller = frame.f_back
-        if caller is None or self.is_skipped_module(caller.f_globals.get("__name__")):  # type: ignore[attr-defined]
+        if self._is_ours(frame.f_back):
             self.set_continue()
             self.release()
+
+    def do_args(self, arg: str) -> bool | None:
+        """a(rgs)
+
+        Print the arguments of the function; where none runs, the names that are known here.
+        """
+        if not self._is_ours(self.curframe):
+            return super().do_args(arg)
+        for name, value in self._names.items():
+            self.message(f"{name} = {value!r}")
+        return None
+
+    do_a = do_args
+
+    def do_list(self, arg: str) -> bool | None:
+        """l(ist) [first[, last]]
+
+        List the source around the current line.
+        """
+        if not self._is_ours(self.curframe):
+            return super().do_list(arg)
+        self.message("no function runs here; args prints what is known")
+        return None
+
+    do_l = do_list
 
     # --- commands -------------------------------------------------------------------------------------------
 
@@ -269,6 +304,11 @@ class RemotePdb(pdb.Pdb):
         return None
 
     do_restart = do_run
+
+
+def _here(interact: Callable[[FrameType, None], None]) -> None:
+    """Gives a dialogue a frame of its own."""
+    interact(sys._getframe(), None)
 
 
 def flush() -> None:

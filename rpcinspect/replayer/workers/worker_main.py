@@ -40,8 +40,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 RENDEZVOUS_SCHEME = "rpcinspect"
 PACKAGE = Path(__file__).resolve().parents[2]
-GRADIENT_BYTES = 1 << 26
-"""Of the gradients that are shown at once; more are named without their bytes."""
 MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
 """Modules without a file → what makes them when it is imported."""
 FOREVER_S = 1e6
@@ -320,6 +318,8 @@ def work(control: Any, command: dict[str, Any]) -> None:
         if message[0]["do"] == "message" and debugger is not None:
             control.send(debugger.announced(*message))
         elif message[0]["do"] == "gradients":
+            from rpcinspect.replayer.workers.live_gradients import show_gradients
+
             answer, blob = show_gradients(message[0]["context_id"])
             control.send(answer, blob)
         elif message[0]["do"] == "context":
@@ -439,35 +439,6 @@ def has_context(context_id: int) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
-    """What this worker's leaves have accumulated in a context, largest shapes last; bytes in C order."""
-    import torch
-    import torch.distributed.autograd as dist_autograd
-
-    try:
-        found = dist_autograd.get_gradients(context_id)
-    except RuntimeError as error:
-        return {"error": str(error).partition("\n")[0]}, b""
-    shown, blobs, total = [], [], 0
-    for leaf, grad in sorted(found.items(), key=lambda item: tuple(item[0].shape)):
-        dense = (grad.to_dense() if grad.layout != torch.strided else grad).detach().resolve_conj()
-        data = dense.contiguous().resolve_neg().view(-1).view(torch.uint8).cpu().numpy().tobytes()
-        fits = total + len(data) <= GRADIENT_BYTES
-        shown.append(
-            {
-                "dtype": str(grad.dtype).removeprefix("torch."),
-                "shape": list(grad.shape),
-                "layout": str(grad.layout).removeprefix("torch."),
-                "parameter": isinstance(leaf, torch.nn.Parameter),
-                "bytes": len(data) if fits else None,
-            }
-        )
-        if fits:
-            blobs.append(data)
-            total += len(data)
-    return {"gradients": shown}, b"".join(blobs)
 
 
 def flush() -> None:

@@ -95,8 +95,8 @@ with dist_autograd.context() as context_id:
     dist_autograd.backward(context_id, [out])
     if len(sys.argv) > 1:
         w.GRADIENT_BYTES = int(sys.argv[1])
-    shown, blob = w.show_gradients(context_id)
-unknown = w.show_gradients(12345)
+    shown, blob = g.show_gradients(context_id)
+unknown = g.show_gradients(12345)
 print(json.dumps([shown, base64.b16encode(blob).decode(), unknown[0]]))
 """
 
