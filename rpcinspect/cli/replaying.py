@@ -90,7 +90,10 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
             say(missing)
             return exit_codes.USAGE
         try:
-            with ProgressBar("replaying", quiet=bool(options.debug and options.debug.stop_at)) as progress, ends_as_exits():
+            with (
+                ProgressBar("replaying", quiet=bool(options.debug and options.debug.stop_at)) as progress,
+                ends_as_exits(),
+            ):
                 outcome = replay(run, made, options, progress=progress)
         except (DeviceError, StopError) as wrong:
             say(str(wrong))

@@ -1,5 +1,5 @@
-"""What live workers write and what their debuggers ask, on one terminal: a line of a worker never lands in the
-middle of a prompt.
+"""What live workers write and what their debuggers ask, on one terminal: a line of a worker never lands in
+the middle of a prompt.
 
 In: lines of workers, and text of debuggers, from several threads. Out: all of it on standard error, since
 standard output has the report; control characters are escaped.

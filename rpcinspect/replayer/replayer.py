@@ -31,7 +31,7 @@ from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
 from rpcinspect.replayer.planning.sessions import worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
-from rpcinspect.replayer.playing.debugging import DebugOptions, Debugging, Gradients, SessionDebugger
+from rpcinspect.replayer.playing.debugging import Debugging, DebugOptions, Gradients, SessionDebugger
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
@@ -405,13 +405,15 @@ class _SessionRun:
         debugger = self._debugger(inputs, group)
         try:
             self._new_player(inputs, loop, peers, handle, group.ended, debugger, clean_up).run()
+            if self.options.gradients:
+                for context in sorted(
+                    {one.context for one in self.calls.values() if one.context is not None}
+                ):
+                    held.collect(context)
         finally:
             if self.options.gradients:
                 self.gradients = held.found
-        if self.options.gradients:
-            for context in sorted({one.context for one in self.calls.values() if one.context is not None}):
-                held.collect(context)
-        group.mute()  # what follows is that played workers are gone
+            group.mute()  # what follows is that played workers are gone
 
     def _new_player(
         self,

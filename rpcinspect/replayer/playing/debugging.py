@@ -15,7 +15,6 @@ import hashlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct, to_builtins
 
@@ -24,13 +23,13 @@ from rpcinspect.equality.nonfinite import nonfinite
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.planning.model import PlannedSession, Step
 from rpcinspect.replayer.playing.inputs import SessionInputs
-from rpcinspect.replayer.playing.stops import Stops, names_of
+from rpcinspect.replayer.playing.stops import Stops, is_between, names_of
 from rpcinspect.replayer.workers.live_group import LeafGradient, LiveWorker
 from rpcinspect.replayer.workers.worker_protocol import Object, with_parts
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall
 from rpcinspect.rpc.command_codec import from_message
 from rpcinspect.rpc.envelope import peel
-from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
+from rpcinspect.rpc.message import RpcMessage, type_name
 from rpcinspect.rpc.questions import CLEAN_UP, PASSES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
@@ -156,7 +155,7 @@ class SessionDebugger:
         if carries is not None:
             self._all.found(f"{step.to} gets {carries} in {described(call)}")
             stops = stops or self._all.stops.nonfinite
-        envelopes, kind, payload = peel(message.type, message.payload)
+        _, kind, payload = peel(message.type, message.payload)
         command = from_message(kind, payload)
         if isinstance(command, (PythonCall, PythonRemoteCall)):
             if self._all.options.asks:
@@ -196,7 +195,9 @@ class SessionDebugger:
             self._coming.pop(call.index, None)
             self._holding.discard((call.callee, f"#{call.index}"))
 
-    def came(self, record: RpcRecord, read: ReadExtent, call: Exchange, sender: str, *, answers: bool) -> None:
+    def came(
+        self, record: RpcRecord, read: ReadExtent, call: Exchange, sender: str, *, answers: bool
+    ) -> None:
         """A live worker has sent a message: a request, or the answer to one."""
         if self._all.options.watch and (carries := nonfinite(record, read)) is not None:
             verb = "returns" if answers else "sends"
@@ -205,17 +206,15 @@ class SessionDebugger:
     def _expect_between(self, planned: PlannedSession) -> None:
         """Calls between live workers, which nobody announces; they come with the captured bytes if they hold
         no id that live workers give out."""
-        live = planned.cast.live
-        for index in self._all.stops.messages:
-            call = self._inputs.calls.get(index)
-            if call is None or call.caller not in live or call.callee not in live:
-                continue
+        between = [step.message for step in planned.steps if is_between(step, planned)]
+        for index in between if self._all.options.asks else ():
+            call = self._inputs.calls[index]
             command = call.request.rpc.command
             if isinstance(command, (PythonCall, PythonRemoteCall)):
                 storages = self._inputs.storages(call.request)
                 digest = digest_of(command.serialized_py_obj, call.request.rpc.tensors, storages)
-                known = _KnownCall(index, call.type, call.caller, True)
-                self._known[call.callee, digest].append(known)
+                stops = index in self._all.stops.messages or self._all.stops.names(names_of(call))
+                self._known[call.callee, digest].append(_KnownCall(index, call.type, call.caller, stops))
 
     # --- the relay's thread ---------------------------------------------------------------------------------
 

@@ -186,9 +186,7 @@ class Schedule:
 
     # --- what may be done -----------------------------------------------------------------------------------
 
-    def ready(
-        self, now: float, quiet_s: float = 0.0, *, answers_only: bool = False
-    ) -> Iterator[DueMessage]:
+    def ready(self, now: float, quiet_s: float = 0.0, *, answers_only: bool = False) -> Iterator[DueMessage]:
         """Yields the messages that may be sent at this moment, in order; they count as sent.
         `answers_only`: no requests.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.replayer.planning.model import PlannedSession, Step
 from rpcinspect.run.exchanges import Exchange
 
 ERROR, NONFINITE = "error", "nonfinite"
@@ -60,7 +60,7 @@ class Stops(Struct, frozen=True, kw_only=True):
             step.message
             for session in sessions
             for step in session.steps
-            if step.action == "send" or (step.to in session.cast.live and step.sender in session.cast.live)
+            if step.action == "send" or is_between(step, session)
         }
         for index in sorted(self.messages - reached):
             call = calls[index]
@@ -72,6 +72,12 @@ class Stops(Struct, frozen=True, kw_only=True):
                 raise StopError(f"{where}, which is played{made}")
             why = f" ({step.code})" if step is not None and step.code else ""
             raise StopError(f"{where}, and the plan skips it{why}")
+
+
+def is_between(step: Step, session: PlannedSession) -> bool:
+    """Returns whether a live worker sends a request to another one while it serves."""
+    live = session.cast.live
+    return step.code == "nested-in-answer" and step.sender in live and {step.role, step.to} <= set(live)
 
 
 def is_named(word: str, name: str) -> bool:
@@ -98,7 +104,9 @@ def _request(index: int, calls: Mapping[int, Exchange]) -> int:
 
 def _known(word: str, calls: Mapping[int, Exchange]) -> str:
     """Returns a function's name if the capture calls it."""
-    names = list(dict.fromkeys(name for call in calls.values() if not call.control for name in names_of(call)))
+    names = list(
+        dict.fromkeys(name for call in calls.values() if not call.control for name in names_of(call))
+    )
     if any(is_named(word, name) for name in names):
         return word
     some = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")

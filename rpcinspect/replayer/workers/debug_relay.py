@@ -15,7 +15,6 @@ import selectors
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from rpcinspect.errors import ReplayError
@@ -57,6 +56,9 @@ class Terminal(Protocol):
 
     def typed(self, line: str) -> None:
         """A line was typed, which comes without its end; empty where the input has ended."""
+
+    def show(self, name: str, line: str) -> None:
+        """Shows a line that a worker has written."""
 
     def say(self, line: str) -> None:
         """Shows a line that is ours."""
@@ -198,5 +200,3 @@ class _Worker:
         self.name = name
         self.control = control
         self.listener = listener
-
-

@@ -1,9 +1,9 @@
-"""What a live worker does with its messages beside running them: stops, looks for NaN, calls the user's hooks.
+"""What a live worker does with its messages beside running them: it stops, looks for NaN, calls hooks.
 
-In: what the user asks for, as `LiveGroup` tells it, and a socket to our process. Out: a `LiveDebugger` that is
-installed before `init_rpc`: torch looks `deserialize` and `_run_function` up when it begins. What a message is,
-and whether it stops, our process says: it knows the capture. Calls of Python are seen in the thread that runs
-them; everything else, which only torch's C++ sees, is announced by our process before it is sent.
+In: what the user asks for, as `LiveGroup` tells it, and a socket to our process. Out: a `LiveDebugger` that
+is installed before `init_rpc`: torch looks `deserialize` and `_run_function` up when it begins. What a
+message is, and whether it stops, our process says: it knows the capture. Calls of Python are seen in the
+thread that runs them; all else, which only torch's C++ sees, our process announces before it is sent.
 
 Runs in live workers only. Mirrors `_run_function` of torch/distributed/rpc/internal.py and `_remote_forward`,
 `_local_invoke` of torch/distributed.
@@ -25,7 +25,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from torch._C import _distributed_autograd
 from torch.distributed.rpc import internal
 
 from rpcinspect.replayer.agent.tensors import build
+from rpcinspect.replayer.workers.editor_link import Editor
 from rpcinspect.replayer.workers.live_nonfinite import lines_of_user, nonfinite, tensors_in, watch_graph
 from rpcinspect.replayer.workers.remote_pdb import Link, RemotePdb, flush
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
@@ -106,7 +107,7 @@ class LiveDebugger:
         """Whether our process wants to hear of each call."""
         self._hooks = [_function(name) for name in options["hooks"]]
         self._failed_hooks: set[str] = set()
-        self._port: int | None = options["port"]
+        self._editor = None if options["port"] is None else Editor(worker, options["port"], link)
         self._last: ReceivedMessage | None = None
 
     def install(self) -> None:
@@ -159,7 +160,9 @@ class LiveDebugger:
         )
         return call
 
-    def _call(self, message: ReceivedMessage, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def _call(
+        self, message: ReceivedMessage, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
         """Calls the function of a message."""
         message.context_id = current_context()
         self._last = message
@@ -169,28 +172,27 @@ class LiveDebugger:
         except Exception as error:
             if self._at_errors and error.__traceback__ is not None:
                 head = f"{self._worker} holds at {message.label}: {type(error).__name__} in {message.text}"
-                debugger = self._debugger(message.label)
-                debugger.look(head, _names(message), trace=error.__traceback__)
+                names = {**_names(message), "error": error}
+                self._look(message.label, head, names, trace=error.__traceback__)
             raise
         self._returned(message, result)
         return result
 
-    def _run(
-        self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
+    def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not message.stops:
             return self._traced(function, *args, **kwargs)
+        head, names = f"{self._worker} holds at {message.label}: {message.text}", _names(message)
+        if self._editor is not None:
+            with self._editor.holding(head, message.message) as debugpy:
+                debugpy.breakpoint()
+                return function(*args, **kwargs)  # step into your function here
         code = code_of(method_behind(internal.PythonUDF(function, args, kwargs)))
-        head, key, names = f"{self._worker} holds at {message.label}: {message.text}", message.message, _names(message)
-        if self._port is not None:
-            return self._in_editor(head, key, function, args, kwargs)
-        debugger = self._debugger(message.label)
-        if code is None:  # no line of Python to stop at
-            names |= {"function": function, "args": args, "kwargs": kwargs}
-            debugger.look(head, names, key=key)
-            return function(*args, **kwargs)
-        with debugger.running(head, code, names, key):
-            return function(*args, **kwargs)
+        if code is not None:
+            with self._debugger(message.label).running(head, code, names, message.message):
+                return function(*args, **kwargs)
+        names |= {"function": function, "args": args, "kwargs": kwargs}  # there is no line to stop at
+        self._look(message.label, head, names, key=message.message)
+        return function(*args, **kwargs)
 
     def _traced(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Calls a function so that the user's own breakpoints stop, if there are any."""
@@ -214,7 +216,7 @@ class LiveDebugger:
         head = f"{self._worker} returns {what} from {message.label}: {message.text}"
         if self._found(head) and nonfinite(message.tensors) is None:
             names = {**_names(message), "args": message.args, "kwargs": message.kwargs, "result": result}
-            self._debugger(message.label).look(head, names)
+            self._look(message.label, head, names)
 
     def _gradient_broke(
         self,
@@ -229,17 +231,13 @@ class LiveDebugger:
         last = self._last.label if self._last is not None else "?"
         where = list(lines_of_user(forward))
         context = "" if message.context_id is None else f" (context {context_text(message.context_id)})"
-        head = "\n".join(
-            [
-                f"{self._worker} makes {what} in the backward of {operation}, in {last}{context}; "
-                f"forward, in {message.label}:",
-                *where[-SHOWN_FRAMES:],
-            ]
-        )
+        where_now = f"in {last}{context}; forward, in {message.label}:"
+        head = f"{self._worker} makes {what} in the backward of {operation}, {where_now}"
+        head = "\n".join([head, *where[-SHOWN_FRAMES:]])
         if self._found(head):
             names = {**_names(message), "operation": operation, "forward": "\n".join(where)}
             names |= {"received": received, "gradients": gradients}
-            self._debugger(last).look(head, names)
+            self._look(last, head, names)
 
     def _found(self, text: str) -> bool:
         """Tells our process of NaN or Inf. Returns whether to stop there."""
@@ -267,7 +265,7 @@ class LiveDebugger:
             if message.type == "BACKWARD_AUTOGRAD_REQ":
                 names["gradients"] = message.tensors
             head = f"{self._worker} holds before {message.label}: {what['why'] or ''}{message.text}"
-            self._debugger(message.label).look(head, names, key=message.message)
+            self._look(message.label, head, names, key=message.message)
         return {"announced": True}
 
     # --- what the user brings -------------------------------------------------------------------------------
@@ -294,24 +292,22 @@ class LiveDebugger:
     def _debugger(self, place: str) -> RemotePdb:
         return RemotePdb(self._link, f"{self._worker} {place}")
 
-    def _in_editor(
-        self, head: str, key: int | None, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
-        """Calls a function under debugpy, after an editor has come to the port."""
-        import debugpy  # type: ignore[import-not-found]
-
-        held = self._link.hold(head, key)
-        if not debugpy.is_client_connected():
-            with contextlib.suppress(RuntimeError):  # it listens already
-                debugpy.listen(("127.0.0.1", self._port))
-            self._link.say({"say": "write", "text": f"{self._worker} waits for an editor at 127.0.0.1:{self._port}\n"})
-            debugpy.wait_for_client()
-        debugpy.debug_this_thread()
-        try:
+    def _look(
+        self,
+        place: str,
+        head: str,
+        names: dict[str, object],
+        *,
+        trace: TracebackType | None = None,
+        key: int | None = None,
+    ) -> None:
+        """Holds where no line of the user's is about to run, in the editor or on the terminal."""
+        if self._editor is None:
+            self._debugger(place).look(head, names, trace=trace, key=key)
+            return
+        with self._editor.holding(head, key) as debugpy:
             debugpy.breakpoint()
-            return function(*args, **kwargs)
-        finally:
-            self._link.go_on(held, "stop")
+            del debugpy  # a line to stop at
 
 
 def begin(control: ControlSocket, command: Object) -> tuple[LiveDebugger | None, list[socket.socket]]:
@@ -364,7 +360,7 @@ def code_of(function: Any) -> CodeType | None:
     """Returns the code of a function of the user; None for torch's own and for what is not written in
     Python."""
     if not inspect.isroutine(function):
-        function = getattr(type(function), "__call__", None)
+        function = type(function).__call__
     with contextlib.suppress(ValueError):  # wrappers in a circle
         function = inspect.unwrap(function)
     code = getattr(getattr(function, "__func__", function), "__code__", None)

@@ -173,7 +173,7 @@ class RemotePdb(pdb.Pdb):
 
     # --- as pdb calls them ----------------------------------------------------------------------------------
 
-    def interaction(self, frame: FrameType | None, *rest: Any) -> None:  # type: ignore[override]
+    def interaction(self, frame: FrameType | None, *rest: Any) -> None:
         if self._head:
             self._key = self._link.hold(self._head, None if self._key is None else int(self._key[1:]))
             self._head = ""
@@ -194,7 +194,7 @@ class RemotePdb(pdb.Pdb):
 
     def _is_ours(self, frame: FrameType | None) -> bool:
         """Returns whether a frame is one between RPC and the user's function."""
-        return frame is None or self.is_skipped_module(frame.f_globals.get("__name__"))  # type: ignore[attr-defined,no-any-return]
+        return frame is None or self.is_skipped_module(frame.f_globals.get("__name__", ""))
 
     def user_return(self, frame: FrameType, return_value: object) -> None:
         super().user_return(frame, return_value)
@@ -203,10 +203,7 @@ class RemotePdb(pdb.Pdb):
             self.release()
 
     def do_args(self, arg: str) -> bool | None:
-        """a(rgs)
-
-        Print the arguments of the function; where none runs, the names that are known here.
-        """
+        """a(rgs): prints the arguments of the function; where none runs, the names that are known here."""
         if not self._is_ours(self.curframe):
             return super().do_args(arg)
         for name, value in self._names.items():
@@ -216,10 +213,7 @@ class RemotePdb(pdb.Pdb):
     do_a = do_args
 
     def do_list(self, arg: str) -> bool | None:
-        """l(ist) [first[, last]]
-
-        List the source around the current line.
-        """
+        """l(ist) [first[, last]]: lists the source around the current line."""
         if not self._is_ours(self.curframe):
             return super().do_list(arg)
         self.message("no function runs here; args prints what is known")
@@ -230,10 +224,7 @@ class RemotePdb(pdb.Pdb):
     # --- commands -------------------------------------------------------------------------------------------
 
     def do_continue(self, arg: str) -> bool | None:
-        """c(ont(inue))
-
-        Go on to the next stop: a --stop-at, a breakpoint, or the end of the replay.
-        """
+        """c(ont(inue)): goes on to the next stop: a --stop-at, a breakpoint, or the end of the replay."""
         self._to = NEXT_STOP
         done = super().do_continue(arg)
         if not self._looks_only:
@@ -243,10 +234,7 @@ class RemotePdb(pdb.Pdb):
     do_c = do_cont = do_continue
 
     def do_nextmessage(self, arg: str) -> bool | None:
-        """nm | nextmessage
-
-        Go on to the next message that a live worker gets.
-        """
+        """nm, nextmessage: goes on to the next message that a live worker gets."""
         done = super().do_continue(arg)
         self._to = NEXT_MESSAGE
         if not self._looks_only:
@@ -256,10 +244,9 @@ class RemotePdb(pdb.Pdb):
     do_nm = do_nextmessage
 
     def do_step(self, arg: str) -> bool | None:
-        """s(tep)
+        """s(tep): goes to the next line, also of a function that is called; from the last to the next message.
 
-        Go to the next line, also in functions that are called; behind the end of the message's function, or
-        where there is none, to the next message.
+        Where no function runs, it goes to the next message at once.
         """
         self._to = NEXT_MESSAGE
         return True if self._looks_only else super().do_step(arg)
@@ -267,10 +254,9 @@ class RemotePdb(pdb.Pdb):
     do_s = do_step
 
     def do_next(self, arg: str) -> bool | None:
-        """n(ext)
+        """n(ext): goes to the next line of this function; from the last one to the next message.
 
-        Go to the next line of this function; behind the end of the message's function, or where there is
-        none, to the next message.
+        Where no function runs, it goes to the next message at once.
         """
         self._to = NEXT_MESSAGE
         return True if self._looks_only else super().do_next(arg)
@@ -278,28 +264,19 @@ class RemotePdb(pdb.Pdb):
     do_n = do_next
 
     def do_quit(self, arg: str) -> bool | None:
-        """q(uit) | exit
-
-        End the replay; the report says what was done until now.
-        """
+        """q(uit), exit: ends the replay; the report says what was done until now."""
         self._link.quit()
         return True
 
     do_q = do_exit = do_quit
 
-    def do_EOF(self, arg: str) -> bool | None:
-        """EOF
-
-        End the replay, as `quit` does.
-        """
+    def do_EOF(self, arg: str) -> bool | None:  # noqa: N802
+        """EOF: ends the replay, as quit does."""
         self.message("")
         return self.do_quit(arg)
 
     def do_run(self, arg: str) -> bool | None:
-        """run | restart
-
-        Not here: a replay begins at its first message.
-        """
+        """run, restart: not here; a replay begins at its first message."""
         self.error("a replay can't be begun again from here")
         return None
 

@@ -212,7 +212,7 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
     """Imports torch and the user's modules; calls `begin` with the name of each import."""
     begin("torch.distributed.rpc")
     import torch.distributed.autograd
-    import torch.distributed.rpc
+    import torch.distributed.rpc  # noqa: F401
 
     if options["debug"]:
         import rpcinspect.replayer.workers.live_debugger  # noqa: F401
@@ -308,7 +308,7 @@ def work(control: Any, command: dict[str, Any]) -> None:
         random.seed(command["seed"])
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed(command["seed"] % (1 << 32))
-    debugger, files = None, []
+    debugger, files = None, list[socket.socket]()
     if command["debug"] is not None:
         from rpcinspect.replayer.workers.live_debugger import begin
 
