@@ -206,15 +206,21 @@ class SessionDebugger:
     def _expect_between(self, planned: PlannedSession) -> None:
         """Calls between live workers, which nobody announces; they come with the captured bytes if they hold
         no id that live workers give out."""
-        between = [step.message for step in planned.steps if is_between(step, planned)]
-        for index in between if self._all.options.asks else ():
-            call = self._inputs.calls[index]
+        between = [step for step in planned.steps if is_between(step, planned)]
+        nested = {step.message for step in between if step.code == "nested-in-answer"}
+        alike: dict[tuple[str, str], list[Exchange]] = defaultdict(list)
+        for step in between if self._all.options.asks else ():
+            call = self._inputs.calls[step.message]
             command = call.request.rpc.command
             if isinstance(command, (PythonCall, PythonRemoteCall)):
                 storages = self._inputs.storages(call.request)
                 digest = digest_of(command.serialized_py_obj, call.request.rpc.tensors, storages)
-                stops = index in self._all.stops.messages or self._all.stops.names(names_of(call))
-                self._known[call.callee, digest].append(_KnownCall(index, call.type, call.caller, stops))
+                alike[call.callee, digest].append(call)
+        for key, calls in alike.items():  # those of a worker's own program may be the same, and do not come
+            sure = calls if len(calls) == 1 else [call for call in calls if call.index in nested]
+            for call in sure:
+                stops = call.index in self._all.stops.messages or self._all.stops.names(names_of(call))
+                self._known[key].append(_KnownCall(call.index, call.type, call.caller, stops))
 
     # --- the relay's thread ---------------------------------------------------------------------------------
 

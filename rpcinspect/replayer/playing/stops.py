@@ -65,19 +65,17 @@ class Stops(Struct, frozen=True, kw_only=True):
         for index in sorted(self.messages - reached):
             call = calls[index]
             where = f"--stop-at {index}: #{index} goes to {call.callee}"
-            steps = {step.message: step for session in sessions for step in session.steps}
-            step = steps.get(index)
-            if step is not None and step.action == "answer":
-                made = f"; {call.caller} sends it for #{step.causes[0]}" if step.causes else ""
+            step = next((s for one in sessions for s in one.steps if s.message == index), None)
+            if not any(call.callee in session.cast.live for session in sessions):
+                made = f"; {call.caller} sends it for #{step.causes[0]}" if step and step.causes else ""
                 raise StopError(f"{where}, which is played{made}")
             why = f" ({step.code})" if step is not None and step.code else ""
             raise StopError(f"{where}, and the plan skips it{why}")
 
 
 def is_between(step: Step, session: PlannedSession) -> bool:
-    """Returns whether a live worker sends a request to another one while it serves."""
-    live = session.cast.live
-    return step.code == "nested-in-answer" and step.sender in live and {step.role, step.to} <= set(live)
+    """Returns whether both ends of a request are live, so that it may come without being sent."""
+    return step.code != "control" and {step.role, step.to, step.sender} <= set(session.cast.live)
 
 
 def is_named(word: str, name: str) -> bool:

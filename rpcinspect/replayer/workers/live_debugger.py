@@ -125,7 +125,8 @@ class LiveDebugger:
                 call = functools.partial(self._call, udf.message, udf.func)
                 return run(internal.PythonUDF(call, udf.args, udf.kwargs))
             if bdb.Breakpoint.bplist and isinstance(udf, internal.PythonUDF):
-                return run(internal.PythonUDF(functools.partial(self._traced, udf.func), *udf[1:]))
+                call = functools.partial(self._traced, "breakpoint", udf.func)
+                return run(internal.PythonUDF(call, udf.args, udf.kwargs))
             return run(udf)
 
         internal.deserialize, internal._run_function = received, called
@@ -180,7 +181,7 @@ class LiveDebugger:
 
     def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not message.stops:
-            return self._traced(function, *args, **kwargs)
+            return self._traced(message.label, function, *args, **kwargs)
         head, names = f"{self._worker} holds at {message.label}: {message.text}", _names(message)
         if self._editor is not None:
             with self._editor.holding(head, message.message) as debugpy:
@@ -194,11 +195,11 @@ class LiveDebugger:
         self._look(message.label, head, names, key=message.message)
         return function(*args, **kwargs)
 
-    def _traced(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def _traced(self, place: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Calls a function so that the user's own breakpoints stop, if there are any."""
         if not bdb.Breakpoint.bplist:
             return function(*args, **kwargs)
-        with self._debugger("breakpoint").running("", None, {}):
+        with self._debugger(place).running(f"{self._worker} holds at a breakpoint, in {place}", None, {}):
             return function(*args, **kwargs)
 
     def _returned(self, message: ReceivedMessage, result: Any) -> None:
@@ -286,7 +287,7 @@ class LiveDebugger:
         where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         last = self._last
         head = f"{self._worker} holds at breakpoint(), {where}"
-        names = {} if last is None else _names(last)
+        names = {"context_id": current_context()} if last is None else _names(last)
         self._debugger(where).stop_here_and_now(head, frame, names)
 
     def _debugger(self, place: str) -> RemotePdb:

@@ -183,10 +183,11 @@ class RemotePdb(pdb.Pdb):
 
     def setup(self, f: FrameType | None, tb: TracebackType | None) -> None:
         super().setup(f, tb)
-        there = self.curframe.f_locals if self.curframe is not None else {}
-        for name, value in self._names.items():
-            if name not in there:
-                there[name] = value
+        for there, _ in self.stack:
+            if there.f_locals is not there.f_globals:  # of a module they would stay
+                for name, value in self._names.items():
+                    if name not in there.f_locals:
+                        there.f_locals[name] = value
 
     def print_stack_entry(self, frame_lineno: Any, *rest: Any) -> None:
         if not self._is_ours(frame_lineno[0]):
@@ -244,7 +245,7 @@ class RemotePdb(pdb.Pdb):
     do_nm = do_nextmessage
 
     def do_step(self, arg: str) -> bool | None:
-        """s(tep): goes to the next line, also of a function that is called; from the last to the next message.
+        """s(tep): goes to the next line, also in functions called; from the last to the next message.
 
         Where no function runs, it goes to the next message at once.
         """
@@ -272,7 +273,7 @@ class RemotePdb(pdb.Pdb):
 
     def do_EOF(self, arg: str) -> bool | None:  # noqa: N802
         """EOF: ends the replay, as quit does."""
-        self.message("")
+        self.message("the input has ended")
         return self.do_quit(arg)
 
     def do_run(self, arg: str) -> bool | None:
