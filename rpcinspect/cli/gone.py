@@ -49,6 +49,6 @@ def line_for(command: str, arguments: Sequence[str]) -> str | None:
             new = old[option].split()
             own = option.split()[0] in new
             what = "an option of another command" if own else "a command"
-            what = "another option" if new[0] == command else what
+            what = "an option of another name" if new[0] == command else what
             return f"{option} is {what} now: rpcinspect {old[option]}"
     return None

@@ -99,7 +99,7 @@ def test_this_process_loads_no_pickle(app: Path, tmp_path: Path) -> None:
     evil = Job().call(called_with(sings("by its name", canary))).call(udf("app.ask"), back=back)
     for arguments in (
         [evil.write(tmp_path), "--path", app, "--trust-capture"],
-        [CHAIN, "--path", CAPTURES, "--show-gradients", "--record", tmp_path / "again.pcap"],
+        [CHAIN, "--path", CAPTURES, "--gradients", "--record", tmp_path / "again.pcap"],
     ):
         done = subprocess.run(
             [sys.executable, "-c", WATCHED, "replay", *map(str, arguments)],

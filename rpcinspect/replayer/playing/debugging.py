@@ -99,7 +99,7 @@ class Debugging:
         return taken
 
 
-class _KnownCall(Struct):
+class _ExpectedCall(Struct):
     """A call of Python that may come to a live worker."""
 
     message: int
@@ -119,7 +119,7 @@ class SessionDebugger:
         self._inputs = inputs
         self._workers = workers
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], deque[_KnownCall]] = defaultdict(deque)
+        self._known: dict[tuple[str, str], deque[_ExpectedCall]] = defaultdict(deque)
         """(live worker, digest) → calls on their way to it."""
         self._holding: set[tuple[str, str]] = set()
         """(live worker, key): who holds."""
@@ -161,7 +161,7 @@ class SessionDebugger:
             if self._all.options.asks:
                 digest = digest_of(command.serialized_py_obj, call.request.rpc.tensors, storages)
                 with self._lock:
-                    known = _KnownCall(call.index, call.type, call.caller, stops)
+                    known = _ExpectedCall(call.index, call.type, call.caller, stops)
                     self._known[step.to, digest].append(known)
                     if stops:
                         self._coming[call.index] = (step.to, f"#{call.index}")
@@ -220,7 +220,7 @@ class SessionDebugger:
             sure = calls if len(calls) == 1 else [call for call in calls if call.index in nested]
             for call in sure:
                 stops = call.index in self._all.stops.messages or self._all.stops.names(names_of(call))
-                self._known[key].append(_KnownCall(call.index, call.type, call.caller, stops))
+                self._known[key].append(_ExpectedCall(call.index, call.type, call.caller, stops))
 
     # --- the relay's thread ---------------------------------------------------------------------------------
 

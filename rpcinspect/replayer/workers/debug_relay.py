@@ -1,7 +1,7 @@
 """The terminal of debuggers that run in live workers: their lines are shown here, and what is typed here goes
 to them.
 
-In: a socket from each live worker, and a terminal. Out: what workers ask and tell, to a `Listener`. One
+In: a socket from each live worker, and a terminal. Out: what workers ask and tell, to a `DebugListener`. One
 thread does it, so that the replay goes on meanwhile. It reads the terminal only while a debugger waits for a
 line; of several, the first that asked gets it. Live workers run user code: what they send is checked, and a
 worker that sends anything else is heard no more.
@@ -26,7 +26,7 @@ SLOW_S = 1.0
 """For the rest of what a worker has begun to send."""
 
 
-class Listener(Protocol):
+class DebugListener(Protocol):
     """Who decides what stops; called in the relay's thread."""
 
     def got(self, worker: str, what: Object) -> Object:
@@ -73,8 +73,8 @@ class DebugRelay(Closing):
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._wake, self._alarm = socket.socketpair()
-        self._new: deque[_Worker] = deque()
-        self._waiting: deque[_Worker] = deque()
+        self._new: deque[_HeardWorker] = deque()
+        self._waiting: deque[_HeardWorker] = deque()
         """Who waits for a line."""
         self._typed = bytearray()
         self._helped = False
@@ -82,9 +82,9 @@ class DebugRelay(Closing):
         self._thread = threading.Thread(target=self._run, name="debuggers of workers", daemon=True)
         self._thread.start()
 
-    def add(self, name: str, file: int, listener: Listener) -> None:
+    def add(self, name: str, file: int, listener: DebugListener) -> None:
         """Serves another worker, over a socket that is ours from now on."""
-        self._new.append(_Worker(name, ControlSocket(socket.socket(fileno=file)), listener))
+        self._new.append(_HeardWorker(name, ControlSocket(socket.socket(fileno=file)), listener))
         self._alarm.send(b"!")
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class DebugRelay(Closing):
             self._alarm.close()
 
     def _run(self) -> None:
-        workers: set[_Worker] = set()
+        workers: set[_HeardWorker] = set()
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake, selectors.EVENT_READ)
             while not self._closed:
@@ -159,7 +159,7 @@ class DebugRelay(Closing):
 
     # --- live workers ---------------------------------------------------------------------------------------
 
-    def _hear(self, worker: _Worker) -> bool:
+    def _hear(self, worker: _HeardWorker) -> bool:
         """Takes what a worker has sent; False: nothing more will come."""
         try:
             while True:
@@ -172,7 +172,7 @@ class DebugRelay(Closing):
         except (ReplayError, KeyError, TypeError, ValueError):
             return False
 
-    def _take(self, worker: _Worker, what: Object) -> None:
+    def _take(self, worker: _HeardWorker, what: Object) -> None:
         say = what["say"]
         if say == "got":
             worker.control.send(worker.listener.got(worker.name, what))
@@ -193,10 +193,10 @@ class DebugRelay(Closing):
             worker.listener.quit()
 
 
-class _Worker:
+class _HeardWorker:
     """A live worker with its socket."""
 
-    def __init__(self, name: str, control: ControlSocket, listener: Listener) -> None:
+    def __init__(self, name: str, control: ControlSocket, listener: DebugListener) -> None:
         self.name = name
         self.control = control
         self.listener = listener

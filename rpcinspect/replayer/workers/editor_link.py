@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rpcinspect.replayer.workers.remote_pdb import Link
+from rpcinspect.replayer.workers.remote_pdb import DebugLink
 
 
 class Editor:
     """The editor of one live worker."""
 
-    def __init__(self, worker: str, port: int, link: Link) -> None:
+    def __init__(self, worker: str, port: int, link: DebugLink) -> None:
         self._worker = worker
         self._port = port
         self._link = link

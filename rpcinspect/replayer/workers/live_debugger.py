@@ -35,7 +35,7 @@ from torch.distributed.rpc import internal
 from rpcinspect.replayer.agent.tensors import build
 from rpcinspect.replayer.workers.editor_link import Editor
 from rpcinspect.replayer.workers.live_nonfinite import lines_of_user, nonfinite, tensors_in, watch_graph
-from rpcinspect.replayer.workers.remote_pdb import Link, RemotePdb, flush
+from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb, flush
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
 
 TORCH = os.path.dirname(torch.__file__)
@@ -97,7 +97,7 @@ class _KnownCall(internal.PythonUDF):  # type: ignore[misc]
 class LiveDebugger:
     """Stops, looks and hooks of one live worker."""
 
-    def __init__(self, worker: str, options: Object, link: Link) -> None:
+    def __init__(self, worker: str, options: Object, link: DebugLink) -> None:
         self._worker = worker
         self._link = link
         self._numbers: str | None = options["nonfinite"]
@@ -320,7 +320,7 @@ def begin(control: ControlSocket, command: Object) -> tuple[LiveDebugger | None,
     if options["anomaly"]:
         torch.autograd.set_detect_anomaly(True)
     ours, theirs = type(control).pair()
-    debugger = LiveDebugger(command["name"], options, Link(ours))
+    debugger = LiveDebugger(command["name"], options, DebugLink(ours))
     debugger.install()
     return debugger, [theirs.sock]
 

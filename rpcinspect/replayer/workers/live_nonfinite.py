@@ -17,7 +17,7 @@ TRACEBACK = "traceback_"
 """Where torch's anomaly mode keeps the traceback of the forward, and who has been given a hook."""
 HOOKED = "rpcinspect"
 
-Found: TypeAlias = Callable[[str, Sequence[str], Sequence[Any], Sequence[Any]], None]
+TellBroken: TypeAlias = Callable[[str, Sequence[str], Sequence[Any], Sequence[Any]], None]
 """Called with the operation, the forward's traceback, the gradients that it got and those that it made."""
 
 
@@ -47,7 +47,7 @@ def nonfinite(tensors: Iterable[object]) -> str | None:
     return None
 
 
-def watch_graph(tensors: Iterable[torch.Tensor], found: Found) -> None:
+def watch_graph(tensors: Iterable[torch.Tensor], found: TellBroken) -> None:
     """Gives each operation behind the tensors a hook, once, that calls `found`."""
     left = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     while left:
@@ -59,7 +59,7 @@ def watch_graph(tensors: Iterable[torch.Tensor], found: Found) -> None:
         left += [following for following, _ in node.next_functions if following is not None]
 
 
-def _hook(name: str, traceback: Sequence[str], found: Found) -> Callable[[Any, Any], None]:
+def _hook(name: str, traceback: Sequence[str], found: TellBroken) -> Callable[[Any, Any], None]:
     """Returns a hook that does not know its operation: the two would keep each other for ever."""
 
     def hook(made: Sequence[Any], got: Sequence[Any]) -> None:

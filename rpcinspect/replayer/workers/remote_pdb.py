@@ -4,8 +4,8 @@ A live worker is not in the foreground of any terminal, and has several threads 
 So the debugger's lines go over a socket to our process (`debug_relay.py`), which shows them and brings back
 what was typed.
 
-In: a `Link` and what holds. Out: a dialogue, and after it whether the replay goes on to the next stop or to
-the next message. Runs in live workers only.
+In: a `DebugLink` and what holds. Out: a dialogue, and after it whether the replay goes on to the next stop or
+to the next message. Runs in live workers only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OWN = ("rpcinspect.*", "torch.distributed.rpc.internal")
 NEXT_STOP, NEXT_MESSAGE = "stop", "message"
 
 
-class Link:
+class DebugLink:
     """The socket to our process; one request with its reply at a time, from any thread."""
 
     def __init__(self, control: ControlSocket) -> None:
@@ -74,7 +74,7 @@ class _Terminal:
 
     encoding = "utf-8"
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: DebugLink) -> None:
         self._link = link
 
     def write(self, text: str) -> int:
@@ -93,7 +93,7 @@ class _Terminal:
 class RemotePdb(pdb.Pdb):
     """A debugger for one stop and what follows it in the same thread."""
 
-    def __init__(self, link: Link, place: str) -> None:
+    def __init__(self, link: DebugLink, place: str) -> None:
         """`place`: what the prompt shows."""
         terminal: Any = _Terminal(link)
         super().__init__(stdin=terminal, stdout=terminal, nosigint=True, readrc=False, skip=OWN)
