@@ -90,16 +90,17 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
             say(missing)
             return exit_codes.USAGE
         try:
-            with (
-                ProgressBar("replaying", quiet=bool(options.debug and options.debug.stop_at)) as progress,
-                ends_as_exits(),
-            ):
+            with ProgressBar("replaying") as progress, ends_as_exits():
+                if options.terminal is not None:
+                    options.terminal.make_room = progress.close
                 outcome = replay(run, made, options, progress=progress)
         except (DeviceError, StopError) as wrong:
             say(str(wrong))
             return exit_codes.USAGE
         except ReplayError as failed:
             error = str(failed)
+    for index in () if outcome.interrupted else outcome.missed_stops:
+        say(f"--stop-at {index}: no live worker got #{index}")
     result = report(outcome)
     _write(command, outcome, result, error)
     if error is not None and command.format == "jsonl":

@@ -22,6 +22,7 @@ class WorkerTerminal:
     """Standard input and standard error."""
 
     def __init__(self) -> None:
+        self.make_room: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._begun = ""
         """What stands in the last line, which is not at its end: a prompt."""
@@ -34,6 +35,7 @@ class WorkerTerminal:
         """Shows what a debugger says."""
         lines = text.split("\n")
         with self._lock:
+            self.make_room()
             sys.stderr.write("\n".join(printable(line.expandtabs()) for line in lines))
             sys.stderr.flush()
             self._begun = lines[-1] if len(lines) > 1 else self._begun + text

@@ -193,8 +193,8 @@ def test_breakpoints_that_are_set_at_a_stop_hold_later() -> None:
     ran = nan_job.replay("--stop-at", 42, "--quiet-workers", typed=typed)
     told = dialogue(ran.stderr)
     assert told[2] == ("p self.step", "1")
-    typed = (*typed[:3], "c", "p self.step + 10", "cl 1", "c")
-    ran = nan_job.replay("--stop-at", 42, "--quiet-workers", typed=typed)
+    longer = (*typed[:3], "c", "p self.step + 10", "cl 1", "c")
+    ran = nan_job.replay("--stop-at", 42, "--quiet-workers", typed=longer)
     assert dialogue(ran.stderr)[4] == ("p self.step + 10", "12")
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, IDENTICAL)
 

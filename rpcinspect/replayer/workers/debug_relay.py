@@ -15,6 +15,7 @@ import selectors
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from rpcinspect.errors import ReplayError
@@ -50,6 +51,9 @@ class Terminal(Protocol):
 
     input: int | None
     """A file number; None: nothing can be typed."""
+
+    make_room: Callable[[], None]
+    """Takes away what else is drawn there, such as a progress bar."""
 
     def write(self, text: str) -> None:
         """Shows text, which may hold anything."""
@@ -93,6 +97,8 @@ class DebugRelay(Closing):
             self._closed = True
             self._alarm.send(b"!")
             self._thread.join()
+            if self._waiting:  # behind a prompt
+                self._terminal.write("\n")
             self._wake.close()
             self._alarm.close()
 

@@ -276,6 +276,11 @@ class RemotePdb(pdb.Pdb):
         self.message("the input has ended")
         return self.do_quit(arg)
 
+    def do_interact(self, arg: str) -> bool | None:
+        """interact: not here; statements can be typed at the prompt."""
+        self.error("type statements at the prompt")
+        return None
+
     def do_run(self, arg: str) -> bool | None:
         """run, restart: not here; a replay begins at its first message."""
         self.error("a replay can't be begun again from here")

@@ -19,6 +19,7 @@ class Screen:
         reader, self.keyboard = os.pipe()
         self.input: int | None = reader
         self.shown: list[str] = []
+        self.make_room = bool
         self.lines: list[str] = []
 
     def write(self, text: str) -> None:

@@ -47,7 +47,7 @@ def line(function, *args):
     code = d.code_of(d.method_behind(udf(function, *args)))
     return None if code is None else code.co_name
 '''
-exec(compile(OWN, "/home/user/job.py", "exec"))  # what has no file is nobody's
+exec(compile(OWN, "/opt/demo/job.py", "exec"))  # what has no file is nobody's
 """
 
 
