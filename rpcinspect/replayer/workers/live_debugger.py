@@ -25,7 +25,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -34,11 +34,18 @@ from torch.distributed.rpc import internal
 
 from rpcinspect.replayer.agent.tensors import build
 from rpcinspect.replayer.workers.editor_link import Editor
-from rpcinspect.replayer.workers.live_nonfinite import lines_of_user, nonfinite, tensors_in, watch_graph
+from rpcinspect.replayer.workers.live_nonfinite import (
+    FirstLine,
+    lines_of_user,
+    nonfinite,
+    tensors_in,
+    watch_graph,
+)
 from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb, flush
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
 
 TORCH = os.path.dirname(torch.__file__)
+OURS = os.path.dirname(__file__)
 AGENTS = tuple(f"torch.distributed.rpc.{name}" for name in ("api", "backend_registry", "_utils"))
 """Modules whose functions agents call at each other, at start and at the end."""
 FORWARDS = ("_remote_forward",)
@@ -69,6 +76,8 @@ class ReceivedMessage:
     tensors: list[torch.Tensor] = field(default_factory=list, repr=False)
     """All tensors in it; of a BACKWARD_AUTOGRAD_REQ the gradients. Of what is no call of Python, copies."""
     stops: bool = field(default=False, repr=False)
+    broken: bool = field(default=False, repr=False)
+    """It was told which line makes NaN or Inf."""
 
     @property
     def label(self) -> str:
@@ -170,17 +179,22 @@ class LiveDebugger:
         self._call_hooks(message)
         try:
             result = self._run(message, function, args, kwargs)
+            self._look_at_result(message, result)
         except Exception as error:
             if self._at_errors and error.__traceback__ is not None:
                 head = f"{self._worker} holds at {message.label}: {type(error).__name__} in {message.text}"
                 names = {**_names(message), "error": error}
                 self._look(message.label, head, names, trace=error.__traceback__)
             raise
-        self._returned(message, result)
+        finally:
+            message.args, message.kwargs, message.tensors = (), {}, []  # nothing lives longer for our sake
         return result
 
     def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not message.stops:
+            if self._numbers == "stop" and not bdb.Breakpoint.bplist and nonfinite(message.tensors) is None:
+                with FirstLine(is_of_user, functools.partial(self._line_broke, message)):
+                    return function(*args, **kwargs)
             return self._traced(message.label, function, *args, **kwargs)
         head, names = f"{self._worker} holds at {message.label}: {message.text}", _names(message)
         if self._editor is not None:
@@ -202,22 +216,36 @@ class LiveDebugger:
         with self._debugger(place).running(f"{self._worker} holds at a breakpoint, in {place}", None, {}):
             return function(*args, **kwargs)
 
-    def _returned(self, message: ReceivedMessage, result: Any) -> None:
-        """Looks at what a function has returned."""
+    def _look_at_result(self, message: ReceivedMessage, result: Any) -> None:
+        """Looks at what a function has returned; what goes wrong in that is not the function's error."""
         if self._numbers is None:
             return
+        try:
+            self._returned(message, result)
+        except Exception:
+            traceback.print_exc()
+
+    def _returned(self, message: ReceivedMessage, result: Any) -> None:
         if isinstance(result, torch.futures.Future):
-            result.add_done_callback(lambda future: self._returned(message, _value(future)))
+            result.add_done_callback(lambda future: self._look_at_result(message, _value(future)))
             return
         tensors = tensors_in(result)
         watch_graph(tensors, functools.partial(self._gradient_broke, message))
         what = nonfinite(tensors)
-        if what is None:
+        if what is None or message.broken:
             return
         head = f"{self._worker} returns {what} from {message.label}: {message.text}"
         if self._found(head) and nonfinite(message.tensors) is None:
             names = {**_names(message), "args": message.args, "kwargs": message.kwargs, "result": result}
             self._look(message.label, head, names)
+
+    def _line_broke(self, message: ReceivedMessage, frame: FrameType, line: int, what: str) -> None:
+        """A line of the user's has made the first value that is not finite; runs in its thread."""
+        message.broken = True
+        place = f"{os.path.basename(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
+        head = f"{self._worker} makes {what}, {place}, in {message.label}: {message.text}"
+        if self._found(head):
+            self._look(message.label, head, _names(message), frame=frame)
 
     def _gradient_broke(
         self,
@@ -236,7 +264,7 @@ class LiveDebugger:
         head = f"{self._worker} makes {what} in the backward of {operation}, {where_now}"
         head = "\n".join([head, *where[-SHOWN_FRAMES:]])
         if self._found(head):
-            names = {**_names(message), "operation": operation, "forward": "\n".join(where)}
+            names = {**_names(self._last or message), "operation": operation, "forward": "\n".join(where)}
             names |= {"received": received, "gradients": gradients}
             self._look(last, head, names)
 
@@ -300,11 +328,12 @@ class LiveDebugger:
         names: dict[str, object],
         *,
         trace: TracebackType | None = None,
+        frame: FrameType | None = None,
         key: int | None = None,
     ) -> None:
         """Holds where no line of the user's is about to run, in the editor or on the terminal."""
         if self._editor is None:
-            self._debugger(place).look(head, names, trace=trace, key=key)
+            self._debugger(place).look(head, names, trace=trace, frame=frame, key=key)
             return
         with self._editor.holding(head, key) as debugpy:
             debugpy.breakpoint()
@@ -365,9 +394,12 @@ def code_of(function: Any) -> CodeType | None:
     with contextlib.suppress(ValueError):  # wrappers in a circle
         function = inspect.unwrap(function)
     code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if not isinstance(code, CodeType) or code.co_filename.startswith((TORCH, "<")):
-        return None
-    return code
+    return code if isinstance(code, CodeType) and is_of_user(code) else None
+
+
+def is_of_user(code: CodeType) -> bool:
+    """Returns whether code has a file, which is neither torch's nor ours."""
+    return not code.co_filename.startswith((TORCH, OURS, "<"))
 
 
 def context_text(context_id: int) -> str:

@@ -1,13 +1,16 @@
 """Where NaN and Inf come from in a live worker.
 
-In: tensors, values that hold them, and autograd graphs. Out: whether one is not finite; for graphs, hooks
-that tell the first operation whose gradient is not finite although all that it got was. Runs in live workers
+In: tensors, values that hold them, functions that run and autograd graphs. Out: whether one is not finite; the
+line that makes the first one; for graphs, hooks that tell the first operation whose gradient is not finite
+although all that it got was. Runs in live workers
 only; hooks change no gradient.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 import torch
@@ -67,6 +70,53 @@ def _hook(name: str, traceback: Sequence[str], found: TellBroken) -> Callable[[A
             found(name, traceback, got, made)
 
     return hook
+
+
+class FirstLine:
+    """Watches the variables of the user's functions in this thread, line by line, for the first that is not
+    finite. Use it in a `with` statement."""
+
+    def __init__(
+        self, is_of_user: Callable[[CodeType], bool], found: Callable[[FrameType, int, str], None]
+    ) -> None:
+        """`found` is called once, before the line behind it runs, with the line that made the value and with
+        what it is."""
+        self._is_of_user = is_of_user
+        self._found = found
+        self._over = False
+
+    def __enter__(self) -> None:
+        sys.settrace(self._begins)
+
+    def __exit__(self, *error: object) -> None:
+        sys.settrace(None)
+
+    def _begins(self, frame: FrameType, event: str, argument: object) -> Any:
+        if self._over or not self._is_of_user(frame.f_code):
+            return None
+        known = {name: id(value) for name, value in frame.f_locals.items()}
+        line = frame.f_lineno
+
+        def goes_on(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal line
+            if self._over:
+                return None
+            for name, value in frame.f_locals.items():
+                if isinstance(value, torch.Tensor) and known.get(name) != id(value):
+                    known[name] = id(value)
+                    self._look(frame, line, [value], f"{{}} in {name}")
+            if event == "return":
+                self._look(frame, line, tensors_in(argument), "{} as its result")
+            line = frame.f_lineno
+            return goes_on
+
+        return goes_on
+
+    def _look(self, frame: FrameType, line: int, values: list[torch.Tensor], words: str) -> None:
+        what = None if self._over else nonfinite(values)
+        if what is not None:
+            self._over = True
+            self._found(frame, line, words.format(what))
 
 
 def lines_of_user(traceback: Sequence[str]) -> Iterator[str]:

@@ -144,10 +144,11 @@ class RemotePdb(pdb.Pdb):
         names: Mapping[str, object],
         *,
         trace: TracebackType | None = None,
+        frame: FrameType | None = None,
         key: int | None = None,
     ) -> None:
-        """Holds a dialogue where no line of the user's is about to run: about where an exception was raised,
-        or about names alone."""
+        """Holds a dialogue in which no line is run: about where an exception was raised, about a frame, or
+        about names alone."""
         self._looks_only, self._head, self._names = True, head, names
         self.reset()
         if key is not None:
@@ -155,6 +156,8 @@ class RemotePdb(pdb.Pdb):
         try:
             if trace is not None:
                 self.interaction(None, trace)
+            elif frame is not None:
+                self.interaction(frame, None)
             else:
                 _here(self.interaction)
         finally:
