@@ -78,6 +78,8 @@ class ReceivedMessage:
     stops: bool = field(default=False, repr=False)
     broken: bool = field(default=False, repr=False)
     """It was told which line makes NaN or Inf."""
+    debugger: RemotePdb | None = field(default=None, repr=False)
+    """That stopped there."""
 
     @property
     def label(self) -> str:
@@ -187,7 +189,10 @@ class LiveDebugger:
                 self._look(message.label, head, names, trace=error.__traceback__)
             raise
         finally:
-            message.args, message.kwargs, message.tensors = (), {}, []  # nothing lives longer for our sake
+            if message.debugger is not None:
+                message.debugger.release()
+            # Nothing lives longer for our sake.
+            message.args, message.kwargs, message.tensors, message.debugger = (), {}, [], None
         return result
 
     def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -239,13 +244,19 @@ class LiveDebugger:
             names = {**_names(message), "args": message.args, "kwargs": message.kwargs, "result": result}
             self._look(message.label, head, names)
 
-    def _line_broke(self, message: ReceivedMessage, frame: FrameType, line: int, what: str) -> None:
-        """A line of the user's has made the first value that is not finite; runs in its thread."""
+    def _line_broke(self, message: ReceivedMessage, frame: FrameType, line: int, what: str) -> Any:
+        """A line of the user's has made the first value that is not finite; runs in its thread. Returns who
+        traces the function from now on."""
         message.broken = True
         place = f"{os.path.basename(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
         head = f"{self._worker} makes {what}, {place}, in {message.label}: {message.text}"
-        if self._found(head):
-            self._look(message.label, head, _names(message), frame=frame)
+        if not self._found(head):
+            return None
+        if self._editor is not None:
+            self._look(message.label, head, {**_names(message), "names": dict(frame.f_locals)})
+            return None
+        message.debugger = debugger = self._debugger(message.label)
+        return debugger.trace_from_here(head, frame, _names(message))
 
     def _gradient_broke(
         self,
@@ -328,12 +339,11 @@ class LiveDebugger:
         names: dict[str, object],
         *,
         trace: TracebackType | None = None,
-        frame: FrameType | None = None,
         key: int | None = None,
     ) -> None:
         """Holds where no line of the user's is about to run, in the editor or on the terminal."""
         if self._editor is None:
-            self._debugger(place).look(head, names, trace=trace, frame=frame, key=key)
+            self._debugger(place).look(head, names, trace=trace, key=key)
             return
         with self._editor.holding(head, key) as debugpy:
             debugpy.breakpoint()

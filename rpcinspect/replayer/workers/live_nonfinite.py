@@ -1,8 +1,8 @@
 """Where NaN and Inf come from in a live worker.
 
-In: tensors, values that hold them, functions that run and autograd graphs. Out: whether one is not finite; the
-line that makes the first one; for graphs, hooks that tell the first operation whose gradient is not finite
-although all that it got was. Runs in live workers
+In: tensors, values that hold them, functions that run and autograd graphs. Out: whether one is not finite;
+the line that makes the first one; for graphs, hooks that tell the first operation whose gradient is not
+finite although all that it got was. Runs in live workers
 only; hooks change no gradient.
 """
 
@@ -77,10 +77,10 @@ class FirstLine:
     finite. Use it in a `with` statement."""
 
     def __init__(
-        self, is_of_user: Callable[[CodeType], bool], found: Callable[[FrameType, int, str], None]
+        self, is_of_user: Callable[[CodeType], bool], found: Callable[[FrameType, int, str], Any]
     ) -> None:
         """`found` is called once, before the line behind it runs, with the line that made the value and with
-        what it is."""
+        what it is; it may return who traces the function from then on."""
         self._is_of_user = is_of_user
         self._found = found
         self._over = False
@@ -101,22 +101,24 @@ class FirstLine:
             nonlocal line
             if self._over:
                 return None
+            further = None
             for name, value in frame.f_locals.items():
                 if isinstance(value, torch.Tensor) and known.get(name) != id(value):
                     known[name] = id(value)
-                    self._look(frame, line, [value], f"{{}} in {name}")
+                    further = further or self._look(frame, line, [value], f"{{}} in {name}")
             if event == "return":
-                self._look(frame, line, tensors_in(argument), "{} as its result")
+                further = further or self._look(frame, line, tensors_in(argument), "{} as its result")
             line = frame.f_lineno
-            return goes_on
+            return goes_on if further is None else further(frame, event, argument)
 
         return goes_on
 
-    def _look(self, frame: FrameType, line: int, values: list[torch.Tensor], words: str) -> None:
+    def _look(self, frame: FrameType, line: int, values: list[torch.Tensor], words: str) -> Any:
         what = None if self._over else nonfinite(values)
-        if what is not None:
-            self._over = True
-            self._found(frame, line, words.format(what))
+        if what is None:
+            return None
+        self._over = True
+        return self._found(frame, line, words.format(what))
 
 
 def lines_of_user(traceback: Sequence[str]) -> Iterator[str]:

@@ -144,11 +144,10 @@ class RemotePdb(pdb.Pdb):
         names: Mapping[str, object],
         *,
         trace: TracebackType | None = None,
-        frame: FrameType | None = None,
         key: int | None = None,
     ) -> None:
-        """Holds a dialogue in which no line is run: about where an exception was raised, about a frame, or
-        about names alone."""
+        """Holds a dialogue in which no line is run: about where an exception was raised, or about names
+        alone."""
         self._looks_only, self._head, self._names = True, head, names
         self.reset()
         if key is not None:
@@ -156,8 +155,6 @@ class RemotePdb(pdb.Pdb):
         try:
             if trace is not None:
                 self.interaction(None, trace)
-            elif frame is not None:
-                self.interaction(frame, None)
             else:
                 _here(self.interaction)
         finally:
@@ -167,6 +164,11 @@ class RemotePdb(pdb.Pdb):
         """Stops at the next line of a frame, as `breakpoint()` does."""
         self._head, self._names = head, names
         self.set_trace(frame)
+
+    def trace_from_here(self, head: str, frame: FrameType, names: Mapping[str, object]) -> Any:
+        """Returns what is to trace a frame that is traced already, at whose line it stops at once."""
+        self.stop_here_and_now(head, frame, names)
+        return self.trace_dispatch
 
     def release(self) -> None:
         """Says that nothing holds any more; harmless where nothing did."""
