@@ -79,6 +79,20 @@ def test_nan_is_followed_to_the_line_that_makes_it() -> None:
     assert ran.stdout.splitlines()[-1].startswith("interrupted; ")
 
 
+def test_a_result_that_is_nan_is_stopped_in_the_line_that_makes_it(tmp_path: Path) -> None:
+    line = "        out = self.fc(h)\n"
+    log = "            scale = torch.log(out[0] - out[0])\n            out = out + 0 * scale\n"
+    folder = nan_job.changed(tmp_path, (line, f"{line}        if self.step == 2:\n{log}"))
+    typed = ("p bool(scale.isinf().all()), bool(out.isnan().any())", "n", "p bool(out.isnan().all())", "q")
+    ran = nan_job.replay("--stop-at", "nonfinite", "--quiet-workers", typed=typed, folder=folder)
+    number = nan_job.line_of("torch.log", folder)
+    assert ran.stderr.startswith(f"worker2 makes Inf in scale, train.py:{number} in forward, in #72: ")
+    told = answers(ran)
+    assert told[typed[0]] == "(True, False)"
+    assert told["n"].startswith("> ")  # pdb's own step
+    assert told[typed[2]] == "True"
+
+
 def test_the_first_nan_is_told_while_it_replays() -> None:
     ran = nan_job.replay("--watch", "nonfinite", "--quiet-workers")
     lines = ran.stderr.splitlines()
@@ -336,6 +350,20 @@ def test_an_editor() -> None:
     assert {"h", "rref"} <= {one["name"] for one in known}
     assert f"worker2 waits for an editor to attach to 127.0.0.1:{port + 1}" in err
     assert (process.returncode, out.splitlines()[-1]) == (0, IDENTICAL)
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        ("nosuch:f", "ModuleNotFoundError: No module named 'nosuch'"),
+        ("train:nosuch", "AttributeError: module 'train' has no attribute 'nosuch'"),
+    ],
+)
+def test_a_hook_that_is_not_there(hook: str, told: str) -> None:
+    ran = nan_job.replay("--hook", hook, "--quiet-workers")
+    assert ran.returncode == 1
+    assert told in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("failed: ")
 
 
 BASIC = (CAPTURES / "transport_matrix_uv_basic.pcap.gz", "--path", CAPTURES)

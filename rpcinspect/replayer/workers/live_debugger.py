@@ -208,8 +208,9 @@ class LiveDebugger:
                 return function(*args, **kwargs)  # step into your function here
         code = code_of(method_behind(internal.PythonUDF(function, args, kwargs)))
         if code is not None:
-            with self._debugger(message.label).running(head, code, names, message.message):
-                return function(*args, **kwargs)
+            call = functools.partial(function, *args, **kwargs)
+            key = message.message
+            return self._debugger(message.label).call(call, code, head=head, names=names, key=key)
         names |= {"function": function, "args": args, "kwargs": kwargs}  # there is no line to stop at
         self._look(message.label, head, names, key=message.message)
         return function(*args, **kwargs)
@@ -218,8 +219,8 @@ class LiveDebugger:
         """Calls a function so that the user's own breakpoints stop, if there are any."""
         if not bdb.Breakpoint.bplist:
             return function(*args, **kwargs)
-        with self._debugger(place).running(f"{self._worker} holds at a breakpoint, in {place}", None, {}):
-            return function(*args, **kwargs)
+        call, head = functools.partial(function, *args, **kwargs), f"{self._worker} holds in {place}"
+        return self._debugger(place).call(call, None, head=head, names={})
 
     def _look_at_result(self, message: ReceivedMessage, result: Any) -> None:
         """Looks at what a function has returned; what goes wrong in that is not the function's error."""

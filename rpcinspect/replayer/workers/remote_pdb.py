@@ -16,7 +16,7 @@ import os
 import pdb
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -108,12 +108,17 @@ class RemotePdb(pdb.Pdb):
 
     # --- ways to stop ---------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def running(
-        self, head: str, code: CodeType | None, names: Mapping[str, object], key: int | None = None
-    ) -> Iterator[None]:
-        """Returns a context in which this thread runs under the debugger. It stops at the first line of
-        `code`; None: only at the user's own breakpoints. `names`: what the prompt knows besides."""
+    def call(
+        self,
+        function: Callable[[], Any],
+        code: CodeType | None,
+        *,
+        head: str,
+        names: Mapping[str, object],
+        key: int | None = None,
+    ) -> Any:
+        """Calls a function under the debugger. It stops at the first line of `code`; None: only at the user's
+        own breakpoints. `names`: what the prompt knows besides."""
         self._head, self._names = head, names
         if key is not None:
             self._key = f"#{key}"
@@ -124,7 +129,7 @@ class RemotePdb(pdb.Pdb):
         else:
             sys.settrace(self._waits_for(code))
         try:
-            yield
+            return function()
         finally:
             sys.settrace(None)
             self.release()
