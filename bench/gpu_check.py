@@ -26,6 +26,10 @@ HERE = Path(__file__).resolve().parent
 CAPTURES = HERE.parent / "captures"
 BUNDLED = ("basic_chain.pcap", "devmap_cpu.pcap.gz", "ctx_crowd.pcap.gz")
 SECONDS = 100
+WORKERS, TOLD = 3, 12
+"""Of bench/gpu_job.py: its processes, and the tensors of which worker0 prints a line."""
+FIRST = {"worker0", "worker1"}
+"""Between whom its map is looked at."""
 ALIKE = ("identical", "tolerance")
 
 
@@ -83,7 +87,7 @@ class Check:
             told = run_job(self.device, maps)
         if not told:
             return
-        self.row(f"{what} run", len(told) == 8, f"{capture.stat().st_size:,} bytes captured")
+        self.row(f"{what} run", len(told) == TOLD, f"{capture.stat().st_size:,} bytes captured")
         with self.step(f"{what} decoded"):
             self.decoded(capture, what, told, maps)
         for device in dict.fromkeys((self.device, "cpu")):
@@ -99,15 +103,17 @@ class Check:
         with open_run(str(capture)) as opened:
             for record in opened.messages:
                 problems += len(record.problems)
+                pipe = record.tp.pipe.number
+                first = {opened.session.clients[pipe], opened.session.servers[pipe]} == FIRST
                 for tensor in record.tp.tensors:
                     if tensor.extent is not None and not tensor.missing_bytes:
                         hashes.add(hashlib.sha256(opened.read(tensor.extent)).hexdigest())
-                    if record.rpc.message.type == MessageType.BACKWARD_AUTOGRAD_REQ:
+                    if first and record.rpc.message.type == MessageType.BACKWARD_AUTOGRAD_REQ:
                         ends = (tensor.descriptor.source_device, tensor.descriptor.target_device)
                         forth = record.tp.pipe.client_name == "worker0"
                         ways.add((forth, *(name_of(end) for end in ends)))
                 for envelope in record.rpc.envelopes:
-                    if isinstance(envelope, RpcWithAutograd) and envelope.device_map:
+                    if first and isinstance(envelope, RpcWithAutograd) and envelope.device_map:
                         envelopes.add(tuple(sorted(envelope.device_map.items())))
             channels = sorted({name for pipe in opened.session.pipes for _, name in pipe.channels})
         lost = [one["what"] for one in told if one["sha256"] not in hashes and "grad" not in one["what"]]
@@ -170,7 +176,7 @@ def run_job(device: str, maps: dict[str, str]) -> list[dict[str, str]]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(2)
+        for rank in range(WORKERS)
     ]
     try:
         said = [worker.communicate(timeout=SECONDS) for worker in workers]

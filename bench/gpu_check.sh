@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks on a machine with a GPU what no CPU can: captures replayed on CUDA, and a job with CUDA tensors and device
-# maps that is run, captured (uv and cuda_basic over the loopback), decoded and replayed on CUDA and on the CPU.
+# maps (nested and asynchronous calls, remote objects, a module that initialises CUDA when it is imported) that is
+# run, captured (uv and cuda_basic over the loopback), decoded and replayed on CUDA and on the CPU.
 # From a checkout, in under four minutes; installs nothing. Packages that Python has already win over those in
 # bench/wheels/, which bench/gpu_wheels.sh fills where there is a network.
 #

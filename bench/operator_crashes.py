@@ -155,7 +155,7 @@ def like(dice: random.Random, tensor: torch.Tensor) -> torch.Tensor:
         sizes[dice.randrange(len(sizes))] = dice.choice((0, 1, 2, 1 << 31, 1 << 40))
         return expanded(dice, sizes, tensor.dtype)
     if way == 7:
-        return quantised(dice, shape or (3, 4))
+        return quantized(dice, shape or (3, 4))
     if way == 8:
         return sparse_coo(dice, shape or (3, 4), tensor.dtype)
     if way == 9:
@@ -181,7 +181,7 @@ def expanded(dice: random.Random, sizes: Sequence[int], dtype: torch.dtype) -> t
     return plain(dice, (1,), dtype).as_strided(tuple(sizes), [0] * len(sizes))
 
 
-def quantised(dice: random.Random, shape: Sequence[int]) -> torch.Tensor:
+def quantized(dice: random.Random, shape: Sequence[int]) -> torch.Tensor:
     values = torch.randn(tuple(shape))
     if dice.random() < 0.5:
         kind = dice.choice((torch.qint8, torch.quint8, torch.qint32))
@@ -410,8 +410,8 @@ KNOWN = {
     "nll_loss2d": lambda: _targets(2, 3, 4, 4),
     "nll_loss_nd": lambda: [*_targets(2, 3), *_targets(2, 3, 4)],
     "quantize_per_channel": _channels,
-    "int_repr": lambda: [[quantised(random.Random(number), (2, 3))] for number in range(8)],
-    "dequantize.self": lambda: [[quantised(random.Random(number), (2, 3))] for number in range(8)],
+    "int_repr": lambda: [[quantized(random.Random(number), (2, 3))] for number in range(8)],
+    "dequantize.self": lambda: [[quantized(random.Random(number), (2, 3))] for number in range(8)],
 }
 """Calls of operators that torch has no samples of."""
 SAMPLES: dict[str, list[Any]] = {}
@@ -505,7 +505,7 @@ def show(value: Any) -> str:
         return repr(value)
     text = f"{value.dtype}{list(value.shape)}".removeprefix("torch.")
     if value.layout != torch.strided or value.is_quantized:
-        return f"<{value.layout} {'quantised ' if value.is_quantized else ''}{text}>"
+        return f"<{value.layout} {'quantized ' if value.is_quantized else ''}{text}>"
     cells = f" {value.tolist()}" if value.numel() < 10 else ""
     return f"<{text} strides {list(value.stride())}{cells}>"
 
@@ -543,7 +543,7 @@ def main() -> int:
         dice = random.Random(number)
         sparse_coo(dice, (3, 4), torch.float32)
         sparse_csr(dice, torch.float32)
-        quantised(dice, (3, 4))
+        quantized(dice, (3, 4))
     registry = {}
     for schema in torch._C._jit_get_all_schemas():
         if schema.name.startswith(ATEN):

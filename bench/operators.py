@@ -85,7 +85,7 @@ GROUPS = {
         ones ones_like poisson rand rand_like randint randint_like randn randn_like randperm scalar_tensor
         zeros zeros_like
     """,
-    "quantisation": """
+    "quantization": """
         dequantize int_repr quantize_per_channel quantize_per_tensor
     """,
     "distributed autograd, read": """

@@ -1,16 +1,16 @@
 """`make replay-table`: replays of PyTorch's own tests, and what became of every gradient.
 
-    python bench/replay_table.py                            every capture, five times: ten minutes python
-    bench/replay_table.py --runs 1 test_trainer_ps   once, and only captures with this in their names python
-    bench/replay_table.py --write docs/replay.md     and puts the table there, between two marker lines python
-    bench/replay_table.py --agent-only --write PAGE  only torch's agent; all other columns of the page stay
+    python bench/replay_table.py                     every capture, five times: ten minutes
+    python bench/replay_table.py --runs 1 test_trainer_ps   once, and only captures with this in their names
+    python bench/replay_table.py --write docs/replay.md     and puts the table there, between two marker lines
+    python bench/replay_table.py --agent-only --write PAGE  only torch's agent; other columns of the page stay
 
-In: the captures of captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how
-many: another program counted them. Each is replayed by `rpcinspect replay`, with the functions of those tests
-allowed by the one line that its plan offers: once, which is what is timed, then with `--repeat` for the other
-runs; and once by torch's own agent (`--engine agent`), whose columns come last. Out: a line for each, and for
-all. Exit status 1 if a gradient of a capture is not accounted for exactly once, or if the report counts
-otherwise than the lines before it.
+In: the captures of captures/torch-suite that hold gradients, and its INDEX.tsv, which tells how many: another
+program counted them. Each is replayed by `rpcinspect replay`, with the functions of those tests allowed by
+the one line that its plan offers: once, which is what is timed, then with `--repeat` for the other runs; once
+with each worker live in its turn (`--every-worker`); and once by torch's own agent (`--engine agent`), whose
+columns come last. Out: a line for each, and for all. Exit status 1 if a gradient of a capture is not
+accounted for exactly once, or if the report counts otherwise than the lines before it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ HEAD = [
     *("test", "messages", "sessions", "gradients", "identical", "different", "missing", "skipped"),
     *("not observed", "self-call", "answers identical", "unstable", "seconds", "CPU seconds"),
 ]
+EVERY = ["every worker: identical", "every worker: not compared"]
+"""With `--every-worker`: gradients that are identical of all that were captured, and those that no session
+compares."""
 AGENT = ["agent: gradients", "agent: answers", "agent: unsupported"]
 """Of the captured gradients those that torch's agent had identical, of the answers that it could ask for
 likewise, and how many requests it can't replay."""
@@ -99,6 +102,8 @@ class Row:
     gradients: int
     """As INDEX.tsv has it."""
     runs: list[Run] = field(default_factory=list)
+    every: Run | None = None
+    """Each worker live in its turn."""
     agent: Run | None = None
     """By torch's own agent."""
     kept: list[str] | None = None
@@ -106,7 +111,7 @@ class Row:
 
     def faults(self) -> Iterator[str]:
         """What does not add up."""
-        for run in [*self.runs, *([] if self.agent is None else [self.agent])]:
+        for run in [*self.runs, *(run for run in (self.every, self.agent) if run is not None)]:
             counts, told = run.gradients(), run.report["gradients"]
             if counts.total() != self.gradients:
                 yield f"{self.name}: {counts.total()} gradients, INDEX.tsv has {self.gradients}"
@@ -168,7 +173,15 @@ class Row:
             f"{len(self.unstable()):,}",
             f"{self.runs[0].seconds:.1f}",
             f"{self.runs[0].cpu_s:.1f}",
+            *self.every_cells(),
         ]
+
+    def every_cells(self) -> list[str]:
+        if self.every is None:
+            return [""] * len(EVERY)
+        told = self.every.report
+        left = told["not_observed"] + told["self_calls"] + told["out_of_reach"] + told["gradients"]["skipped"]
+        return [f"{told['gradients']['identical']:,} of {self.gradients:,}", f"{left:,}"]
 
 
 def _worst(results: set[str]) -> str | None:
@@ -203,12 +216,12 @@ def missing(capture: str) -> list[str]:
     return found
 
 
-def replay(name: str, repeat: int = 1, engine: str = "wire") -> Run:
-    """One capture; repeated, torch is imported once for all."""
+def replay(name: str, repeat: int = 1, engine: str = "wire", *more: str) -> Run:
+    """One capture, with more options; repeated, torch is imported once for all."""
     capture = str(SUITE / f"{name}.pcap.gz")
     allowed = [option for one in missing(capture) for option in ("--allow", one)]
     command = [sys.executable, "-m", "rpcinspect", "replay", capture, *allowed, "--format", "jsonl"]
-    command += ["--repeat", str(repeat), "--engine", engine]
+    command += ["--repeat", str(repeat), "--engine", engine, *more]
     before, began = os.times(), time.monotonic()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
     after, seconds = os.times(), time.monotonic() - began
@@ -252,6 +265,18 @@ def wire_total(title: str, chosen: Sequence[Row]) -> list[str]:
         f"{sum(len(row.unstable()) for row in chosen):,}",
         "",
         "",
+        *every_total(chosen),
+    ]
+
+
+def every_total(chosen: Sequence[Row]) -> list[str]:
+    cells = [row.every_cells() for row in chosen]
+    identical = sum(int(cell[0].partition(" ")[0].replace(",", "") or 0) for cell in cells)
+    gradients = sum(row.gradients for row in chosen)
+    left = sum(int(cell[1].replace(",", "") or 0) for cell in cells)
+    return [
+        f"{identical:,} of {gradients:,}",
+        f"{left:,} ({100 * left / gradients if gradients else 0:.1f} %)",
     ]
 
 
@@ -268,21 +293,24 @@ def main() -> int:
     options = parser.parse_args()
     chosen = rows(options.names)
     kept = cells_of(options.write) if options.agent_only and options.write is not None else {}
-    print(" | ".join([*HEAD, *AGENT]))
+    print(" | ".join([*HEAD, *EVERY, *AGENT]))
     for row in chosen:
         row.agent = replay(row.name, engine="agent")
         if options.agent_only:
-            row.kept = kept.get(f"`{row.name.split('.')[1]}`", [row.name, *[""] * (len(HEAD) - 1)])
+            row.kept = kept.get(
+                f"`{row.name.split('.')[1]}`", [row.name, *[""] * (len(HEAD) + len(EVERY) - 1)]
+            )
             print(" | ".join([row.kept[0], *row.agent_cells(), f"{row.agent.seconds:.1f} s"]), flush=True)
             continue
         row.runs.append(replay(row.name))
+        row.every = replay(row.name, 1, "wire", "--every-worker")
         if options.runs > 1:
             row.runs.append(replay(row.name, options.runs - 1))
         print(" | ".join(row.cells()), flush=True)
         for kind, session, message in row.unstable():
             results = [outcomes.get((kind, session, message)) for outcomes in row.outcomes()]
             print(f"  {kind} #{message} in session {session}: {results}", flush=True)
-    head = [*HEAD, *AGENT]
+    head = [*HEAD, *EVERY, *AGENT]
     table = [head, ["---", *["---:"] * (len(head) - 1)], *(row.cells() for row in chosen)]
     if options.agent_only and not kept:
         return 1 if faults(chosen) else 0
@@ -308,8 +336,8 @@ def cells_of(page: Path) -> dict[str, list[str]]:
     found = {}
     for line in page.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| ") and len(cells) >= len(HEAD):
-            found[cells[0]] = cells[: len(HEAD)]
+        if line.startswith("| ") and len(cells) >= len(HEAD) + len(EVERY):
+            found[cells[0]] = cells[: len(HEAD) + len(EVERY)]
     return found
 
 

@@ -20,9 +20,10 @@ pass over the captures; it yields records as their messages become complete and 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import accumulate, chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -37,7 +38,7 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
-from rpcinspect.session.workers import WorkerIdentities, resolve_workers, unnamed
+from rpcinspect.session.workers import WorkerIdentities, resolve_workers, unnamed, with_names
 from rpcinspect.sources.packets import PacketSource
 from rpcinspect.sources.source import MessageSource, ReadWatch
 from rpcinspect.tcp.clocks import ClockOffset
@@ -66,6 +67,8 @@ class Options(Struct, frozen=True, kw_only=True):
     reading: Reading = DEFAULT_READING
     by_completion: bool = False
     """Number messages as they become complete, for output that can't wait for the order of time."""
+    names: Mapping[int, str] = MappingProxyType({})
+    """Names for workers of which the capture tells the id only."""
     worker_logs: tuple[WorkerLog, ...] = ()
     """Text logs of workers, which tell of the same run."""
     log_zone_s: int | None = None
@@ -146,7 +149,8 @@ class Decoding(Closing):
 
     def _resolve_workers(self) -> WorkerIdentities:
         try:
-            return self._source.identities(self.builder.evidence)
+            found = self._source.identities(self.builder.evidence)
+            return with_names(found, self._options.names) if self._options.names else found
         except Exception as error:
             self._unexpected[unexpected(error, "session", Location())] = None
             return unnamed(self._source.pipes)
@@ -186,14 +190,19 @@ class Decoding(Closing):
         return sorted(unread) if packets and sum(unread.values()) == packets else []
 
     @property
-    def ended_early(self) -> list[str]:
-        """Of captures of which there is more than was read or shown, why."""
+    def notices(self) -> list[str]:
+        """What the reader should know beside the messages: of which captures there is more than was read or
+        shown, and which names nobody has."""
         found = [f"{r.path}: {r.ended_early}" for r in self.readers if r.ended_early is not None]
         if self.bytes.refused:
             found.append(
                 f"{self.bytes.refused:,} times the bytes of a tensor were left out: those that repeat bytes "
                 "or share a storage hold more together than is read; --unpack-limit sets another limit"
             )
+        named = {(worker.id, worker.name) for worker in self.session.workers}
+        for one in self._options.names.items():
+            if one not in named:
+                found.append(f"--worker {one[0]}={one[1]}: no worker is known by the id {one[0]} only")
         return found
 
     @property
@@ -216,7 +225,9 @@ class Decoding(Closing):
         return self._wire_facts
 
     def _finish(self) -> Session:
-        source, identities = self._source, self._resolve_workers()
+        source = self._source
+        self.builder.join_ends(source.pipes)
+        identities = self._resolve_workers()
         problems = [problem for reader in self.readers for problem in reader.problems]
         problems += [*source.problems, *self._unexpected]
         session = self.builder.finish(

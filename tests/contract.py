@@ -229,6 +229,7 @@ CODES = {
     "leaked-context": {"warning"},
     "leaked-rref": {"warning"},
     "zero-gradient": {"info"},
+    "nonfinite-tensor": {"warning"},
     "device-map-missing": {"error"},
     "invisible-transport": {"info", "error"},
     "capture-gap": {"warning"},

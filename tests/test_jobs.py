@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from bisect import bisect_left
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,65 @@ def test_two_jobs_at_one_listener(name: str, ends: set[str]) -> None:
             assert worker["id"] is None or ids[worker["name"]] == worker["id"]
             assert worker["name"] in (None, *ids)
             assert all(at[address] == (worker["name"] or at[address]) for address in worker["addresses"])
+
+
+# --- groups without a fixed size, with equal names ---
+
+
+GUESTS = [
+    json.loads(line.removeprefix("TRUTH "))
+    for line in recorded("reports/names/guests.truth").read_text().splitlines()
+]
+STORES = (48865, 54235)
+ORDER = ("first", "beside", "second")
+"""In which they begin."""
+
+
+def test_a_guest_that_comes_back_with_another_id() -> None:
+    told = decode(recorded("reports/names/guests.pcap"))
+    ids: dict[tuple[int, str], set[int]] = defaultdict(set)
+    for line in GUESTS:
+        if line["event"] == "worker":
+            ids[ORDER.index(line["job"]), line["worker"]].add(line["id"])
+    workers = {(w["job"], w["name"]): w for w in told.of("worker")}
+    assert workers.keys() == ids.keys()
+    for key, worker in workers.items():
+        assert worker["id"] == (next(iter(ids[key])) if len(ids[key]) == 1 else None)
+        assert len(worker["addresses"]) == len(ids[key])
+    edges = {
+        (ORDER.index(line["job"]), line["context_id"]): set(line["recv"])
+        for line in GUESTS
+        if line["event"] == "edges"
+    }
+    contexts = {(c["job"], c["context_id"]): c for c in told.of("context")}
+    assert contexts.keys() == edges.keys()
+    for key, context in contexts.items():
+        got = {e["autograd_message_id"] for e in context["edges"] if e["receiver"] == context["creator"]}
+        assert got == edges[key]
+        assert all(edge["backward"] for edge in context["edges"])
+    assert told.of("finding") == []  # every pass came to its end, as the workers printed
+
+
+@pytest.mark.parametrize("late", [0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.7])
+@pytest.mark.parametrize("hidden", [(), STORES[:1], STORES], ids=["stores", "one store", "no store"])
+def test_nothing_is_told_of_groups_of_which_parts_are_hidden(
+    late: float, hidden: tuple[int, ...], tmp_path: Path
+) -> None:
+    packets = records(recorded("reports/names/guests.pcap"))
+    times = [struct.unpack_from("<II", packet) for packet in packets]
+    begin = times[0][0]
+    whole = [1e6 * (seconds - begin) + micros for seconds, micros in times]
+    since = whole[0] + late * (whole[-1] - whole[0])
+    path = tmp_path / "part.pcap"
+    kept = [
+        packet
+        for packet, time in zip(packets, whole, strict=True)
+        if time >= since and not set(struct.unpack_from(">HH", packet, 16 + 14 + 20)) & set(hidden)
+    ]
+    path.write_bytes(content("reports/names/guests.pcap")[:24] + b"".join(kept))
+    told = decode(path)
+    assert len(told.messages) > 50
+    assert {f["code"] for f in told.of("finding")} <= {"capture-gap"}
 
 
 def test_they_are_the_same_once_written_again(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ CHILDREN = (
     *(
         f"rpcinspect.replayer.{name}"
         for name in (
-            *("workers.worker_main", "workers.live_worker", "workers.live_gradients"),
+            *("workers.worker_main", "workers.live_worker", "workers.live_gradients", "workers.objects"),
             *("workers.live_debugger", "workers.live_nonfinite", "workers.remote_pdb", "workers.editor_link"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
@@ -86,8 +86,10 @@ CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize", "debugpy"}
 IN_PROCESS = ("rpcinspect.recorder.in_process", "rpcinspect.recorder.startup.rpcinspect_agent")
 """(module, what it may import): recording from within a program that uses torch."""
 
-MAY_LOOK_FOR_TORCH = ("rpcinspect.cli.requirements", "importlib.util.find_spec")
-"""(module, what it may import): asking where a module is does not import it, if its name has no dot."""
+MAY_LOOK_FOR_TORCH = "rpcinspect.cli.requirements"
+LOOKS = {(MAY_LOOK_FOR_TORCH, "importlib.util.find_spec"), (MAY_LOOK_FOR_TORCH, "importlib.metadata.version")}
+"""(module, what it may import): asking where a module is, or for its release, does not import it, if its name
+has no dot."""
 
 LOADS_COMMANDS = ("rpcinspect.cli.program", "importlib.import_module")
 """(module, what it may import): the command that is named, if it is in the program's own table."""
@@ -301,7 +303,7 @@ def test_nothing_captured_can_be_run(module: Module) -> Iterator[str]:
             yield f"{module.path}:{line} imports {name}"
         if module.name in CHILDREN and name.partition(".")[0] in CHILD_MAY_IMPORT:
             continue
-        if (module.name, name) in (MAY_LOOK_FOR_TORCH, LOADS_COMMANDS):
+        if (module.name, name) in (*LOOKS, LOADS_COMMANDS):
             continue
         if (module.name, name) == MAKES_TENSORS:
             continue

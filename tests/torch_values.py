@@ -64,7 +64,7 @@ def _rebuild(torch: Any, shown: list[Json], storages: list[bytes | None]) -> lis
 
 
 def _dtype(torch: Any, name: str) -> Any:
-    """Quantised tensors travel as their integers."""
+    """Quantized tensors travel as their integers."""
     return getattr(torch, {"quint8": "uint8", "qint8": "int8", "qint32": "int32"}.get(name, name))
 
 

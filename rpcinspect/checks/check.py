@@ -36,6 +36,8 @@ class Check(ABC):
 
     KINDS: Collection[int] | None = None
     """Types of the commands that `feed` wants to see; None: all. `exchange` sees all."""
+    WHOLE_JOB = False
+    """Whether its findings follow from what is on none of a job's pipes."""
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         """Takes one message, as it becomes complete; the record must not be kept. Returns whether other

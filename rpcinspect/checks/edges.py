@@ -33,6 +33,8 @@ from rpcinspect.session.words import counted, numbers, packed, several, unique
 class LostGradients(Check):
     """Edges that a pass waits for, and those of requests that failed."""
 
+    WHOLE_JOB = True
+
     def __init__(self) -> None:
         self._failed: list[tuple[int, str]] = []
         """(row, what) of wrapped requests with an edge whose answer is an error."""
@@ -184,6 +186,8 @@ class _Left(Struct, eq=False):
 
 class PasslessContexts(Check):
     """Contexts that were left without a backward pass."""
+
+    WHOLE_JOB = True
 
     def __init__(self) -> None:
         self._failed: list[int] = []

@@ -71,6 +71,10 @@ class CaptureEvidence:
         """The job of a message."""
         return self.session.job(row)
 
+    def job_of(self, index: int) -> int:
+        """Returns the job of a message by its index."""
+        return self.session.job(int(self.session.order[index]))
+
     def damaged(self, pipe: int, from_client: bool) -> bool:
         """Whether the capture lost bytes of this direction of a pipe's messages."""
         flow = self.session.pipes[pipe].flow

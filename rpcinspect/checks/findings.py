@@ -20,6 +20,7 @@ from rpcinspect.checks.errors import ErrorResponses
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.failed_init import FailedInit
 from rpcinspect.checks.leaks import LeakedContexts, LeakedRRefs
+from rpcinspect.checks.nonfinite import NonfiniteTensors
 from rpcinspect.checks.plain_steps import PlainSteps
 from rpcinspect.checks.stale import StaleGradients
 from rpcinspect.checks.startup import StartupSkew
@@ -148,7 +149,10 @@ class Findings:
         run = CaptureEvidence(session, wire)
         found: list[Finding] = []
         for check in self._checks:
-            found += self._ask(check, lambda its: list(its.finish(run)), None, check) or ()
+            its = self._ask(check, lambda its: list(its.finish(run)), None, check) or []
+            if check.WHOLE_JOB and session.unsure_jobs:
+                its = [one for one in its if session.unsure_jobs.isdisjoint(map(run.job_of, one.messages))]
+            found += its
         return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
@@ -175,6 +179,7 @@ CHECKS: tuple[Callable[[MessageColumns, CaptureBytes, DigestPairs], Check], ...]
     lambda columns, source, pairs: LeakedRRefs(),
     lambda columns, source, pairs: UnexpectedEnvelopes(columns),
     lambda columns, source, pairs: ZeroGradients(columns, source),
+    lambda columns, source, pairs: NonfiniteTensors(source),
     lambda columns, source, pairs: UnsafePickles(),
     lambda columns, source, pairs: StartupSkew(),
     lambda columns, source, pairs: Costs(source),

@@ -1,8 +1,8 @@
 """`leaked-context` and `leaked-rref`: what nobody cleaned up although the run went on, or came to its end.
 
-An autograd context is leaked on every worker that took part in it and got no clean-up, unless its creator is
+An autograd context is leaked on every worker that took part in it and got no cleanup, unless its creator is
 still inside of it: a backward pass that hangs is another finding. Whoever sent a worker a message of the
-context passes the clean-up on to it, so that a relay that left is another cause than a creator who stays. An
+context passes the cleanup on to it, so that a relay that left is another cause than a creator who stays. An
 RRef may live as long as the job, so that one is leaked only if a fork was left when the pipes to its owner
 were closed, and not where all of a job was cut off in the middle of its work.
 """
@@ -22,6 +22,8 @@ from rpcinspect.session.words import counted, packed, several, unique
 
 
 class LeakedContexts(Check):
+    WHOLE_JOB = True
+
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         named = {(worker.job, worker.name) for worker in evidence.session.workers}
         open_contexts = [
@@ -46,10 +48,10 @@ class LeakedContexts(Check):
             yield Finding(
                 code="leaked-context",
                 severity="warning",
-                text=f"{counted(len(contexts), 'autograd context')} of {creator} ({names}) got no clean-up "
+                text=f"{counted(len(contexts), 'autograd context')} of {creator} ({names}) got no cleanup "
                 f"on {several(left)}: graph and gradients stay in memory there."
                 + (f" {gone} was to pass it on, and left before." if relays else ""),
-                remedy=f"Find out why {gone} left: see its log. No other worker passes the clean-up on."
+                remedy=f"Find out why {gone} left: see its log. No other worker passes the cleanup on."
                 if relays
                 else "Leave every context (with dist_autograd.context()), also after an error, and while "
                 "its workers are still there.",
@@ -61,7 +63,7 @@ class LeakedContexts(Check):
 def _left_behind(
     evidence: CaptureEvidence, context: AutogradContext, named: set[tuple[int, str | None]]
 ) -> tuple[str, ...]:
-    """The workers of a context that should have got a clean-up and did not."""
+    """The workers of a context that should have got a cleanup and did not."""
     session = evidence.session
     cleaned = {session.destination(int(session.order[index])) for index in context.cleanup}
     left = tuple([w for w in context.workers if w != context.creator and w not in cleaned])
@@ -93,7 +95,7 @@ def _hangs(session: Session, context: AutogradContext, begun: Sequence[int]) -> 
 def _givers(
     session: Session, contexts: Collection[tuple[int, int]]
 ) -> Mapping[tuple[int, int], Mapping[str, tuple[str, ...]]]:
-    """(job, context) → worker → who sent it a message of the context that a clean-up follows."""
+    """(job, context) → worker → who sent it a message of the context that a cleanup follows."""
     found: dict[tuple[int, int], dict[str, tuple[str, ...]]] = defaultdict(dict)
     for row, context in enumerate(session.provenance.context) if contexts else ():
         key = (session.job(row), context)
@@ -117,12 +119,14 @@ def _by_relays(
         senders = its.get(worker, ())
         relays = [one for one in senders if (context.job, one) in evidence.left_ns]
         died = relays if len(relays) == len(senders) and context.creator not in senders else []
-        if senders:  # else the requests to it were not captured, and so the clean-up was not
+        if senders:  # else the requests to it were not captured, and so the cleanup was not
             found[tuple(died)].append(worker)
     return {relays: tuple(workers) for relays, workers in found.items()}
 
 
 class LeakedRRefs(Check):
+    WHOLE_JOB = True
+
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         groups: dict[tuple[int, str, str], list[tuple[RRef, int]]] = defaultdict(list)
         over: dict[tuple[str, int], bool] = {}

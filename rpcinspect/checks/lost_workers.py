@@ -1,7 +1,7 @@
 """Which worker others lost, and how its process ended.
 
 An error of a connection is not about the worker that reports it, but about the one at the other end. In: such
-an error or a time-out, with the worker that raised it and when. Out: a `Loss`: the worker that closed the
+an error or a timeout, with the worker that raised it and when. Out: a `Loss`: the worker that closed the
 connection, that nobody listened for, or that did not answer in time, with the request that it left open. A
 worker that was lost may have lost another one before: then that one counts.
 

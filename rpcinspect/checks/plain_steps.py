@@ -59,6 +59,8 @@ class _Case(Struct, eq=False):
 
 
 class PlainSteps(Check):
+    WHOLE_JOB = True
+
     KINDS = CALLS
 
     def __init__(self) -> None:

@@ -54,6 +54,8 @@ class _Victims(Struct, eq=False):
 
 
 class StaleGradients(Check):
+    WHOLE_JOB = True
+
     KINDS = CALLS | {MessageType.EXCEPTION}
 
     def __init__(self) -> None:

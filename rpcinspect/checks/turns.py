@@ -3,7 +3,7 @@
 In: a session. Out: for each worker its calls as `Turn`s, in the order of time. No message says whether its
 sender waits. But where nothing else comes to a worker or leaves it from a request to its answer, and it sends
 the next thing at once, and that again and again, it has waited: whoever does not wait sends the next thing
-at any time. The agents' own calls, and the clean-up that they send by themselves, are passed over.
+at any time. The agents' own calls, and the cleanup that they send by themselves, are passed over.
 """
 
 from __future__ import annotations

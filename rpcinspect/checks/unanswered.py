@@ -3,7 +3,7 @@
 `DigestPairs` knows the open requests; here only the longest time that each function took is kept. In the end,
 requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
 was closed, and left out where answers may be lost in a hole of the capture. How a process ended, where a
-recorder tells that (`processes`), decides what to do. Clean-up that a worker did not confirm because it left
+recorder tells that (`processes`), decides what to do. Cleanup that a worker did not confirm because it left
 is information: nothing waits for it. Of a caller that ended by itself it is said that it has recorded no
 answer, not that the callee gave none: answers that come while a process ends are in no log.
 """
@@ -291,8 +291,8 @@ TIMEOUT, CONNECTION, ERROR = "timeout", "connection", "error"
 CAUSES = {
     CLOSED: "it closed the connection first",
     CALLER_CLOSED: "{caller} itself closed the connection first",
-    LEFT: "it left first, and nothing waits for the clean-up",
-    CALLER_LEFT: "{caller} itself left first, and nothing waits for the clean-up",
+    LEFT: "it left first, and nothing waits for the cleanup",
+    CALLER_LEFT: "{caller} itself left first, and nothing waits for the cleanup",
     EARLY: "the capture ends {left} after {it}, too early to expect one",
     SILENT: "{left} later, when the capture ends, none has come",
     CALLER_ENDED: "answers that come while it ends are not recorded",
@@ -300,7 +300,7 @@ CAUSES = {
     CONNECTION: "the connection broke {waited} after {it}",
     ERROR: "the agent of {caller} ended the call {waited} after {it}",
 }
-ENDED = {TIMEOUT: "a time-out", CONNECTION: "the connection broke", ERROR: "its agent ended the call"}
+ENDED = {TIMEOUT: "a timeout", CONNECTION: "the connection broke", ERROR: "its agent ended the call"}
 REMEDIES = {
     CLOSED: "Check the log of {callee} for why it ended or disconnected.",
     CALLER_CLOSED: "Check the log of {caller} for why it ended or disconnected.",

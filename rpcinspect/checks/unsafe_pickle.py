@@ -18,6 +18,8 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
 from rpcinspect.session.words import counted, numbers, several, unique
 
+BUILTINS = "builtins."
+"""Nobody imports a module for these, and those that run code are errors."""
 MAX_NAMES = 12
 """Names that one finding tells."""
 CONFUSED = (MessageType.PYTHON_RREF_FETCH_CALL, MessageType.SCRIPT_RREF_FETCH_RET)
@@ -41,8 +43,9 @@ class UnsafePickles(Check):
             self._note("unsafe-pickle", error.name, error.reason, record.row)
         if audit.dangerous_call is not None:
             self._note("dangerous-call", audit.dangerous_call.name, audit.dangerous_call.reason, record.row)
-        if audit.names:
-            self._names.update(dict.fromkeys(audit.names))
+        own = [name for name in audit.names if not name.startswith(BUILTINS)]
+        if own:
+            self._names.update(dict.fromkeys(own))
             self._naming.append(record.row)
         return True
 
@@ -110,7 +113,7 @@ def _found_by(names: Sequence[str]) -> str:
         way = "--main names the script that the job ran, --path where modules lie; both allow what is there"
     else:
         way = "--path says where they lie, and allows what they define"
-    return f"To let a replay find them: {way}."
+    return f"Nothing to fix. A replay loads them only where you allow it: {way}."
 
 
 def _where(evidence: CaptureEvidence, rows: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:

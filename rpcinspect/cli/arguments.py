@@ -14,6 +14,7 @@ from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import read_packed
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
+from rpcinspect.rpc.types import unpack_id
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
@@ -33,12 +34,35 @@ def renames(given: Iterable[str], form: str = "OLD=NEW") -> dict[str, str]:
     return found
 
 
+def worker_names(given: Iterable[str]) -> dict[int, str]:
+    """Reads `--worker ID=NAME`, each id and name once; torch takes no other characters in a name."""
+    found: dict[int, str] = {}
+    for value in given:
+        number, equals, name = value.partition("=")
+        known = number.isascii() and number.isdigit() and len(number) <= 5
+        if not (known and equals and WORKER_NAME.fullmatch(name)):
+            raise UsageMistake(f"--worker {value}: not ID=NAME, such as 2=worker2")
+        if int(number) in found or name in found.values():
+            raise UsageMistake(f"--worker {value}: each id and each name once")
+        found[int(number)] = name
+    return found
+
+
+WORKER_NAME = re.compile(r"[\w:.-]{1,127}", re.ASCII)
+
+
 def context_id(given: str | None) -> int | None:
     """Reads `--context`: an id, or CREATOR:COUNTER."""
     found = None if given is None else read_packed(given)
     if given is not None and found is None:
         raise UsageMistake(f"--context {given}: not a context id, such as 3 or 0:3")
     return found
+
+
+def read_rref(given: str) -> tuple[int, int] | None:
+    """Reads the id of an RRef, CREATOR:COUNTER; None for any other text."""
+    packed = read_packed(given) if ":" in given else None
+    return None if packed is None else unpack_id(packed)
 
 
 def read_size(given: str) -> int | None:

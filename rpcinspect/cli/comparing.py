@@ -36,7 +36,7 @@ def compared(command: DiffCommand) -> int:
     with ExitStack() as stack:
         runs = [stack.enter_context(_opened(command, file)) for file in command.files]
         for label, opened in zip("ab", runs, strict=False):
-            for line in opened.ended_early:
+            for line in opened.notices:
                 say(line)
             say_if_empty(opened.session, f"{label}: ")
         check_messages(*runs)

@@ -114,7 +114,7 @@ def spool(stack: ExitStack) -> BinaryIO:
 def say_what_is_unread(decoding: Decoding) -> None:
     """Says what no view can show: captures of which there is more than was read, and packets of link types
     that the native reader lacks, which look like none at all."""
-    for line in decoding.ended_early:
+    for line in decoding.notices:
         say(line)
     unread = decoding.unread_link_types
     if unread:

@@ -24,7 +24,7 @@ ANSWERED = {
     0: "answered",
     2: "wrong options, or the output can't be written",
     3: "not readable as a capture",
-    130: "interrupted; what was read is shown",
+    130: "interrupted; of standard input, what was read is shown",
 }
 """Exit codes of commands that only show something."""
 
@@ -83,6 +83,10 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
         list[str],
         option("--tshark-option NAME:VALUE", "Set a tshark preference; repeatable.", **READING),
     ] = []
+    worker_names: Annotated[
+        list[str],
+        option("--worker ID=NAME", "Name a worker that the capture knows by its id only.", **READING),
+    ] = []
     unpack_limit: Annotated[
         str | None,
         option("--unpack-limit SIZE", "Limit the unpacked size; none: no limit. Default: 100GB.", **READING),
@@ -110,9 +114,10 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
 
     def decoding_options(self) -> "Options":
         """Returns the same for the pipeline."""
+        from rpcinspect.cli.arguments import worker_names
         from rpcinspect.pipeline import Options
 
-        return Options(reading=self.reading())
+        return Options(reading=self.reading(), names=worker_names(self.worker_names))
 
     def outputs(self) -> Mapping[str, Path | None]:
         """Returns the files that are written, by the options that name them."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from rpcinspect.fields.phrases import printable, shorten
+from rpcinspect.fields.phrases import counted, printable, shorten
 from rpcinspect.files.output import Growing, open_whole
 from rpcinspect.files.place import writing
 from rpcinspect.session.model import Session
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_output(path: Path | None, *, private: bool = False, grows: bool = False) -> Iterator[BinaryIO]:
+def open_output(
+    path: Path | None, *, private: bool = False, grows: bool = False, silent: bool = False
+) -> Iterator[BinaryIO]:
     """Opens the file for output; standard output if there is no path.
 
     To be opened once the input is known to be readable, so that one that can't be written is told before the
     work. What the file held stays until all is written, or, where it `grows` to be read meanwhile, until
-    something is. `private`: holds what was captured as it was, so that a new file is only ours to read.
+    something is. `private`: holds what was captured as it was, so that a new file is only ours to read. Says
+    what was written, unless `silent`.
     """
     if path is None:
         with writing(None):
@@ -52,6 +55,8 @@ def open_output(path: Path | None, *, private: bool = False, grows: bool = False
     else:
         with open_whole(path, private=private) as file:
             yield file
+    if path is not None and not silent and path.is_file():
+        say(f"wrote {path}, {counted(path.stat().st_size, 'byte')}")
 
 
 def overwriting(outputs: Mapping[str, Path | None], inputs: Sequence[str]) -> Iterator[str]:

@@ -5,6 +5,8 @@ imported only now: its fields are the options, its text is the help.
 """
 
 import inspect
+import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
@@ -140,6 +142,11 @@ class Program(Group):
         "Record": ("record",),
         "Export": ("export",),
     }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.list_commands(ctx) and os.path.isfile(args[0]):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean: rpcinspect decode {shlex.join(args)}")
+        return super().resolve_command(ctx, args)
 
 
 def made_of(command: type[CommandClass], name: str) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rpcinspect.cli.output import say
 from rpcinspect.files.closing import Closing
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 BEFORE_S = 1.0
 """How long the work goes on before the bar appears."""
 BETWEEN_S = 0.1
+LINE_S = 10.0
+"""How long something is waited for before a line says so."""
 BAR = 40
 """Its width, where there is room."""
 BESIDE = 30
@@ -38,9 +41,16 @@ class ProgressBar(Closing):
         *,
         in_bytes: bool = False,
         quiet: bool = False,
+        line: Callable[[str], None] = say,
     ) -> None:
-        """`quiet`: never seen, as where the terminal shows something else meanwhile."""
+        """`quiet`: never seen, as where the terminal shows something else meanwhile; `line`: prints a line
+        where there is no terminal."""
         self._what = what
+        self._line = line
+        self._waits = ""
+        """What the last line said that is waited for."""
+        self._next_s = 0.0
+        """How long that must have been waited for before another line says so."""
         self._console = None if quiet else _drawable(console)
         self._clock = clock
         self._in_bytes = in_bytes
@@ -62,9 +72,23 @@ class ProgressBar(Closing):
         if now - self._begin < BEFORE_S or (self._bar is not None and now - self._drawn < BETWEEN_S):
             return
         bar = self._bar if self._bar is not None else self._start(self._console, of)
-        bar.update(bar.task_ids[0], completed=done, total=of)
+        bar.update(bar.task_ids[0], completed=done, total=of, description=self._what)
         bar.refresh()
         self._drawn = now
+
+    def waits(self, what: str, seconds: float) -> None:
+        """Shows for what the work waits, and for how long it has; without a terminal as a line, when that
+        has lasted for some seconds, then twice as many, and so on."""
+        text = f"waiting for {what}"
+        if self._console is None:
+            due = LINE_S if text != self._waits else self._next_s
+            if seconds >= due:
+                self._waits, self._next_s = text, 2 * max(seconds, due)
+                self._line(f"{text}: {seconds:.0f} s")
+            return
+        bar = self._bar if self._bar is not None else self._start(self._console, None)
+        bar.update(bar.task_ids[0], description=f"{text}: {seconds:.0f} s")
+        bar.refresh()
 
     def _start(self, console: Console, of: int | None) -> Progress:
         from rich.progress import (  # not loaded for work that takes less than a second

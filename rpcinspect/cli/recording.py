@@ -23,6 +23,7 @@ from rpcinspect.cli.record import ENDINGS, RecordCommand
 from rpcinspect.errors import RecordError, RpcInspectError
 from rpcinspect.fields.phrases import counted, some
 from rpcinspect.files.output import open_growing
+from rpcinspect.files.place import PRIVATE, find_place, look_like, writing
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.recorder.agent import AgentMechanism
 from rpcinspect.recorder.processes import ProcessNote
@@ -46,15 +47,52 @@ def recorded_as_asked(command: RecordCommand) -> Outcome:
     def ready() -> None:
         say(f"recording via {mechanism.via} into {file}{', redacted at the end' if command.redact else ''}")
 
-    with hidden(beside(file)) if command.redact else nullcontext():
+    with earlier(file) as put_back, hidden(beside(file)) if command.redact else nullcontext():
         outcome = record(command.command, mechanism, ready)
         recorded = outcome.recorded
+        none = not outcome.notes
         if recorded.packets is not None:
             strangers = not command.private_net and command.interface in (None, "lo")
             recorded = looked_into(recorded, outcome.notes, strangers=strangers)
-        if command.redact:
+            none &= recorded.messages == NO_MESSAGES
+        if none and put_back():
+            recorded = msgspec.structs.replace(recorded, file=file, nothing=True)
+        elif command.redact:
             recorded = redacted(recorded, file, command.redact_seed)
         return msgspec.structs.replace(outcome, recorded=recorded)
+
+
+@contextmanager
+def earlier(file: Path) -> Iterator[Callable[[], bool]]:
+    """Keeps what stands at the place of a recording until that holds something: yields what puts it back, and
+    says whether there was anything. A recording that fails puts it back, too."""
+    place = find_place(file)
+    if place.there is None or not place.whole or not place.there.st_size:
+        yield lambda: False
+        return
+    kept = place.path.with_name(f".{place.path.name}.before")
+    with writing(file):
+        place.path.rename(kept)
+    back = True
+
+    def put_back() -> bool:
+        nonlocal back
+        kept.replace(place.path)
+        back = False
+        return True
+
+    try:
+        with writing(file):
+            descriptor = os.open(place.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE)
+            look_like(descriptor, place.there)
+            os.close(descriptor)
+        yield put_back
+        if back:
+            kept.unlink()
+            back = False
+    finally:
+        if back:
+            put_back()
 
 
 def beside(file: Path) -> Path:
@@ -123,6 +161,7 @@ def default_name(command: Sequence[str], via: str) -> Path:
     return Path(f"{Path(script).name.removesuffix('.py')}-{stamp}{ENDINGS[via]}")
 
 
+NO_MESSAGES = counted(0, "message")
 SECONDS = 5.0
 """A large recording is looked into, not read to its end: who recorded it waits for the prompt."""
 SHOWN = 4

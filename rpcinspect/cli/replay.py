@@ -1,6 +1,7 @@
 """`rpcinspect replay`: captured requests to live workers, which it starts."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from rpcinspect.cli.guard import UsageMistake
@@ -44,6 +45,20 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
     stand_ins: Annotated[
         bool, option("--stand-ins", "Fill RRefs older than the capture from captured answers.")
     ] = False
+    every_worker: Annotated[
+        bool, option("--every-worker", "Run each worker live in its turn, alone; play the others.")
+    ] = False
+    provide: Annotated[
+        list[str],
+        option("--provide RREF=MODULE:FUNCTION", "Make the object of an RRef older than the capture so."),
+    ] = []
+    checkpoints: Annotated[
+        list[str], option("--checkpoint RREF=FILE", "Load this state_dict into the object of an RRef.")
+    ] = []
+    restore_parameters: Annotated[
+        bool,
+        option("--restore-parameters", "Put the parameters that the capture shows into live workers."),
+    ] = False
     threads: ThreadsOption = 1
     memory: Annotated[
         str | None,
@@ -73,7 +88,43 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
     def plan_options(self) -> "PlanOptions":
         from msgspec.structs import replace
 
-        return replace(super().plan_options(), stand_ins=self.stand_ins)
+        return replace(
+            super().plan_options(),
+            every_worker=self.every_worker,
+            stand_ins=self.stand_ins,
+            provide=tuple(self._provided().items()),
+            checkpoints=tuple(self._by_rref("--checkpoint", self.checkpoints, "FILE").items()),
+            restore_parameters=self.restore_parameters,
+        )
+
+    def _provided(self) -> dict[tuple[int, int], str]:
+        from rpcinspect.replayer.planning.provisions import is_source
+
+        found = self._by_rref("--provide", self.provide, "MODULE:FUNCTION")
+        for rref, source in found.items():
+            if not is_source(source):
+                form = "MODULE:FUNCTION, MODULE:FUNCTION(1, 'text') or RREF.ATTRIBUTE"
+                raise UsageMistake(f"--provide {rref[0]}:{rref[1]}={source}: not {form}")
+            if self.main is not None and source.startswith(f"{self.main.stem}:"):
+                found[rref] = f"__main__{source[len(self.main.stem) :]}"  # or it would be run once more
+        return found
+
+    def _by_rref(self, name: str, given: list[str], form: str) -> dict[tuple[int, int], str]:
+        """Reads RREF=VALUE, each RRef once; the path of a file becomes absolute."""
+        from rpcinspect.cli.arguments import read_rref
+
+        found: dict[tuple[int, int], str] = {}
+        for word in given:
+            text, _, value = word.partition("=")
+            rref = read_rref(text)
+            if rref is None or not value:
+                raise UsageMistake(f"{name} {word}: not RREF={form}, such as 0:2={form}")
+            if rref in found:
+                raise UsageMistake(f"{name} {word}: {text} is given twice")
+            if form == "FILE" and not Path(value).is_file():
+                raise UsageMistake(f"{name} {word}: {value} is not a file")
+            found[rref] = str(Path(value).absolute()) if form == "FILE" else value
+        return found
 
     def replay_options(self, files: "Sources") -> "ReplayOptions":
         from msgspec.structs import replace
@@ -117,19 +168,26 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
     def worker_options(self, files: "Sources") -> "WorkerOptions":
         from msgspec.structs import replace
 
+        from rpcinspect.replayer.planning.provisions import functions_of
+
         return replace(
             super().worker_options(files),
             imports=tuple(self.imports),
+            names=tuple(functions_of(self._provided().values())),
             threads=self.threads,
             cuda=self.device == "cuda",
         )
 
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
+        if self.every_worker and (self.roles or self.live_workers):
+            yield "--every-worker can't be used with --role or --live: each says who is live"
         if self.record is not None and self.player == "agent":
             yield "--record writes the connections of the wire engine; torch's agent has its own"
         if self.stand_ins and self.player == "agent":
             yield "--stand-ins needs the wire engine: torch's agent can't make an RRef under a captured id"
+        if (self.provide or self.checkpoints or self.restore_parameters) and self.player == "agent":
+            yield "--provide, --checkpoint and --restore-parameters need the wire engine"
         if self.engine == "wire" and self.device == "cuda":
             yield "--device cuda needs --engine agent: our own peers have no GPU"
         if self.engine == "wire" and self.maps:

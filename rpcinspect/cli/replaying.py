@@ -17,7 +17,7 @@ from rpcinspect.cli.interrupt import ends_as_exits
 from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
 from rpcinspect.cli.progress import ProgressBar, reading_bar
 from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
-from rpcinspect.cli.requirements import missing_torch
+from rpcinspect.cli.requirements import missing_cuda, missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.fields.phrases import counted, printable_json
 from rpcinspect.replayer.planning.model import Plan
@@ -39,6 +39,10 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
     if refusal is not None:
         say(refusal)
         return exit_codes.REFUSED
+    lacking = missing_cuda() if options.devices.kind == "cuda" and not command.plan else None
+    if lacking is not None:
+        say(lacking)
+        return exit_codes.USAGE
     with opened(command) as run:
         made = plan(run, planned, gate)
         say_if_empty(run.session)
@@ -61,7 +65,7 @@ def opened(command: SelectedOptions) -> Iterator[RunModel]:
             command.files, replace(command.decoding_options(), audit=False, progress=progress)
         )
     with run:
-        for line in run.ended_early:
+        for line in run.notices:
             say(line)
         yield run
 
@@ -93,7 +97,7 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
             with ProgressBar("replaying") as progress, ends_as_exits():
                 if options.terminal is not None:
                     options.terminal.make_room = progress.close
-                outcome = replay(run, made, options, progress=progress)
+                outcome = replay(run, made, options, progress=progress, waiting=progress.waits)
         except (DeviceError, StopError) as wrong:
             say(str(wrong))
             return exit_codes.USAGE

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 
 RELEASES = "'rpcinspect[replay]'"
@@ -29,6 +30,12 @@ def missing_debugpy() -> str | None:
     if find_spec("debugpy") is not None:
         return None
     return f"--debug-port needs debugpy, which is not installed here: {pip_install(DEBUGGER)}"
+
+
+def missing_cuda() -> str | None:
+    """Returns why no live worker can use a GPU, as far as that is known without importing PyTorch."""
+    found = version("torch") if find_spec("torch") is not None else ""
+    return f"--device cuda: PyTorch {found} is built without CUDA" if found.endswith("+cpu") else None
 
 
 def pip_install(what: str) -> str:

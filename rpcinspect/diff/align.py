@@ -297,7 +297,7 @@ class _Aligner:
     # What follows from them.
 
     def follow(self) -> None:
-        """Gradients, clean-ups, housekeeping of RRefs, and the agents' own calls."""
+        """Gradients, cleanups, housekeeping of RRefs, and the agents' own calls."""
         for wanted, key in (
             (lambda call: call.kind == MessageType.BACKWARD_AUTOGRAD_REQ, self._back),
             (lambda call: call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, self._cleaned),

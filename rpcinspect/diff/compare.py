@@ -34,7 +34,7 @@ from rpcinspect.rpc.questions import GENERAL
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext, Worker
-from rpcinspect.session.words import counted
+from rpcinspect.session.words import several
 from rpcinspect.session.workers import ID_LABEL
 
 BY_DEFAULT = Rules()
@@ -243,7 +243,8 @@ class _Comparing:
                 path="",
                 a_value=[a for a, _ in group][:MAX_SHOWN],
                 b_value=[b for _, b in order_b][:MAX_SHOWN],
-                text=f"{len(group)} calls, one after the other in both runs, come in a different order",
+                text=f"{len(group)} calls, one after the other in both runs, come in a different order: "
+                + several([f"a#{a} is b#{b}" for a, b in group]),
             )
         return found
 
@@ -303,7 +304,7 @@ def latencies(a: DiffSide, b: DiffSide, pairs: Mapping[int, int], messages: Sequ
                 path="median_ns",
                 a_value=medians[0],
                 b_value=medians[1],
-                text=f"of {counted(len(rows), 'call')}",
+                text=f"of {len(rows):,} calls" if len(rows) > 1 else None,
             )
             its = Found(message=places[first[0]], difference=difference, counts=False)
             found.append(((max(first[:2]), min(first[:2])), its))

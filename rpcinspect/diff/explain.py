@@ -146,7 +146,7 @@ def _devices(message: Aligned, codes: set[str]) -> str:
     if codes & DEVICES == {"device"}:
         return f"{who} sends tensors from or to a different device"
     if codes & DEVICES == {"quantizer"}:
-        return f"{who} sends tensors that were quantised differently"
+        return f"{who} sends tensors that were quantized differently"
     return f"{who} sends tensors of a different type"
 
 

@@ -102,19 +102,12 @@ def _events(
 ) -> Iterator[Difference]:
     count_a = Counter(rules.renamed_text(_event_name(event)) for event in _told_once(a))
     count_b = Counter(map(_event_name, _told_once(b)))
-    if not _alike(count_a, count_b):
-        names = sorted(name for name in count_a | count_b if count_a[name] != count_b[name])
+    names = sorted(n for n in (count_a | count_b).keys() - _BY_CHANCE if count_a[n] != count_b[n])
+    if names:
         shown = [
             {to_json(name): counts[name] for name in names[:MAX_EVENTS]} for counts in (count_a, count_b)
         ]
         yield Difference(code="profile-events", path=path, a_value=shown[0], b_value=shown[1])
-
-
-def _alike(a: Counter[str], b: Counter[str]) -> bool:
-    """Returns whether they are the same but for tensors that a thread has rebuilt beside the call."""
-    fewer, more = (a, b) if a.total() < b.total() else (b, a)
-    rebuilt = max(0, min((more[name] - fewer[name]) // n for name, n in _REBUILT.items()))
-    return more == fewer + Counter({name: rebuilt * n for name, n in _REBUILT.items()})
 
 
 def _told_once(events: Sequence[LegacyEvent]) -> Iterator[LegacyEvent]:
@@ -140,9 +133,11 @@ def _map_json(devices: Mapping[str, str]) -> JsonValue:
     return {to_json(source): to_json(target) for source, target in sorted(devices.items())}
 
 
-_REBUILT: Mapping[str, int] = {"aten::empty": 1, "aten::set_": 1, "(pop)": 2}
-"""What a profile has of one tensor of a message, where torch rebuilds it in a thread that profiles already:
-one in which the legacy profiler has left its callback behind. Which thread takes a message is chance."""
+_BY_CHANCE = frozenset({"aten::empty", "aten::_empty_affine_quantized", "aten::set_", "(pop)", "(alloc)"})
+"""Events of which a profile has more or fewer by chance: those of tensors of a message that torch rebuilds in
+a thread that profiles already, one in which the legacy profiler has left its callback behind; and of memory
+that any thread takes or frees meanwhile. Which thread takes a message, and when, is chance. `(pop)` only ends
+what others begin."""
 
 _RANGES = (1, 2)
 """Kinds of events that begin and end an operator."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from rpcinspect.equality.elements import ReadExtent, Tensors, tensors_of
 from rpcinspect.equality.floats import FLOATS
 from rpcinspect.errors import DecodeError
+from rpcinspect.rpc.command import PropagateGradientsReq
+from rpcinspect.rpc.message import is_request
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 
@@ -18,6 +20,14 @@ def nonfinite(record: RpcRecord, read: ReadExtent) -> str | None:
     tensors = tensors_of(record, read)
     found = {what for meta in tensors.metas for what in _in_tensor(tensors, meta)}
     return "NaN" if "NaN" in found else "Inf" if found else None
+
+
+def broken_by(record: RpcRecord, read: ReadExtent) -> str | None:
+    """Returns what of the two breaks what comes behind a message: an infinity counts in gradients and answers
+    only, since masks among the arguments of calls are made of it."""
+    found = nonfinite(record, read)
+    counts = found == "NaN" or isinstance(record.rpc.command, PropagateGradientsReq)
+    return found if counts or not is_request(record.rpc.message.type) else None
 
 
 def _in_tensor(tensors: Tensors, meta: TensorMeta) -> set[str]:

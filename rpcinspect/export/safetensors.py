@@ -2,7 +2,7 @@
 
 In: the session, then its records again. Out: `tensors-00001.safetensors`, … whose tensors are named
 `MESSAGE.TENSOR`, and `index.jsonl`, one line per tensor with all that the contract says of it. Values are the
-logical elements in row-major order. What safetensors has no type for (complex128, quantised, sub-byte) is
+logical elements in row-major order. What safetensors has no type for (complex128, quantized, sub-byte) is
 stored as `U8`; the index has the true type and shape.
 
 The format (https://github.com/huggingface/safetensors): u64 length of a JSON header, the header, the data. It

@@ -81,7 +81,15 @@ MESSAGE: tuple[Field, ...] = (
         FILTER,
     ),
     Seen("pipe", NUMBER, "number of the pipe", "== 0", cells="int32", of="pipe"),
-    Seen("job", NUMBER, "number of the job; ids are unique within a job", to=TABLE, cells="int32"),
+    Seen(
+        "job",
+        NUMBER,
+        "number of the job; ids are unique within a job",
+        "== 1",
+        to=TABLE,
+        streams=False,
+        cells="int32",
+    ),
     Seen("src", TEXT, "who sends", "== worker0"),
     Seen("dst", TEXT, "who receives", '~ "^trainer"'),
     Seen("worker", TEXT, "who sends or receives", "in {ps, master}", to=FILTER),
@@ -160,7 +168,7 @@ MESSAGE: tuple[Field, ...] = (
     Field(
         "ctx",
         CONTEXT,
-        "autograd context: of an envelope, a gradient, a clean-up",
+        "autograd context: of an envelope, a gradient, a cleanup",
         "== 0:3",
         "contexts",
         renamed="context_id",
@@ -272,7 +280,7 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor(
         "quantizer",
         TEXT,
-        "scheme of a quantised one",
+        "scheme of a quantized one",
         "== per_tensor_affine",
         _quantizer("scheme"),
         TABLE,
@@ -281,7 +289,7 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor(
         "quantizer",
         TEXT,
-        "scheme, scale, zero_point and axis of a quantised one",
+        "scheme, scale, zero_point and axis of a quantized one",
         of=lambda t: t.meta.quantizer and _quantizer_json(t.meta.quantizer),
         to=JSON,
     ),
@@ -291,7 +299,7 @@ TENSOR: tuple[OfTensor, ...] = (
     OfTensor(
         "parts",
         TEXT,
-        "of a sparse or per-channel quantised one: its parts",
+        "of a sparse or per-channel quantized one: its parts",
         of=lambda t: dict(t.meta.parts),
         to=JSON,
     ),

@@ -184,7 +184,7 @@ def take_place(path: Path, place: Path, there: os.stat_result | None) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if there is not None:
-            _look_like(descriptor, there)
+            look_like(descriptor, there)
         sync(descriptor)
     finally:
         os.close(descriptor)
@@ -248,8 +248,9 @@ def _remove_if_left(path: Path) -> None:
             os.close(descriptor)
 
 
-def _look_like(descriptor: int, there: os.stat_result) -> None:
-    """Never lets more people read it than could read the other."""
+def look_like(descriptor: int, there: os.stat_result) -> None:
+    """Gives an open file the owner, group and mode of another, as far as we may: never lets more people read
+    it than could read the other."""
     mode = stat.S_IMODE(there.st_mode) & 0o777
     for owner, group in ((there.st_uid, -1), (-1, there.st_gid)):
         with suppress(OSError):

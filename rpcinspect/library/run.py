@@ -219,7 +219,7 @@ class Context:
         return f"<Context {packed(self.context_id)} of {self.creator}, {len(self.edges):,} edges>"
 
     def graph(self) -> ContextGraph:
-        """Returns the autograd graph: edges with their tensors and gradients, times, the clean-up."""
+        """Returns the autograd graph: edges with their tensors and gradients, times, the cleanup."""
         return next(one for one in self._run.model.graphs_of(self.context_id) if one.job == self.job)
 
     def critical_path(self) -> tuple[Segment, ...]:

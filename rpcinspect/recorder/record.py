@@ -44,6 +44,8 @@ class RecordingResult(Struct, frozen=True, kw_only=True):
     """Why the recording ended before the command did."""
     warnings: Sequence[str] = field(default=())
     """What else makes the recording less than it should be, a line each."""
+    nothing: bool = False
+    """Whether no process used RPC and no message was recorded, so that the file is what it was before."""
 
 
 class Mechanism(ABC):
@@ -128,11 +130,14 @@ SHOWN = 16
 def summary(outcome: Outcome) -> Iterator[str]:
     """Lines for people once the command has ended; warnings come right behind the first."""
     recorded = outcome.recorded
-    yield f"recorded {_amounts(outcome)} in {recorded.file}"
+    if recorded.nothing:
+        yield f"recorded nothing; {recorded.file} is what it was before"
+    else:
+        yield f"recorded {_amounts(outcome)} in {recorded.file}"
     for line in warnings(outcome):
         yield f"WARNING: {line}"
     yield from _processes(outcome)
-    if outcome.notes or recorded.packets:
+    if not recorded.nothing and (outcome.notes or recorded.packets):
         yield f"next: rpcinspect decode {shlex.quote(str(recorded.file))}"
 
 

@@ -28,8 +28,8 @@ from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
-from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession
-from rpcinspect.replayer.planning.sessions import worker_ids
+from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession, Step, some_of
+from rpcinspect.replayer.planning.sessions import MAX_ID, worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
 from rpcinspect.replayer.playing.debugging import Debugging, DebugOptions, Gradients, SessionDebugger
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
@@ -53,7 +53,8 @@ from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
 from rpcinspect.replayer.workers.outputs import Show
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
-from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+from rpcinspect.replayer.workers.workers import Waiting, WorkerOptions, Workers
+from rpcinspect.rpc.questions import failed
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import RunModel
 from rpcinspect.signals import never_lost
@@ -109,19 +110,21 @@ def replay(
     options: ReplayOptions,
     *,
     progress: StepProgress | None = None,
+    waiting: Waiting = lambda what, seconds: None,
     workers: Workers | None = None,
 ) -> ReplayOutcome:
     """Carries out a plan. `workers`: the parent process of live workers, if there is one already; it has its
     own options, imports nothing more, and stays. Of a plan with names that nobody allowed nothing is started.
+    `waiting` is called each second in which nothing comes.
 
-    Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user named
-    can't be imported; `OutputError` where the recording can't be written at all. Ctrl-C ends it early: what
-    was done until then is in the outcome.
+    Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user or a
+    captured request names can't be imported; `OutputError` where the recording can't be written at all.
+    Ctrl-C ends it early: what was done until then is in the outcome.
     """
     began = time.monotonic()
     runs: list[tuple[SessionOutcome, ...]] = []
     interrupted = False
-    replayer = _Replayer(opened, plan, options, progress)
+    replayer = _Replayer(opened, plan, options, progress, waiting)
     recorder = TrafficRecorder(options.record) if replayer.count and options.record is not None else None
     if replayer.count and not plan.refused:
         replayer.check()
@@ -130,7 +133,9 @@ def replay(
                 assert options.terminal is not None
                 replayer.relay = stack.enter_context(DebugRelay(options.terminal))
             if workers is None and options.join is None:
-                workers = stack.enter_context(Workers(with_modules(options.workers, plan), options.show))
+                started = Workers(with_modules(options.workers, plan), options.show, waiting)
+                workers = stack.enter_context(started)
+                replayer.check_names(workers)
             if options.devices.kind == "cuda" and workers is not None:
                 replayer.check_gpus(workers)
             interrupted = workers is not None and not replayer.search(workers)
@@ -184,9 +189,15 @@ class _Replayer:
     """Plays the sessions of a replay, and keeps what they have in common."""
 
     def __init__(
-        self, opened: RunModel, plan: Plan, options: ReplayOptions, progress: StepProgress | None
+        self,
+        opened: RunModel,
+        plan: Plan,
+        options: ReplayOptions,
+        progress: StepProgress | None,
+        waiting: Waiting,
     ) -> None:
         self.opened = opened
+        self.waiting = waiting
         self._plan = plan
         self.options = options
         self._progress = progress
@@ -262,12 +273,30 @@ class _Replayer:
             pass
         return run.outcome(None)
 
+    def check_names(self, workers: Workers) -> None:
+        """Raises `ReplayError` where live workers can't find what a request calls or an answer holds, though
+        the captured ones found it. Names of torch are left to the request: another release may lack them."""
+        steps = [step for session in self._plan.sessions for step in session.steps]
+        messages = {step.message for step in steps if step.action == "send" and not self._failed(step)}
+        messages |= {step.answer for step in steps if step.action == "answer" and step.answer is not None}
+        lines = [
+            f"{use.name} ({some_of([f'#{index}' for index in needed])}): {workers.missing[use.name]}"
+            for use in self._plan.globals
+            if use.name in workers.missing and use.name.partition(".")[0] != "torch"
+            if (needed := sorted(messages.intersection(use.messages)))
+        ]
+        if lines:
+            raise ReplayError("\n".join(["live workers can't find what the capture names:", *lines]))
+
+    def _failed(self, step: Step) -> bool:
+        answer = self._calls[step.message].response if step.message in self._calls else None
+        return answer is not None and failed(answer)
+
     def check_gpus(self, workers: Workers) -> None:
         """Raises `DeviceError` unless torch has every GPU that something is to be on."""
         placement = DevicePlacement.of(self.options.devices, self._calls.values())
         needed = max([int(name.partition(":")[2]) for name in placement.used if name != "cpu"], default=0)
-        child, found = workers.fork({"role": "devices"}, "the process that looks for GPUs")
-        child.end()
+        found = workers.gpus()
         gpus = found.get("gpus")
         count = len(gpus) if isinstance(gpus, list) else 0
         if not count:
@@ -296,6 +325,7 @@ class _SessionRun:
     mute: bool = False
     """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
     player: Player | None = None
+    debugger: SessionDebugger | None = None
     gradients: dict[str, dict[int, tuple[LeafGradient, ...]]] | None = None
     ended: tuple[EarlyExit, ...] = ()
     trouble: list[str] = dataclass_field(default_factory=list)
@@ -334,6 +364,7 @@ class _SessionRun:
                 group.maps = self.placement.maps(ids, self.calls.values())
                 for name in cast.live:
                     group.start(name, ids[name])
+                self.debugger = self._debugger(group)
                 self._play(group)
             except ReplayError:
                 wait_s = GRACE_S  # a process that has ended may be why, and the system tells it late
@@ -355,6 +386,7 @@ class _SessionRun:
             read=self.replay.opened.read,
             rules=self.options.rules,
             worker_ids=self.ids,
+            programs=self.programs,
             elsewhere=self.placement.moves,
         )
 
@@ -369,9 +401,11 @@ class _SessionRun:
             contextlib.ExitStack() as stack,
         ):
             peers = {role: stack.enter_context(Peer(loop, role, self.ids[role])) for role in cast.roles}
+            for name, number in self.programs.items():
+                peers[name] = stack.enter_context(Peer(loop, f"{name}:program", number))
             membership = Membership(store, list(peers.values()))
             membership.join()  # nobody leaves: the group ends with the session
-            for name in self._self_callers():
+            for name in self._self_callers() - peers.keys():
                 peer = peers[name] = stack.enter_context(Peer(loop, name, self.ids[name]))
                 peer.addresses[name] = store.get(f"addrs/{name}").decode("utf-8", "replace")
             inputs = self.inputs()
@@ -402,9 +436,8 @@ class _SessionRun:
             group.mute()
         held = Gradients(group.workers)
         clean_up = held.collect if self.options.gradients else lambda context: None
-        debugger = self._debugger(inputs, group)
         try:
-            self._new_player(inputs, loop, peers, handle, group.ended, debugger, clean_up).run()
+            self._new_player(inputs, loop, peers, handle, group.ended, clean_up).run()
             if self.options.gradients:
                 for context in sorted(
                     {one.context for one in self.calls.values() if one.context is not None}
@@ -422,7 +455,6 @@ class _SessionRun:
         peers: Mapping[str, PlayedWorker],
         handle: Handle,
         ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
-        debugger: SessionDebugger | None = None,
         clean_up: Callable[[int], None] = lambda context: None,
     ) -> Player:
         timeouts = Timeouts(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)
@@ -434,28 +466,38 @@ class _SessionRun:
             handle,
             timeouts,
             speed=speed,
-            debugger=debugger,
+            debugger=self.debugger,
             clean_up=clean_up,
             ended=ended,
             done=self.tick,
+            waiting=self.replay.waiting,
         )
         return self.player
 
-    def _debugger(self, inputs: SessionInputs, group: LiveGroup) -> SessionDebugger | None:
+    def _debugger(self, group: LiveGroup) -> SessionDebugger | None:
         """The debugger of the session, whose live workers the relay serves from now on."""
         debugging, relay = self.replay.debugging, self.replay.relay
         if debugging is None or relay is None or self.mute:
             return None
-        made = SessionDebugger(debugging, inputs, group.workers)
+        made = SessionDebugger(debugging, self.inputs(), group.workers)
         for name, worker in group.workers.items():
             for file in worker.child.control.take_files():
                 relay.add(name, file, made)
         return made
 
-    def _self_callers(self) -> list[str]:
-        """Live workers to which a call of their own is sent, under their own name."""
-        names = [step.role for step in self.planned.steps if step.action == "send" and step.role == step.to]
-        return list(dict.fromkeys(names))
+    def _self_callers(self) -> set[str]:
+        """Live workers to which a call of their own is sent."""
+        return {step.role for step in self.planned.steps if step.action == "send" and step.role == step.to}
+
+    @cached_property
+    def programs(self) -> dict[str, int]:
+        """Live worker that gets calls of its own program in autograd contexts → an id for that program, which
+        is played, and gets their gradients."""
+        callers = {
+            step.role for step in self.planned.steps if step.action == "answer" and step.role == step.to
+        }
+        free = (number for number in range(MAX_ID, 0, -1) if number not in self.ids.values())
+        return dict(zip(sorted(callers), free, strict=False))
 
     def _memory(self) -> int | None:
         """Bytes that each live worker may take; None: as much as there is."""

@@ -66,7 +66,7 @@ def small_float(layout: SmallFloat, code: int) -> float:
 def element_value(dtype: DType, raw: bytes) -> object:
     """One element as bool, int, float or complex; float4_e2m1fn_x2 as the pair that its byte holds.
 
-    `raw` is the element, little-endian, `item_bytes` long. Quantised elements come as their integers.
+    `raw` is the element, little-endian, `item_bytes` long. Quantized elements come as their integers.
     """
     name = dtype.name
     if name in _STRUCT:

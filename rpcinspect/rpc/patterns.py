@@ -2,7 +2,7 @@
 
 In: messages as they come, and what the slow reading made of those that no pattern fits. Out: for a message
 with the same bytes but for its ids the pattern and the ids. A training loop sends a handful of patterns:
-forward and backward messages differ in the context and the autograd message, clean-ups in the context, most
+forward and backward messages differ in the context and the autograd message, cleanups in the context, most
 answers in nothing. Later stages keep what follows from a pattern, so that a message costs them its ids and
 its place.
 

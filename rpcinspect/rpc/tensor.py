@@ -6,7 +6,7 @@ In: payload 3 of a message, whole. Out: one `TensorMeta` per tensor; the bytes t
 
 Numbering: index i of the result is what `build_tensor_from_id(i)` and `_tensor_receiver(i)` mean, so the
 tensors of the list come first, in wire order. The tensors that only make up another one (indices and values
-of a sparse tensor, scales and zero points of a tensor quantised per channel) follow behind all of those, in
+of a sparse tensor, scales and zero points of a tensor quantized per channel) follow behind all of those, in
 wire order.
 
 Mirrors torch/csrc/jit/serialization/pickler.cpp (pushTensor and below) and torch/_utils.py.
@@ -32,7 +32,7 @@ MAX_DIMENSIONS = 64
 
 
 class Quantizer(Struct, frozen=True, kw_only=True):
-    """How the integers of a quantised tensor stand for numbers."""
+    """How the integers of a quantized tensor stand for numbers."""
 
     scheme: str
     """`per_tensor_affine`, `per_channel_affine`, `per_channel_affine_float_qparams`, …"""
@@ -158,7 +158,7 @@ class _Table:
     def _quantized(self, args: tuple[Value, ...], index: int) -> TensorMeta:
         """Reads (STORAGE, offset, sizes, strides, (scheme, …), requires_grad, hooks [, math bits])."""
         if len(args) < 7 or type(args[4]) is not tuple or not args[4] or type(args[4][0]) is not Global:
-            raise DecodeError("tensor", f"tensor {index}: no quantiser where one was expected")
+            raise DecodeError("tensor", f"tensor {index}: no quantizer where one was expected")
         scheme, *rest = args[4]
         parts: tuple[tuple[str, int], ...] = ()
         if len(rest) == 2 and type(rest[0]) in (float, int):
@@ -166,11 +166,11 @@ class _Table:
                 scheme=scheme.name, scale=float(rest[0]), zero_point=as_int(rest[1], "zero point")
             )
         elif len(rest) == 3:
-            axis = as_int(rest[2], "quantised axis")
+            axis = as_int(rest[2], "quantized axis")
             parts = self._add_parts((("scales", rest[0]), ("zero_points", rest[1])), index)
             quantizer = Quantizer(scheme=scheme.name, axis=axis)
         else:
-            raise DecodeError("tensor", f"tensor {index}: a quantiser of {len(rest)} values")
+            raise DecodeError("tensor", f"tensor {index}: a quantizer of {len(rest)} values")
         return _strided((*args[:4], *args[5:]), quantizer, parts)
 
     def _sparse(self, args: tuple[Value, ...], index: int) -> TensorMeta:
@@ -333,7 +333,7 @@ class _TableWriter(Struct, eq=False):
         names = [name for name, is_set in (("conj", meta.conj), ("neg", meta.neg)) if is_set]
         written = like[-1] if len(like) == (7 if meta.quantizer is None else 8) else None
         if type(written) is PickleCall and written.function != _RESTORE_TYPE_TAG:
-            written = None  # hooks, of a tensor that was quantised and is none any more
+            written = None  # hooks, of a tensor that was quantized and is none any more
         if not names and written is None:
             return ()
         tag = None if type(written) is Dict else written.args[1] if written else "Dict[str, bool]"

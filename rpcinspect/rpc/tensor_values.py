@@ -2,7 +2,7 @@
 
 In: a `TensorMeta` and the bytes of its storage (whole, little-endian). Out: the logical elements, in
 row-major order, little-endian, bit for bit: stride, offset, conj and neg are resolved, nothing is ever
-converted through another float type. Quantised tensors give their integers (`int_repr`).
+converted through another float type. Quantized tensors give their integers (`int_repr`).
 
 Nothing is allocated on the word of a header: sizes, strides and offset are checked against the storage first,
 and what is repeated by a stride of 0 is bounded by `max_bytes`. What does not fit raises
@@ -78,7 +78,7 @@ def first_values(meta: TensorMeta, storage: StorageBytes, n: int) -> list[object
     """The first `n` elements, in row-major order, as bool, int, float (exact) or complex; for people and
     tests.
 
-    Quantised elements are their integers, those of float4_e2m1fn_x2 the pair in their byte. Raises as
+    Quantized elements are their integers, those of float4_e2m1fn_x2 the pair in their byte. Raises as
     `logical_bytes` does.
     """
     dtype = DTYPES[meta.dtype]

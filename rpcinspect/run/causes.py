@@ -12,7 +12,7 @@ not when the connection began on which it was sent first (`requests`). Of these,
 - what would be too great a coincidence otherwise (`coincidence`).
 
 What is likely only orders those that are left. Three kinds need no open request (`consequences`): gradients
-follow from gradients that arrived before in the same context, a context's clean-up from a clean-up that
+follow from gradients that arrived before in the same context, a context's cleanup from a cleanup that
 arrived, and housekeeping of RRefs from the message that brought the fork.
 """
 

@@ -3,7 +3,7 @@
 In: exchanges, the ends of TCP connections and of processes, and what workers' own logs say of these. Out: a
 `Departure` per worker that closed or reset a connection first, in the order of time. A worker that was killed
 is the first to close connections while requests are in flight; those that close theirs after it only follow.
-What an orderly shutdown closes has nothing in flight, but for clean-up, which nobody waits for.
+What an orderly shutdown closes has nothing in flight, but for cleanup, which nobody waits for.
 """
 
 from __future__ import annotations

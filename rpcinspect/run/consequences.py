@@ -1,4 +1,4 @@
-"""What follows from messages, not from open requests: gradients, clean-up and housekeeping of RRefs.
+"""What follows from messages, not from open requests: gradients, cleanup and housekeeping of RRefs.
 
 In: the requests of a session and what explains those that code sends. Out: what explains the rest.
 
@@ -29,7 +29,7 @@ BACKWARD = MessageType.BACKWARD_AUTOGRAD_REQ
 
 
 def follow(requests: Requests, found: CauseColumn) -> None:
-    """Adds what explains gradients, clean-ups and housekeeping to what was found."""
+    """Adds what explains gradients, cleanups and housekeeping to what was found."""
     forward = array("q", [NONE]) * len(requests.begin)
     order = requests.session.order
     for context in requests.session.contexts:
@@ -181,7 +181,7 @@ class _Follower:
         return found
 
     def cleanups(self) -> None:
-        """A context's clean-up follows from one that came, except at the worker that opened the context."""
+        """A context's cleanup follows from one that came, except at the worker that opened the context."""
         requests = self.requests
         arrived: dict[int, int] = {}
         for row in requests.of_types((CLEANUP,), self.worker.received):

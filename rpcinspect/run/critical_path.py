@@ -63,7 +63,7 @@ def critical_path(
     """Returns the path of one context, in the order of time; `calls` may include calls of other contexts,
     `waiting` and `passes` come from `waits`.
 
-    The clean-up is left out: nobody waits for it. So are calls of which it is `doubtful` who made them:
+    The cleanup is left out: nobody waits for it. So are calls of which it is `doubtful` who made them:
     nobody knows who waits for them.
     """
     calls = tuple(calls)

@@ -91,7 +91,7 @@ class GraphEdge(Struct, frozen=True, kw_only=True):
 
 class Passing(Struct, frozen=True, kw_only=True):
     """A message of the context that makes no edge: a call without grads, an answer, a pass that an RRef
-    began, clean-up.
+    began, cleanup.
     """
 
     message: int
@@ -121,7 +121,7 @@ class ContextGraph(Struct, frozen=True, kw_only=True):
     begin_ns: int
     """First byte of its first message."""
     end_ns: int
-    """Last byte of its last message before the clean-up, answers included."""
+    """Last byte of its last message before the cleanup, answers included."""
     backward_ns: int | None
     """First byte of the first message of a backward pass; None if none crossed the network."""
     missing: tuple[GraphEdge, ...]

@@ -147,7 +147,7 @@ class Tensor:
         return None if self._read is None else hash_of(self._record, self.meta, self._read)
 
     def tobytes(self) -> bytes:
-        """The elements in row-major order, little-endian, conj and neg resolved; of quantised ones their
+        """The elements in row-major order, little-endian, conj and neg resolved; of quantized ones their
         integers. Raises `DecodeError` where not all of them are there.
         """
         return logical_bytes(self.meta, self._storage(self.meta))
@@ -293,4 +293,4 @@ NUMPY: Mapping[str, str] = {
     **{name: name for name in _SAME.split()},
     **{f"q{name}": name for name in ("uint8", "int8", "int32")},
 }
-"""torch's dtype → numpy's; of quantised tensors that of their integers."""
+"""torch's dtype → numpy's; of quantized tensors that of their integers."""

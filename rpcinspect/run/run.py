@@ -49,7 +49,7 @@ class RunModel(Closing):
         *,
         ends: Sequence[ConnectionEnd] = (),
         source: CaptureBytes | None = None,
-        ended_early: Sequence[str] = (),
+        notices: Sequence[str] = (),
         close: Callable[[], None] | None = None,
     ) -> None:
         """`messages` in the order of time, so that a place is an index.
@@ -64,8 +64,8 @@ class RunModel(Closing):
         """How the connections of the captures ended."""
         self.source = source
         """Where the bytes of tensors are; None where nobody can read them."""
-        self.ended_early = ended_early
-        """Of captures of which there is more than was read, why."""
+        self.notices = notices
+        """What the reader should know: captures of which there is more than was read, and the like."""
         self.whole = self
         """The run that this is a part of; a whole run itself."""
         self._rows = b""
@@ -95,7 +95,7 @@ class RunModel(Closing):
             [records[row] for row in session.order.tolist()],
             ends=decoding.ends,
             source=decoding.bytes,
-            ended_early=decoding.ended_early,
+            notices=decoding.notices,
             close=close,
         )
 
@@ -103,9 +103,7 @@ class RunModel(Closing):
         """The part that some messages take part in: `rows` has a 1 for each row that is picked, `touched` is
         what these take part in. Its messages, exchanges and causes are those of the whole run.
         """
-        part = RunModel(
-            self.session, self.messages, ends=self.ends, source=self.source, ended_early=self.ended_early
-        )
+        part = RunModel(self.session, self.messages, ends=self.ends, source=self.source, notices=self.notices)
         part.whole, part._rows, part._touched = self, rows, touched
         return part
 

@@ -1,4 +1,4 @@
-"""Tensors of messages as torch's own: dtype, strides, offset, conj and neg bits, quantiser and sparse layout.
+"""Tensors of messages as torch's own: dtype, strides, offset, conj and neg bits, quantizer and sparse layout.
 
 In: a tensor table and the bytes of its storages. Out: a tensor of torch on the CPU. Torch makes it of bytes
 and numbers that were checked before: nothing is unpickled, and no name of a capture is looked up in torch but
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     TorchTensor: TypeAlias = torch.Tensor
 
 SCHEMES = frozenset({"per_tensor_affine", "per_channel_affine", "per_channel_affine_float_qparams"})
-"""Ways to quantise that torch can rebuild."""
+"""Ways to quantize that torch can rebuild."""
 
 
 def torch_tensor(
@@ -80,12 +80,12 @@ def _strided(meta: TensorMeta, parts: dict[str, TorchTensor], data: bytes) -> To
 
 
 def _quantized(meta: TensorMeta, parts: dict[str, TorchTensor], dtype: torch.dtype) -> TorchTensor:
-    """A quantised tensor without elements. Torch takes the numbers of its channels as they are."""
+    """A quantized tensor without elements. Torch takes the numbers of its channels as they are."""
     import torch
 
     how = meta.quantizer
     if how is None or how.scheme not in SCHEMES:
-        raise DecodeError("tensor", f"a tensor of {meta.dtype} without a quantiser that torch knows")
+        raise DecodeError("tensor", f"a tensor of {meta.dtype} without a quantizer that torch knows")
     if how.axis is None:
         return torch._empty_affine_quantized([0], scale=how.scale, zero_point=how.zero_point, dtype=dtype)
     scales, zero_points = parts["scales"], parts["zero_points"]

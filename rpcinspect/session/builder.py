@@ -22,14 +22,16 @@ from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PythonRRefFetchCall,
     RRefBackwardReq,
+    RRefChildAccept,
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.types import is_worker_id, unpack_id
 from rpcinspect.session.contexts import BACKWARD, CLEANUP, TOUCH, ContextLog
-from rpcinspect.session.identity import IdentityEvidence
+from rpcinspect.session.identity import EndKey, IdentityEvidence
 from rpcinspect.session.model import (
     NONE,
     CallFailure,
@@ -38,7 +40,7 @@ from rpcinspect.session.model import (
     Session,
     Totals,
 )
-from rpcinspect.session.provenance import Provenance
+from rpcinspect.session.provenance import OF_HOLDERS, Id, Provenance, What
 from rpcinspect.session.rrefs import read_rrefs
 from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.tcp.ranges import CaptureBytes
@@ -63,8 +65,8 @@ class SessionBuilder:
         """`source`: where the bytes of tensors are read, to find equal tensors."""
         self.columns = MessageColumns()
         self.evidence = IdentityEvidence()
-        self._senders: set[tuple[int, bool, int]] = set()
-        """What the envelopes of patterns have told to the evidence."""
+        self._ids: set[tuple[int, bool, int]] = set()
+        """What envelopes and gradients have told to the evidence."""
         self._open: dict[tuple[int, int], int] = {}
         """(pipe, message id) → row of the side that has come so far."""
         self._by_type: Counter[int] = Counter()
@@ -115,12 +117,10 @@ class SessionBuilder:
                 ids = record.ids
                 if pattern.sender_id is not None:
                     add((ids[0], ids[1], record.row, pattern.edges))
-                    said = (record.tp.pipe.number, record.tp.from_client, pattern.sender_id)
-                    if said not in self._senders:
-                        self._senders.add(said)
-                        self.evidence.id(*said)
+                    self._note_id((record.tp.pipe.number, record.tp.from_client, pattern.sender_id))
                 elif len(ids) == 2:
                     add((ids[0], ids[1], record.row, BACKWARD))
+                    self._note_gradient(record, ids[1])
                 else:
                     add((ids[0], NONE, record.row, CLEANUP))
         self._contexts.settle(MANY_FACTS)
@@ -150,20 +150,61 @@ class SessionBuilder:
             self.evidence.name(pipe, False, facts.receiver)
         if isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
             self.evidence.id(pipe, False, command.from_worker_id)
+        elif isinstance(command, RRefChildAccept):
+            # whoever forks an RRef gives the fork its id, and is told by the new user
+            self.evidence.id(pipe, False, command.fork_id.created_on)
         elif isinstance(command, PropagateGradientsReq):
             metadata = command.autograd_metadata
             ids = (metadata.autograd_context_id, metadata.autograd_message_id)
             self._contexts.add((*ids, row, BACKWARD))
+            self._note_gradient(record, metadata.autograd_message_id)
         elif isinstance(command, CleanupAutogradContextReq):
             self._contexts.add((command.context_id, NONE, row, CLEANUP))
         elif isinstance(command, RRefBackwardReq):
             self._contexts.add((command.autograd_context_id, NONE, row, TOUCH))
 
+    def _note_gradient(self, record: RpcRecord, autograd_message: int) -> None:
+        """Notes the receiver of a gradient: it sent the forward message, and gave this id to its edge."""
+        creator = unpack_id(autograd_message)[0]
+        if is_worker_id(creator):
+            self._note_id((record.tp.pipe.number, not record.tp.from_client, creator))
+
+    def _note_id(self, said: tuple[int, bool, int]) -> None:
+        """Notes the worker id of an end, once."""
+        if said not in self._ids:
+            self._ids.add(said)
+            self.evidence.id(*said)
+
     def _note_autograd(self, record: RpcRecord, envelope: RpcWithAutograd) -> None:
         metadata = envelope.autograd_metadata
         tensors = sum(1 for meta in record.rpc.tensors if meta.requires_grad and meta.part_of is None)
         self._contexts.add((metadata.autograd_context_id, metadata.autograd_message_id, record.row, tensors))
-        self.evidence.id(record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id)
+        self._note_id((record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id))
+
+    def join_ends(self, pipes: Sequence[Pipe]) -> None:
+        """Adds to the evidence what ends that nothing names have received, as far as what they send shows
+        it: gradients the forward message, requests about a fork the message that brought it. Call it when all
+        records were fed."""
+        nameless = {
+            (pipe.number, client)
+            for pipe in pipes
+            for client in (True, False)
+            if not self.evidence.is_known(pipe, client)
+        }
+        if not nameless:
+            return
+        for end, receiver in self._contexts.receivers(self.columns, nameless):
+            self.evidence.receivers[end].add(receiver)
+        pipe_of, from_client = self.columns.pipe, self.columns.from_client
+        events = list(self.provenance.events())
+        brought: dict[Id, set[EndKey]] = defaultdict(set)
+        for event in events:
+            if event.what is What.BROUGHT:
+                brought[event.fork].add((pipe_of[event.row], not from_client[event.row]))
+        for event in events:
+            end = pipe_of[event.row], bool(from_client[event.row])
+            if event.what in OF_HOLDERS and end in nameless:
+                self.evidence.receivers[end] |= brought.get(event.fork, set())
 
     def finish(
         self,
@@ -196,6 +237,7 @@ class SessionBuilder:
             clients=identities.clients,
             servers=identities.servers,
             jobs=identities.jobs,
+            unsure_jobs=identities.unsure_jobs,
             messages=columns,
             order=order,
             index=index,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.rpc.types import unpack_id
-from rpcinspect.session.model import NONE, AutogradContext, Edge, Session
+from rpcinspect.session.identity import EndKey
+from rpcinspect.session.model import NONE, AutogradContext, Edge, MessageColumns, Session
 from rpcinspect.session.provenance import NO_CONTEXT
 
 
@@ -46,6 +47,29 @@ class ContextLog:
         for column, numbers in zip(columns, zip(*self._added, strict=True), strict=True):
             column.fromlist(list(numbers))
         self._added.clear()
+
+    def receivers(self, columns: MessageColumns, ends: Collection[EndKey]) -> Iterator[tuple[EndKey, EndKey]]:
+        """Yields each of these ends with each end that received the forward message of an edge for which the
+        first sent a gradient."""
+        self.settle()
+        if not ends or not self._row:
+            return
+        row, what = np.asarray(self._row), np.asarray(self._what)
+        pipe, client = np.asarray(columns.pipe)[row], np.asarray(columns.from_client)[row]
+        sender = pipe * 2 + client
+        asked = np.isin(sender, [number * 2 + way for number, way in ends]) & (what == BACKWARD)
+        if not asked.any():
+            return
+        context, message = np.asarray(self._context), np.asarray(self._message)
+        forth = (what > 0) & np.isin(message, message[asked])
+        keys = (array[forth].tolist() for array in (context, message, pipe, client))
+        receiver: dict[tuple[int, int], set[EndKey]] = defaultdict(set)
+        for one, other, number, way in zip(*keys, strict=True):
+            receiver[one, other].add((number, not way))
+        found = zip(context[asked].tolist(), message[asked].tolist(), sender[asked].tolist(), strict=True)
+        for one, other, end in set(found):
+            for its in receiver.get((one, other), ()):
+                yield (end >> 1, bool(end & 1)), its
 
     def finish(self, session: Session, name: Callable[[int, int], str]) -> tuple[AutogradContext, ...]:
         """Returns one record per context and job, by job and id; labels and indexes are the session's, `name`
@@ -123,7 +147,7 @@ class ContextSpan(Struct, frozen=True, kw_only=True):
     begin_ns: int
     """First byte of its first message."""
     end_ns: int
-    """Last byte of its last message before the clean-up, answers included."""
+    """Last byte of its last message before the cleanup, answers included."""
     backward_ns: int | None
     """First byte of the first message of a backward pass; None if none crossed the network."""
     waited_for: tuple[bool, ...]

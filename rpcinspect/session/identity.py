@@ -15,6 +15,9 @@ from rpcinspect.tensorpipe.records import Pipe
 WorkerKey: TypeAlias = tuple[int, str]
 """(job, label) of a worker: labels are unique in a job only."""
 
+EndKey: TypeAlias = tuple[int, bool]
+"""(pipe number, whether its client)."""
+
 
 class End(Struct, eq=False):
     """Names and ids that were seen for one end of a pipe."""
@@ -32,8 +35,11 @@ class IdentityEvidence:
     """Collects names and ids of the ends of pipes."""
 
     def __init__(self) -> None:
-        self.ends: dict[tuple[int, bool], End] = defaultdict(End)
+        self.ends: dict[EndKey, End] = defaultdict(End)
         """(pipe number, whether its client) → what was said."""
+        self.receivers: dict[EndKey, set[EndKey]] = defaultdict(set)
+        """End without a name or id → the ends that received what it answers for: the forward messages of its
+        gradients, the messages that brought its forks. In one job, these are ends of one worker."""
         self.facts = 0
         """Grows with every fact that was not known before."""
 
@@ -50,6 +56,11 @@ class IdentityEvidence:
         if name not in names:
             names.add(name)
             self.facts += 1
+
+    def is_known(self, pipe: Pipe, client: bool) -> bool:
+        """Returns whether a name or an id is known of an end."""
+        end = self.of(pipe, client)
+        return bool(end.names or end.ids)
 
     def of(self, pipe: Pipe, client: bool) -> End:
         """Returns a copy of what is known of an end. The name in a handshake outweighs the messages' names of

@@ -330,6 +330,8 @@ class Session(Struct, eq=False, kw_only=True, frozen=True):
     servers: tuple[str, ...]
     jobs: tuple[int, ...]
     """Job of each pipe: ids are unique in one only."""
+    unsure_jobs: frozenset[int] = frozenset()
+    """Jobs that may lack pipes, or have those of another: nothing follows from what they lack."""
     messages: MessageColumns
     provenance: Provenance
     """What each message needs and brings."""

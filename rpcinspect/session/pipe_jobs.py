@@ -7,14 +7,17 @@ A pipe is of a job if it was opened to an address that the job's store had told 
 there: as long as any of its pipes was open, or it told its store something. Pipes that no store explains
 (`_loose`) are of a job in whose store not all addresses were, if only one can be meant, else of one of their
 own: that of others which were open at the time. Workers open one pipe to each other: where the same two names
-come again, or two workers would have one id, they are of different jobs.
+come again, or two workers would have one id, they are of different jobs. In a group without a fixed size a
+worker may leave and come back, as often as the store tells its address anew.
+
+Where a pipe may be of several jobs, each of them is `unsure`: it may lack pipes, or have those of another.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -26,6 +29,9 @@ from rpcinspect.tensorpipe.records import Pipe
 ListenerKey: TypeAlias = tuple[str, int]
 """(address, number): which of those that listened there. The number is the time from which on a store tells
 it, -1 where nothing limits that, or at most `UNPUBLISHED`."""
+
+Meeting: TypeAlias = tuple[str, ListenerKey, int]
+"""(name of a client, whom it called, how often a worker of that name had come by then)."""
 
 NEVER = 1 << 63
 MANY_JOBS = 256
@@ -52,8 +58,25 @@ class Job(Struct, eq=False):
     """Where its store says that its workers listen."""
     ports: frozenset[str] = frozenset()
     """Those of them; behind address translation they are all that stays."""
-    met: Counter[tuple[str, ListenerKey]] = field(default_factory=Counter)
-    """(name of a client, whom it called) → pipes: a worker opens one to another, in each of their groups."""
+    met: Counter[Meeting] = field(default_factory=Counter)
+    """Pipes by who opened them to whom: a worker opens one to another, in each of their groups."""
+    comes_ns: dict[str, list[int]] = field(default_factory=dict)
+    """Name → when a worker of that name told its address: more than once where it came back."""
+    unsure: bool = False
+    """Whether it is not known of all pipes that they are this job's, or another's."""
+
+    def meeting(self, pipe: Pipe, listener: ListenerKey) -> Meeting:
+        """Returns who meets whom by a pipe. A worker that came again to its group is another one."""
+        client = pipe.client_name or ""
+        return client, listener, bisect_right(self.comes_ns.get(client, ()), pipe.first_ns)
+
+    def may_lack(self, pipe: Pipe) -> bool:
+        """Returns whether a pipe may be of this job although its store does not tell whom it meets, since not
+        all of what was told there was captured."""
+        store = self.store
+        if store is None or store.whole or self.until_ns < pipe.first_ns:
+            return False
+        return pipe.client_name is None or pipe.client_name in self.names
 
     def lives(self, time_ns: int) -> bool:
         """Returns whether the job existed at that time, as far as pipes and store show."""
@@ -68,7 +91,7 @@ class Job(Struct, eq=False):
         self.pipes.append(number)
         self.until_ns = max(self.until_ns, NEVER if pipe.ended_ns is None else pipe.ended_ns)
         if pipe.client_name:
-            self.met[pipe.client_name, listener] += 1
+            self.met[self.meeting(pipe, listener)] += 1
 
     def begin_ns(self, pipes: Sequence[Pipe]) -> int:
         """When the first sign of it was seen."""
@@ -84,13 +107,15 @@ class Placed(Struct, frozen=True):
     job_of: tuple[int, ...]
     """Of each pipe."""
     listener_of: tuple[ListenerKey, ...]
+    unsure: frozenset[int] = frozenset()
+    """Jobs whose pipes may be those of another, or the other way round."""
 
 
 def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityEvidence) -> Placed:
     """Assigns each pipe to a job."""
     jobs = [Job(store=store, names=frozenset(store.names())) for store in stores]
     listeners, own = _sweep(pipes, jobs, evidence)
-    guests = [frozenset(name for name, _ in job.met) - job.names for job in jobs]
+    guests = [frozenset(name for name, _, _ in job.met) - job.names for job in jobs]
     if any(guests):  # a store that was not captured whole: these workers listen somewhere, too
         jobs = [Job(store=job.store, names=job.names | its) for job, its in zip(jobs, guests, strict=True)]
         listeners, own = _sweep(pipes, jobs, evidence)
@@ -98,7 +123,12 @@ def place(pipes: Sequence[Pipe], stores: Sequence[StoreJob], evidence: IdentityE
     found = sorted([*jobs, *parted], key=lambda job: job.begin_ns(pipes)) or [Job()]
     job_of = {number: at for at, job in enumerate(found) for number in job.pipes}
     every = range(len(pipes))
-    return Placed(tuple(found), tuple([job_of[n] for n in every]), tuple([listeners[n] for n in every]))
+    return Placed(
+        tuple(found),
+        tuple([job_of[n] for n in every]),
+        tuple([listeners[n] for n in every]),
+        frozenset(at for at, job in enumerate(found) if job.unsure),
+    )
 
 
 def _sweep(
@@ -113,16 +143,23 @@ def _sweep(
     for job in jobs:
         job.all_seen &= not job.places.isdisjoint(listening)
     own, by_name = _Own(pipes), _Stores(jobs)
+    partly = [job for job in jobs if job.store is not None and not job.store.whole]
+    partly = partly if len(partly) <= MANY_JOBS else []
     for number in sorted(range(len(pipes)), key=lambda number: (pipes[number].first_ns, number)):
         pipe = pipes[number]
         owner = _met(at_address.get(str(pipe.listener), ()), pipe)
         if owner is not None and _stays(owner, pipe, own):
             listeners[number] = owner.listener
             owner.job.add(number, pipe, owner.listener)
-        elif (only := by_name.only(pipe, evidence)) is not None:
-            only.add(number, pipe, _unpublished(pipe))
-        else:
-            own.add(number)
+            continue
+        possible = by_name.possible(pipe, evidence)
+        if len(possible) == 1:
+            possible[0].add(number, pipe, _unpublished(pipe))
+            continue
+        own.add(number)
+        possible += [job for job in partly if job.may_lack(pipe)]
+        for job in (*possible, own.jobs[-1]) if possible else ():
+            job.unsure = True
     for job in (*jobs, *own.jobs):
         _number_listeners(job, pipes, listeners)
     return listeners, own.jobs
@@ -149,7 +186,7 @@ def _met(owners: Sequence[_Owner], pipe: Pipe) -> _Owner | None:
 
 def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, list[_Owner]]:
     """Returns the listeners by address; an address that was read, and not seen to be set, was there since the
-    last pipe before ended."""
+    last pipes before had ended."""
     told: dict[str, list[tuple[Published, int]]] = defaultdict(list)
     for number, job in enumerate(jobs):
         assert job.store is not None
@@ -157,23 +194,21 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, list[_Owner
         for published in hosts:
             told[published.place].append((published, number))
         there = {published.name for published in hosts if published.place.rpartition(":")[2].isdigit()}
-        job.all_seen = not job.store.dynamic and there == job.names
+        for published in hosts if job.store.dynamic else ():
+            job.comes_ns.setdefault(published.name, []).append(published.since_ns)
+        job.all_seen = there == job.names
         job.places = frozenset(published.place for published in hosts)
         job.ports = frozenset(place.rpartition(":")[2] for place in job.places)
-    ends: dict[str, list[int]] = defaultdict(list)
-    for pipe in pipes:
-        if pipe.ended_ns is not None and str(pipe.listener) in told:
-            ends[str(pipe.listener)].append(pipe.ended_ns)
+    quiet = _quiet_since(pipes, told)
     found: dict[str, list[_Owner]] = defaultdict(list)
     for address, its in told.items():
         its.sort(key=lambda one: one[0].since_ns)
-        ended = sorted(ends[address])
         before = -1
         for published, number in its:
             since, job = published.since_ns, jobs[number]
             if not published.told:
-                at = bisect_right(ended, since)
-                since = max(ended[at - 1] + 1 if at else -1, before)
+                at = bisect_right(quiet[address], since)
+                since = max(quiet[address][at - 1] + 1 if at else -1, before)
             listener = (address, since)
             before = published.since_ns
             if listener not in job.published:
@@ -182,10 +217,28 @@ def _owners(pipes: Sequence[Pipe], jobs: Sequence[Job]) -> dict[str, list[_Owner
     return found
 
 
+def _quiet_since(pipes: Sequence[Pipe], addresses: Container[str]) -> dict[str, list[int]]:
+    """Returns by address each time when no pipe to it was open any more: then the next may meet another
+    listener."""
+    times: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for pipe in pipes:
+        if (address := str(pipe.listener)) in addresses:
+            times[address].append((pipe.first_ns, NEVER if pipe.ended_ns is None else pipe.ended_ns))
+    found: dict[str, list[int]] = defaultdict(list)
+    for address, its in times.items():
+        until = -1
+        for begin, end in sorted(its):
+            if -1 < until < begin:
+                found[address].append(until)
+            until = max(until, end)
+        found[address].append(until)
+    return found
+
+
 def _stays(owner: _Owner, pipe: Pipe, own: _Own) -> bool:
     """Whether the job still has that address when the pipe is opened."""
     job = owner.job
-    if job.met[pipe.client_name or "", owner.listener] >= len(job.published[owner.listener]):
+    if job.met[job.meeting(pipe, owner.listener)] >= len(job.published[owner.listener]):
         return False  # a worker of the same name in another job
     before = job.store is not None and job.store.begin_ns > pipe.first_ns
     if before or job.lives(pipe.first_ns):
@@ -212,15 +265,14 @@ class _Stores:
                 for name in job.names:
                     self._of[name].append(job)
 
-    def only(self, pipe: Pipe, evidence: IdentityEvidence) -> Job | None:
-        """Returns the only possible job of a pipe whose listener is in no store."""
+    def possible(self, pipe: Pipe, evidence: IdentityEvidence) -> list[Job]:
+        """Returns the jobs that a pipe may be of whose listener is in no store."""
         jobs = self._jobs
         if pipe.client_name:
             jobs = [*self._of.get(pipe.client_name, ()), *self._growing]
         if len(jobs) > MANY_JOBS:
-            return None
-        found = [job for job in jobs if _may_be(job, pipe, evidence)]
-        return found[0] if len(found) == 1 else None
+            return []
+        return [job for job in jobs if _may_be(job, pipe, evidence)]
 
 
 def _may_be(job: Job, pipe: Pipe, evidence: IdentityEvidence) -> bool:
@@ -231,7 +283,7 @@ def _may_be(job: Job, pipe: Pipe, evidence: IdentityEvidence) -> bool:
             return False
     elif not job.lives(pipe.first_ns):
         return False
-    if str(pipe.listener) in job.places or (pipe.client_name, _unpublished(pipe)) in job.met:
+    if str(pipe.listener) in job.places or job.meeting(pipe, _unpublished(pipe)) in job.met:
         return False
     if job.all_seen and str(pipe.listener).rpartition(":")[2] not in job.ports:
         return False
@@ -257,10 +309,21 @@ class _Own:
     def add(self, number: int) -> None:
         """Adds a pipe to the current job, or to a new one."""
         pipe = self._pipes[number]
-        again = bool(self.jobs) and (pipe.client_name, _unpublished(pipe)) in self.jobs[-1].met
-        if again or not self.lives(pipe.first_ns):
+        again = bool(self.jobs) and self.jobs[-1].meeting(pipe, _unpublished(pipe)) in self.jobs[-1].met
+        if not self.lives(pipe.first_ns) or (again and not self._comes_back(pipe)):
             self.jobs.append(Job())
         self.jobs[-1].add(number, pipe, _unpublished(pipe))
+
+    def _comes_back(self, pipe: Pipe) -> bool:
+        """Returns whether a worker has ended its pipe to a listener, to which another worker's is open: then
+        who listens is the same, and so is the job."""
+        to_listener = [
+            self._pipes[at] for at in self.jobs[-1].pipes if self._pipes[at].listener == pipe.listener
+        ]
+        still_open = {
+            one.client_name for one in to_listener if one.ended_ns is None or one.ended_ns > pipe.first_ns
+        }
+        return bool(still_open) and pipe.client_name not in still_open
 
 
 def _number_listeners(job: Job, pipes: Sequence[Pipe], listeners: dict[int, ListenerKey]) -> None:
@@ -287,7 +350,8 @@ def _parted(
     job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, ListenerKey], evidence: IdentityEvidence
 ) -> list[Job]:
     """The parts of a job that nothing joins, if an id or a name would be two workers' otherwise."""
-    parts = _parts(job, pipes, listeners, evidence)
+    two = _two_at_once(job, pipes, evidence)
+    parts = _parts(job, pipes, listeners, None if two else evidence)
     if len(parts) < 2:
         return [job]
     names: dict[int, set[str]] = defaultdict(set)
@@ -296,20 +360,38 @@ def _parted(
         for name, number in _tied(part, pipes, listeners, evidence):
             names[number].add(name)
             ids[name].add(number)
-    if all(len(its) == 1 for its in names.values()) and all(len(its) == 1 for its in ids.values()):
+    single = all(len(its) == 1 for its in names.values()) and all(len(its) == 1 for its in ids.values())
+    if single and not two:
         return [job]
     found = []
     for part in parts:
-        found.append(Job())
+        found.append(Job(unsure=job.unsure or two))
         for number in part:
             found[-1].add(number, pipes[number], listeners[number])
     return found
 
 
+def _two_at_once(job: Job, pipes: Sequence[Pipe], evidence: IdentityEvidence) -> bool:
+    """Returns whether workers of one name or id were called at two ports at once: they are of two jobs."""
+    latest: dict[object, tuple[str, int]] = {}
+    for pipe in sorted((pipes[number] for number in job.pipes), key=lambda pipe: pipe.first_ns):
+        port = str(pipe.listener).rpartition(":")[2]
+        ended_ns = pipe.first_ns if pipe.ended_ns is None else pipe.ended_ns
+        server = evidence.of(pipe, False)
+        for worker in (*((pipe.server.host, name) for name in server.names), *server.ids):
+            before, until_ns = latest.get(worker, (port, -1))
+            if before != port and until_ns > pipe.first_ns:
+                return True
+            if ended_ns >= until_ns:
+                latest[worker] = port, ended_ns
+    return False
+
+
 def _parts(
-    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, ListenerKey], evidence: IdentityEvidence
+    job: Job, pipes: Sequence[Pipe], listeners: Mapping[int, ListenerKey], evidence: IdentityEvidence | None
 ) -> list[list[int]]:
-    """Pipes that a listener or a worker's name at one host joins."""
+    """Pipes that a listener joins, or a worker's name at one host. `evidence`: None where names are those of
+    several workers."""
     leader: dict[object, object] = {}
 
     def top(one: object) -> object:
@@ -320,6 +402,8 @@ def _parts(
     for number in job.pipes:
         pipe = pipes[number]
         mine = top(listeners[number])
+        if evidence is None:
+            continue
         ends: list[object] = [(pipe.client.host, name) for name in evidence.of(pipe, True).names]
         ends += [(pipe.server.host, name) for name in evidence.of(pipe, False).names]
         for end in ends:

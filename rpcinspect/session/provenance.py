@@ -78,6 +78,10 @@ class What(IntEnum):
     """RREF_BACKWARD_REQ."""
 
 
+OF_HOLDERS = frozenset({What.REQUESTED, What.ACCEPTED, What.DELETED})
+"""What the holder of a fork sends about it."""
+
+
 class MessageKind(Struct, frozen=True):
     """What all messages of a kind have in common."""
 

@@ -71,6 +71,16 @@ class StoreJob(Struct, eq=False):
         return first.operation in SETS and key is not None and key.group == 0 and not self.dynamic
 
     @property
+    def whole(self) -> bool:
+        """Returns whether all that its workers told was captured, from the first of them on."""
+        if not self.dynamic:
+            return self.begun
+        listed = next(
+            e for e in self.entries if (key := directory_key(e.key)) is not None and key.kind == "members"
+        )
+        return listed.operation in SETS and len(members_of(listed.value)) == 1
+
+    @property
     def dynamic(self) -> bool:
         """Whether workers may join and leave."""
         return bool(self.listed)
@@ -103,17 +113,19 @@ class StoreJob(Struct, eq=False):
         return found | {name for members in self.listed.values() for name, _ in members}
 
     def published(self) -> Iterator[Published]:
-        """Yields each address of each worker, with the time of its first entry."""
+        """Yields each address of each worker, with the time of its first entry, and of each time that it was
+        set: a worker that comes back may listen at the same one."""
         seen: set[tuple[int, str, bytes]] = set()
         for entry in self.entries:
             key = directory_key(entry.key)
             if key is None or key.kind != "address" or not isinstance(key.of, str):
                 continue
-            if (key.group, key.of, entry.value) in seen or not entry.value:
+            told = entry.operation in SETS
+            if not entry.value or ((key.group, key.of, entry.value) in seen and not told):
                 continue
             seen.add((key.group, key.of, entry.value))
             address = entry.value.decode("utf-8", "surrogateescape")
-            yield Published(entry.time_ns, entry.operation in SETS, key.group, key.of, address)
+            yield Published(entry.time_ns, told, key.group, key.of, address)
 
 
 class _Store:
@@ -135,7 +147,9 @@ class _Store:
         listed = members_of(entry.value)
         before = dict(job.listed.get(key.group, ()))
         if any(before.get(name, number) != number for name, number in listed):
-            job = self._next()  # who comes back with another id is somebody else
+            job, before = self._next(), {}  # the name of a member that never left
+        if entry.operation == "append":
+            listed = tuple((before | dict(listed)).items())
         job.listed[key.group] = listed
         self._add(job, entry)
 
@@ -151,25 +165,27 @@ class _Store:
                 return
             if old and (was is not None or key.kind == "address"):
                 return  # left by workers before
-        if (
-            was is not None
-            and ((told and was[1]) or was[0] != value)
-            and not self._comes_back(job, fixed, value)
-        ):
-            stale = told and not was[1] and (fixed, was[0]) in self._old
+        again = (was is not None and ((told and was[1]) or was[0] != value)) or (
+            told and self._listed(job, fixed)
+        )
+        if again and not self._comes_back(job, fixed):
+            stale = told and was is not None and not was[1] and (fixed, was[0]) in self._old
             if not stale:
                 job = self._next()
         job.known[fixed] = value, told
         self._add(job, entry)
 
-    @staticmethod
-    def _comes_back(job: StoreJob, fixed: Fixed, value: bytes) -> bool:
+    @classmethod
+    def _comes_back(cls, job: StoreJob, fixed: Fixed) -> bool:
         """Returns whether this is a worker that has left a group without a fixed size."""
+        return bool(job.listed.get(fixed[0])) and not cls._listed(job, fixed)
+
+    @staticmethod
+    def _listed(job: StoreJob, fixed: Fixed) -> bool:
+        """Returns whether a key is the name of a member of a group without a fixed size: who has this id then
+        never left."""
         group, _, of = fixed
-        listed = job.listed.get(group)
-        if not listed:
-            return False
-        return not isinstance(of, int) or (value.decode("utf-8", "surrogateescape"), of) not in listed
+        return isinstance(of, int) and of in dict(job.listed.get(group, ())).values()
 
     def _current(self) -> StoreJob:
         return self.jobs[-1] if self.jobs else self._next()

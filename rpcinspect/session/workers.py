@@ -5,8 +5,10 @@ label for each end of each pipe: the worker's name, else `worker:ID`, else `ip:p
 
 Facts that tie a name to an id or an address: the store's `names/<id>` and `addrs/<name>`, a pipe's context
 name (of its client), the ends of the agents' own calls, `from_worker_id` in an autograd envelope (of the
-sender), the owner's id in an RRef fetch (of the receiver), and `On WorkerInfo(id=…, name=…)` in a remote
-error (of the responder).
+sender), the owner's id in an RRef fetch (of the receiver), the creator of an edge's autograd message id (of
+who receives its gradient), the creator of a fork that a child accepts (of the receiver), and
+`On WorkerInfo(id=…, name=…)` in a remote error (of the responder). Who sends a gradient has received the
+forward message of its edge, and who accepts or deletes a fork the message that brought it.
 
 A name holds for a time: `store_jobs.py` and `pipe_jobs.py` say which job a pipe is of, and which of those
 that listened at its server's address it met. Nothing that is known of one job tells anything of another.
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.session.identity import End, IdentityEvidence
+from rpcinspect.session.identity import End, EndKey, IdentityEvidence, WorkerKey
 from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, ListenerKey, place
 from rpcinspect.session.process_end import ProcessEnd, agreed
@@ -44,11 +46,38 @@ class WorkerIdentities(Struct, frozen=True):
     """Of each pipe: ids of workers, contexts and RRefs are unique in a job only."""
     names_of_ids: tuple[dict[int, str], ...]
     """Of each job."""
+    unsure_jobs: frozenset[int] = frozenset()
+    """Jobs that may lack pipes, or have those of another."""
 
     def by_id(self, worker_id: int, job: int = 0) -> str:
         """Label of the worker with this id."""
         known = self.names_of_ids[job] if job < len(self.names_of_ids) else {}
         return known.get(worker_id, f"worker:{worker_id}")
+
+
+def with_names(found: WorkerIdentities, given: Mapping[int, str]) -> WorkerIdentities:
+    """Returns identities in which workers that have an id but no name are called as `given` says; a name that
+    another worker of the job has is left to that."""
+    taken = {(worker.job, worker.name) for worker in found.workers}
+    workers = []
+    renamed: dict[WorkerKey, str] = {}
+    for worker in found.workers:
+        name = given.get(worker.id) if worker.name is None and worker.id is not None else None
+        if name is not None and (worker.job, name) not in taken:
+            renamed[worker.job, f"worker:{worker.id}"] = name
+            worker = replace(worker, name=name)
+        workers.append(worker)
+    if not renamed:
+        return found
+    ids = [dict(names) for names in found.names_of_ids]
+    for (job, label), name in renamed.items():
+        ids[job][int(label.partition(":")[2])] = name
+    clients, servers = (
+        tuple([renamed.get((job, label), label) for job, label in zip(found.jobs, labels, strict=True)])
+        for labels in (found.clients, found.servers)
+    )
+    ordered = tuple(sorted(workers, key=_place))
+    return replace(found, clients=clients, servers=servers, workers=ordered, names_of_ids=tuple(ids))
 
 
 def unnamed(pipes: Sequence[Pipe]) -> WorkerIdentities:
@@ -79,7 +108,9 @@ def resolve_workers(
             clients[at], servers[at] = client, server
         workers += found.workers
         names += found.names_of_ids
-    return WorkerIdentities(tuple(clients), tuple(servers), tuple(workers), placed.job_of, tuple(names))
+    return WorkerIdentities(
+        tuple(clients), tuple(servers), tuple(workers), placed.job_of, tuple(names), placed.unsure
+    )
 
 
 def _call_job(
@@ -115,6 +146,7 @@ def _call_job(
             listeners[listener].names |= said.names
     for listener, end in listeners.items():
         end.names |= {name for _, name in job.published.get(listener, ())}
+    _join(pipes, listener_of, clients, listeners, evidence)
     for end in (*clients, *listeners.values()):
         if len(end.names) == 1 and len(end.ids) == 1:
             ids[next(iter(end.names))] |= end.ids
@@ -137,6 +169,26 @@ def _call_job(
     arrivals = job.store.arrivals() if job.store is not None else {}
     workers = _workers(number, client_labels, servers, job.published, elsewhere, listed, only, arrivals)
     return WorkerIdentities(client_labels, server_labels, workers, (number,) * len(pipes), (names_of_ids,))
+
+
+def _join(
+    pipes: Sequence[Pipe],
+    listener_of: Sequence[ListenerKey],
+    clients: Sequence[End],
+    listeners: Mapping[ListenerKey, End],
+    evidence: IdentityEvidence,
+) -> None:
+    """Gives ends of which nothing is known the ids and names of the worker that received what they send
+    gradients for, or the forks that they tell of."""
+    end_of: dict[EndKey, End] = {}
+    for pipe, listener, client in zip(pipes, listener_of, clients, strict=True):
+        end_of[pipe.number, True], end_of[pipe.number, False] = client, listeners[listener]
+    for key, end in end_of.items():
+        if end.names or end.ids:
+            continue
+        others = [end_of[other] for other in evidence.receivers.get(key, ()) if other in end_of]
+        if others and all(other == others[0] for other in others):
+            end.add(others[0])
 
 
 def _workers(

@@ -47,7 +47,8 @@ def told(difference: Difference, limit: int = MAX_VALUE) -> Told:
     path = difference.path if difference.b_path is None else f"{difference.path} ({difference.b_path})"
     values = _values(difference, limit) if _has_values(difference) else None
     if difference.code == "latency":
-        path, values = "median", (duration(difference.a_value), duration(difference.b_value))
+        path = "" if difference.text is None else "median"
+        values = duration(difference.a_value), duration(difference.b_value)
     elements = difference.elements
     return Told(
         path=printable(path),
@@ -69,7 +70,7 @@ def difference_phrase(difference: Difference, sides: tuple[str, str]) -> str:
 
 
 def _has_values(difference: Difference) -> bool:
-    if difference.code in ONE_SIDED:
+    if difference.code in ONE_SIDED or difference.code == "reordered":
         return False
     return difference.a_value is not None or difference.b_value is not None
 
@@ -102,7 +103,7 @@ def _apart(a: str, b: str, limit: int) -> tuple[str, str]:
 
 
 def _text(value: JsonValue) -> str:
-    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+    return "(none)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _extent(elements: Elements, code: str) -> list[str]:

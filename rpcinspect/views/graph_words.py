@@ -71,9 +71,9 @@ def graph_title(graph: ContextGraph, several_jobs: bool = False) -> str:
         + counted(len(graph.workers), "worker"),
         counted(len(graph.edges), "edge"),
         gradients_words(graph),
-        f"clean-up {', '.join(f'#{index}' for index in graph.cleanup)}"
+        f"cleanup {', '.join(f'#{index}' for index in graph.cleanup)}"
         if graph.cleanup
-        else "no clean-up seen",
+        else "no cleanup seen",
         duration(graph.end_ns - graph.begin_ns),
     ]
     return ", ".join(words)

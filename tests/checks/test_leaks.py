@@ -56,7 +56,7 @@ def test_a_worker_that_was_forgotten() -> None:
 
 
 def test_a_relay_that_left_is_the_cause() -> None:
-    """w1 was to pass the clean-up on to w2."""
+    """w1 was to pass the cleanup on to w2."""
     workers = calls_in_context()
     died = WireFacts(ends=closed(str(workers.pipes[1 * 3 + 0].flow), by_client=True, at=200))
     [finding] = told(findings(workers, died, *named(3), until=9 * SECOND), "leaked-context")

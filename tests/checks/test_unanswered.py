@@ -52,14 +52,14 @@ def test_a_caller_that_does_not_wait() -> None:
 
 
 def test_workers_of_pytorch_that_leave_are_told_apart_from_those_that_are_left() -> None:
-    """Ranks 1 and 3 exit at once, with their clean-up under way; the others call them until that fails."""
+    """Ranks 1 and 3 exit at once, with their cleanup under way; the others call them until that fails."""
     path = recorded("torch-suite/DistAutogradTest.test_backward_node_failure.pcap.gz")
     found = [finding for finding in of_path(str(path))[1] if finding.code == "unanswered-request"]
     blamed = {finding.text.rpartition(": ")[2]: finding.workers for finding in found}
     assert len(found) == 4
     for rank in (1, 3):
         assert (
-            blamed[f"worker{rank} itself left first, and nothing waits for the clean-up."][0]
+            blamed[f"worker{rank} itself left first, and nothing waits for the cleanup."][0]
             == f"worker{rank}"
         )
     assert blamed["it closed the connection first."][1] == "worker1"

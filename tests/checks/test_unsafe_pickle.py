@@ -57,6 +57,16 @@ def test_what_lets_a_replay_find_the_jobs_own_classes(modules: tuple[str, ...], 
     assert re.findall(r"--[a-z]+", finding.remedy) == options
 
 
+def test_builtins_are_not_of_the_jobs_own() -> None:
+    workers = Workers(2)
+    for n, name in enumerate(("builtins\nlen", "app\nstep")):
+        module = b"c%s\n." % name.encode()
+        workers.call(0, 1, 10 * n, 10 * n + 5, PythonCall(module, False))
+    own = [finding for finding in findings(workers, until=100) if finding.severity == "info"]
+    assert [finding.messages for finding in own] == [(2,)]
+    assert "job's own: app.step." in own[0].text
+
+
 def test_lists_of_messages_are_bounded() -> None:
     workers = Workers(2)
     for n in range(MAX_INDEXES + 50):

@@ -155,7 +155,7 @@ def test_a_failed_call_whose_request_is_not_there(tmp_path: Path) -> None:
     answered = [CALL, message("worker1", "worker0", kind="CLEANUP_AUTOGRAD_CONTEXT_RESP", id=1)]
     (found,) = findings(tmp_path, *answered, said)
     assert (found.messages, found.workers) == ((), ("worker0", "worker1"))
-    assert "to 1 request that the log does not hold (PYTHON_CALL): a time-out" in found.text
+    assert "to 1 request that the log does not hold (PYTHON_CALL): a timeout" in found.text
 
 
 def test_clean_up_is_no_error(tmp_path: Path) -> None:

@@ -265,7 +265,8 @@ def test_every_message_of_a_capture_can_be_shown_in_full() -> None:
 def test_output_goes_to_a_file_without_styles(tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     ran = decode(BOOM, "-o", path)
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"rpcinspect: wrote {path}, {path.stat().st_size:,} bytes\n"
     assert path.read_text() == decode(BOOM).out
     assert decode(BOOM, "--format", "jsonl", "-o", path).out == ""
     assert path.read_text() == decode(BOOM, "--format", "jsonl").out

@@ -11,7 +11,7 @@ import typer.main
 
 from rpcinspect.cli import app
 from rpcinspect.cli.program import Program
-from tests.cli.runner import rpcinspect
+from tests.cli.runner import CHAIN, rpcinspect
 
 NAMES = [name for names in Program.GROUPS.values() for name in names]
 FORMATS = ["html", "perfetto", "parquet", "rpclog", "safetensors", "dot"]
@@ -51,6 +51,12 @@ def test_a_mistyped_command_is_told_the_right_one() -> None:
     ran = rpcinspect("latancy", "x.pcap")
     assert ran.code == 2
     assert "Did you mean 'latency'?" in ran.err
+
+
+def test_a_capture_in_place_of_a_command() -> None:
+    ran = rpcinspect(CHAIN, "--all")
+    assert ran.code == 2
+    assert f"Did you mean: rpcinspect decode {CHAIN} --all" in ran.err.replace("\n", " ")
 
 
 def test_own_options_stand_above_those_that_others_have_too() -> None:

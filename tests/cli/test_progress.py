@@ -141,3 +141,35 @@ def test_it_goes_when_it_was_interrupted_while_it_was_drawn() -> None:
             progress(5, 9)
         assert out.raised
     assert out.getvalue().endswith("\x1b[2K")
+
+
+def test_what_is_waited_for_on_a_terminal() -> None:
+    progress, clock, out = bar(terminal=True)
+    with progress:
+        progress(1, 40)
+        progress.waits("ps to answer #12", 1.0)
+        assert "waiting for ps to answer #12: 1 s" in out.getvalue()
+        progress.waits("ps to answer #12", 2.0)
+        assert "waiting for ps to answer #12: 2 s" in out.getvalue()
+        size = len(out.getvalue())
+        clock.now += 3.0
+        progress(2, 40)
+        assert "waiting" not in out.getvalue()[size:]
+        assert "replaying" in out.getvalue()[size:]
+
+
+def test_what_is_waited_for_where_there_is_no_terminal() -> None:
+    """After ten seconds, then after twice as many; another thing begins anew."""
+    lines: list[str] = []
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with ProgressBar("replaying", console, line=lines.append) as progress:
+        for second in range(1, 70):
+            progress.waits("ps to answer #12", float(second))
+        for second in range(1, 13):
+            progress.waits("ps to answer #14", float(second))
+    assert lines == [
+        "waiting for ps to answer #12: 10 s",
+        "waiting for ps to answer #12: 20 s",
+        "waiting for ps to answer #12: 40 s",
+        "waiting for ps to answer #14: 10 s",
+    ]

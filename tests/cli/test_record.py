@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from rpcinspect.cli.recording import beside, default_name, hidden, look_into
+from rpcinspect.cli.recording import beside, default_name, earlier, hidden, look_into
 from rpcinspect.errors import OutputError
 from tests.cli.runner import CHAIN
 from tests.truth import capture_of
@@ -44,6 +46,50 @@ def test_what_is_not_redacted_yet_is_ours_alone_and_goes(tmp_path: Path) -> None
     assert precious.read_bytes() == b"mine"
     with pytest.raises(OutputError, match="can't be written: "), hidden(tmp_path / "none" / "x"):
         pass
+
+
+def ran_nothing(file: Path, *options: str) -> str:
+    """What is said of the recording of a command that uses no RPC."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rpcinspect", "record", "-o", str(file), *options, "--", "true"],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert done.returncode == 0
+    return done.stderr
+
+
+@pytest.mark.parametrize("redact", [(), ("--redact",)], ids=["as it is", "redacted"])
+def test_a_good_recording_outlives_one_of_nothing(redact: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "run.rpclog"
+    assert f"recorded 0 messages, 88 bytes in {file}" in ran_nothing(file)
+    file.write_bytes(b"precious")
+    file.chmod(0o640)
+    before = file.stat()
+    told = ran_nothing(file, *redact)
+    assert f"recorded nothing; {file} is what it was before" in told
+    assert "next:" not in told
+    assert file.read_bytes() == b"precious"
+    assert (file.stat().st_ino, file.stat().st_mode) == (before.st_ino, before.st_mode)
+    assert [each.name for each in tmp_path.iterdir()] == ["run.rpclog"]
+
+
+def test_what_stood_there_goes_once_something_was_recorded(tmp_path: Path) -> None:
+    """And comes back where the recording fails."""
+    file = tmp_path / "run.pcap"
+    file.write_bytes(b"earlier")
+    file.chmod(0o640)
+    with pytest.raises(OutputError), earlier(file), hidden(tmp_path / "none" / "x"):
+        pass
+    assert file.read_bytes() == b"earlier"
+    with earlier(file):
+        assert file.read_bytes() == b""
+        assert stat.S_IMODE(file.stat().st_mode) == 0o640
+        file.write_bytes(b"whole")
+    assert file.read_bytes() == b"whole"
+    assert [each.name for each in tmp_path.iterdir()] == ["run.pcap"]
 
 
 def test_messages_and_workers_are_found() -> None:

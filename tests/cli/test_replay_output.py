@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.runner import CHAIN, visible
+from rpcinspect.cli import progress
+from tests.cli.runner import CAPTURES, CHAIN, visible
 from tests.cli.test_replay_live import SCALE, replay
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
+NOT_FOUND = "no module basic_chain is found; --path FOLDER lets live workers find modules"
 RIGHT = "return torch.clamp(x * weight, -1, 1) * gain"
 
 
@@ -125,9 +127,34 @@ def test_a_script_that_raises(tmp_path: Path) -> None:
 
 
 def test_a_module_that_is_not_there() -> None:
+    """It is known before anything is sent."""
     ran = replay(CHAIN, "--allow", "basic_chain")
-    assert ran.err.splitlines()[0] == (
-        "import | no module basic_chain is found: "
-        "calls of it will fail (--path FOLDER lets live workers find modules)"
-    )
-    assert "captured: a result; now: Error on Node 1: ModuleNotFoundError" in ran.out
+    assert ran.code == 1
+    assert ran.out.splitlines()[-3:] == [
+        "live workers can't find what the capture names:",
+        f"  basic_chain.scale (#6): {NOT_FOUND}",
+        "failed: nothing was started",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import none_of_mine", "importing basic_chain fails: No module named 'none_of_mine'"),
+        ("1 / 0", "importing basic_chain fails: ZeroDivisionError: division by zero"),
+        ("def other(): ...", "basic_chain has no scale"),
+    ],
+)
+def test_a_module_without_what_is_called(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "basic_chain.py").write_text(text)
+    ran = replay(CHAIN, "--allow", "basic_chain", "--path", tmp_path)
+    assert f"  basic_chain.scale (#6): {why}" in ran.out.splitlines()
+
+
+def test_what_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_S", 1.0)
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(3)")
+    ran = replay(CHAIN, "--path", CAPTURES, "--path", tmp_path, "--import", "slow")
+    assert ran.code == 0
+    line = "rpcinspect: waiting for the import of slow: [1-9] s"
+    assert [one for one in ran.err.splitlines() if re.fullmatch(line, one)]

@@ -13,7 +13,7 @@ import pytest
 
 from tests import forks
 from tests.cli.runner import CAPTURES, CHAIN, HIDDEN, Ran, rpcinspect
-from tests.places import recorded
+from tests.places import recorded, recordings
 from tests.replayer.hostile_captures import APP, SYSTEM, Job, called_with, sings
 
 SECONDS = 240
@@ -67,6 +67,16 @@ def test_a_remote_module(tmp_path: Path) -> None:
     assert (done.returncode, verdict(done)) == (0, "identical: 3 of 3 gradients, 10 of 10 answers"), (
         done.stderr
     )
+
+
+@pytest.mark.parametrize("path", recordings("torch-suite", like="RemoteModule*"), ids=lambda one: one.name)
+def test_remote_modules_of_pytorchs_tests(path: Path, tmp_path: Path) -> None:
+    """Scripted ones, whose functions are in a module that torch makes, and one that is sent itself."""
+    ran = rpcinspect("reproduce", path, "-o", tmp_path / "out", "--trust-capture")
+    assert ran.code == 0, ran.err
+    done = alone(tmp_path / "out", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"identical: 0 of 0 gradients, (\d+) of \1 answers", verdict(done)), done.stderr
 
 
 def test_refused(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import shlex
 import site
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from rpcinspect.cli.requirements import pip_install
-from tests.cli.runner import CAPTURES, CHAIN
+from tests.cli.runner import CAPTURES, CHAIN, rpcinspect
 
 ROOT = CAPTURES.parent
 
@@ -67,3 +68,10 @@ def test_it_is_of_the_python_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "executable", python)
         told = shlex.split(pip_install("'rpcinspect[replay]'"))
         assert told == [python, "-m", "pip", "install", "rpcinspect[replay]"]
+
+
+@pytest.mark.skipif("+cpu" not in version("torch"), reason="this PyTorch is built with CUDA")
+def test_a_gpu_that_no_worker_could_use_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    ran = rpcinspect("replay", tmp_path / "none.pcap", "--device", "cuda", "--trust-capture")
+    assert ran.code == 2
+    assert ran.err == f"rpcinspect: --device cuda: PyTorch {version('torch')} is built without CUDA\n"

@@ -75,7 +75,7 @@ class Story(Workers):
         )
 
     def iteration(self, argument: int, *, calls: int = 2, gradient: bool = True) -> None:
-        """A context of worker 0: calls of worker 1, one gradient back along the first, and the clean-up."""
+        """A context of worker 0: calls of worker 1, one gradient back along the first, and the cleanup."""
         context, self._context = self._context, self._context + 1
         edge = self._edge + 1
         for n in range(calls):

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.equality.nonfinite import nonfinite
+from rpcinspect.equality.nonfinite import broken_by, nonfinite
 from rpcinspect.run.run import open_run
+from rpcinspect.tcp.ranges import Extent
 from tests.places import recorded
 
 torch = pytest.importorskip("torch")
@@ -39,6 +40,30 @@ def test_as_torch_finds_them(name: str) -> None:
             assert found == expected, index
             seen.add(found)
     assert seen >= {None, "NaN"}
+
+
+NAN, INFINITE = (b"\x00\x00\xc0\x7f", b"\x00\x00\xc0\xff"), b"\x00\x00\x80\x7f"
+"""float32."""
+
+
+def test_infinities_count_in_gradients_and_answers() -> None:
+    found = set()
+    with open_run(str(recorded("reports/job/nan.pcap"))) as run:
+
+        def read(extent: Extent) -> bytes:
+            """Infinities instead of NaN."""
+            return run.read(extent).replace(NAN[0], INFINITE).replace(NAN[1], INFINITE)
+
+        for call in run.calls.values():
+            for record in (call.request, call.response):
+                if record is not None and broken_by(record, run.read) == "NaN":
+                    kind = call.type if record is call.request else "answer"
+                    found.add((kind, broken_by(record, read)))
+    assert found == {
+        ("FORWARD_AUTOGRAD_REQ", None),
+        ("BACKWARD_AUTOGRAD_REQ", "Inf"),
+        ("answer", "Inf"),
+    }
 
 
 def test_what_was_not_captured_counts_as_finite() -> None:

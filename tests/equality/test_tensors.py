@@ -361,7 +361,7 @@ def test_a_large_tensor_is_read_in_blocks() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """torch warns whenever something is quantised."""
+    """torch warns whenever something is quantized."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

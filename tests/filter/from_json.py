@@ -157,7 +157,7 @@ FROM_JSON: dict[str, Of] = {
     "problem.layer": lambda m, d: [p["layer"] for p in m["problems"]],
 }
 
-NOT_IN_JSON = {"nbytes", "tensor.nbytes"}
+NOT_IN_JSON = {"job", "nbytes", "tensor.nbytes"}
 """Fields that no line has; they have tests of their own."""
 
 MISSING = {field.name for field in FIELDS} ^ {*FROM_JSON, *NOT_IN_JSON}

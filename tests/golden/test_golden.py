@@ -133,8 +133,8 @@ def test_a_changed_output_is_found_named_and_shown(checkout: Path, tmp_path: Pat
     kept = (checkout / "bench" / "golden.txt").read_text()
     view = checkout / "rpcinspect" / "views" / "questions" / "contexts.py"
     source = view.read_text()
-    assert source.count('"clean-up"') == 1
-    view.write_text(source.replace('"clean-up"', '"mopped"'))
+    assert source.count('title="cleanup"') == 1
+    view.write_text(source.replace('title="cleanup"', 'title="mopped"'))
 
     ran = golden(checkout, "--jobs", "1", "--view", "contexts*")
     assert ran.returncode == 1, ran.stderr
@@ -154,7 +154,7 @@ def test_a_changed_output_is_found_named_and_shown(checkout: Path, tmp_path: Pat
     assert "-context  creator" in shown.stdout
     assert "+context  creator" in shown.stdout
     (place,) = texts.iterdir()
-    assert "clean-up" in (place / "before.txt").read_text()
+    assert "cleanup" in (place / "before.txt").read_text()
     assert "mopped" in (place / "after.txt").read_text()
 
     assert golden(checkout, "--jobs", "1", "--write", "--view", "contexts*").returncode == 0

@@ -42,12 +42,13 @@ def replayed(
     workers: Workers | None = None,
     roles: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
+    trust: bool = False,
 ) -> tuple[ReplayOutcome, Report]:
     """A capture's replay and what it came to."""
     options = options or ReplayOptions()
     with RunModel.open([str(path)]) as opened:
         gate = gate or ExecutionPolicy((), Sources(None, [CAPTURES]))
-        how = PlanOptions(roles=tuple(roles), engine=options.engine)
+        how = PlanOptions(roles=tuple(roles), engine=options.engine, trust=trust)
         made = plan(opened, how, gate)
         outcome = replay(opened, made, options, workers=workers, progress=progress)
     return outcome, report(outcome)

@@ -1,4 +1,4 @@
-"""What gradients, clean-ups and the housekeeping of RRefs follow from."""
+"""What gradients, cleanups and the housekeeping of RRefs follow from."""
 
 from __future__ import annotations
 

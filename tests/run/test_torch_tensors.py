@@ -60,7 +60,7 @@ def test_tensors_are_those_that_torch_makes_of_the_lines(path: Path) -> None:
 
 
 def check(ours: torch.Tensor, theirs: torch.Tensor, meta: TensorMeta) -> None:
-    """Shape, type and bits; of quantised ones those of their integers, and how they stand for numbers."""
+    """Shape, type and bits; of quantized ones those of their integers, and how they stand for numbers."""
     assert ours.shape == theirs.shape
     assert not ours.requires_grad
     if meta.layout != "strided":
@@ -117,8 +117,8 @@ HOSTILE: dict[str, tuple[TensorMeta, ...]] = {
     "outside of its storage": (replace(FLOATS, sizes=(7, 1), strides=(1, 1)),),
     "far outside": (replace(FLOATS, storage_offset=1 << 60),),
     "conj of floats": (replace(FLOATS, conj=True),),
-    "no quantiser": (replace(FLOATS, dtype="qint8"),),
-    "a quantiser of another name": (
+    "no quantizer": (replace(FLOATS, dtype="qint8"),),
+    "a quantizer of another name": (
         replace(FLOATS, dtype="qint8", quantizer=Quantizer(scheme="load", scale=1.0, zero_point=0)),
     ),
     "an axis that is not there": (

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import pytest
+from msgspec.structs import replace
+
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.pipe_jobs import Placed, place
 from rpcinspect.session.store_jobs import split_jobs
@@ -89,6 +92,60 @@ def test_a_worker_of_several_groups_opens_one_pipe_in_each() -> None:
     assert jobs([to(0, B, "a", 5), to(1, B, "a", 20)], *met(("a", A), ("b", B)), again) == (0, 0)
 
 
+def test_an_address_that_was_read_is_one_listener_while_a_pipe_to_it_is_open() -> None:
+    store = met(("a", A), ("b", B), at=20, operation="get")
+    found = placed([to(0, B, "a", 5, 9), to(1, B, "c", 7, 30), to(2, B, "d", 25)], *store)
+    assert found.job_of == (0, 0, 0)
+
+
+# --- workers that come and go ---
+
+
+def member(name: str, number: int, address: str, everybody: str, at: int) -> tuple[StoreEntry, ...]:
+    return (
+        entry(f"names/{number}", name, at=at),
+        entry("names/_ALL_WORKER_INFOS", everybody, at=at + 1),
+        entry(f"addrs/{name}", f"uv://{address}", at=at + 2),
+    )
+
+
+LEFT = entry("names/_ALL_WORKER_INFOS", "a-0,", at=30)
+
+
+@pytest.mark.parametrize("address", [B, C], ids=["same port", "another"])
+@pytest.mark.parametrize("ended", [25, None], ids=["ended", "end not captured"])
+def test_a_worker_that_comes_back_calls_the_same_listener_again(address: str, ended: int | None) -> None:
+    """It has another id each time, and other jobs have workers of these names, too."""
+    other = [replace(one, server="2") for one in member("b", 9, "10.0.0.4:1", "a-0,b-9,", 2)]
+    store = (*member("a", 0, A, "a-0,", 0), *member("b", 9, B, "a-0,b-9,", 10), LEFT, *other)
+    pipes = [to(0, A, "b", 15, ended), to(1, B, "a", 16, ended), to(2, A, "b", 45), to(3, address, "a", 46)]
+    found = placed(pipes, *store, *member("b", 8, address, "a-0,b-8,", 40))
+    assert (found.job_of, found.unsure) == ((0, 0, 0, 0), frozenset())
+
+
+def test_another_worker_of_the_name_of_a_member() -> None:
+    store = (*member("a", 0, A, "a-0,", 0), *member("b", 9, B, "a-0,b-9,", 10))
+    assert jobs([to(0, A, "b", 15), to(1, A, "b", 16)], *store) == (0, 1)
+
+
+def test_a_group_that_was_captured_whole_has_no_other_listener() -> None:
+    store = (*member("a", 0, A, "a-0,", 0), *member("b", 9, B, "a-0,b-9,", 10))
+    found = placed([to(0, A, "b", 15), to(1, C, "b", 16)], *store)
+    assert (found.job_of, found.unsure) == ((0, 1), frozenset())
+
+
+def test_a_pipe_that_may_be_of_a_group_that_is_seen_from_its_middle_on() -> None:
+    """The guest came first before that, and listened somewhere else."""
+    store = (
+        entry("names/_ALL_WORKER_INFOS", "a-0,", operation="get", at=40),
+        *member("b", 8, C, "a-0,b-8,", 41),
+    )
+    read = entry("addrs/a", f"uv://{A}", operation="get", at=44)
+    found = placed([to(0, A, "x", 5), to(1, B, "a", 16, 25), to(2, C, "a", 46)], *store, read)
+    assert found.job_of == (0, 1, 0)
+    assert found.unsure == {0, 1}
+
+
 # --- an address that no store tells ---
 
 
@@ -144,6 +201,25 @@ def test_when_all_have_ended_the_next_is_another_job() -> None:
 
 def test_the_same_worker_calls_the_same_listener_again() -> None:
     assert jobs([to(0, B, "a", 0), to(1, B, "a", 20), to(2, A, "b", 21)]) == (0, 1, 1)
+
+
+def test_a_worker_comes_back_to_a_listener_that_another_has_called_all_the_time() -> None:
+    assert jobs([to(0, B, "a", 0, 9), to(1, B, "c", 1, 40), to(2, B, "a", 20), to(3, A, "b", 21)]) == (
+        0,
+        0,
+        0,
+        0,
+    )
+
+
+def test_two_workers_of_one_id_at_once_are_of_two_jobs() -> None:
+    """Which of their pipes belong together is not known."""
+    evidence = IdentityEvidence()
+    pipes = [to(0, B, "a", 0, 30), to(1, C, "a", 5, 30)]
+    for number in (0, 1):
+        evidence.id(number, False, 1)
+    found = placed(pipes, evidence=evidence)
+    assert (found.job_of, found.unsure) == ((0, 1), {0, 1})
 
 
 def test_a_listener_that_all_have_left_is_not_the_next_one() -> None:

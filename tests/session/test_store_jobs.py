@@ -162,6 +162,38 @@ def test_a_member_with_another_id() -> None:
     assert len(jobs(*member("a", 0, A, "a-0,", 0), *member("a", 1, C, "a-1,", 10))) == 2
 
 
+def test_an_id_whose_worker_never_left() -> None:
+    """All were killed, and another job is at that store."""
+    assert len(jobs(*member("a", 0, A, "a-0,", 0), *member("x", 0, C, "x-0,", 10))) == 2
+    listed = entry("names/_ALL_WORKER_INFOS", "a-0,b-1,", operation="get", at=0)
+    first, second = jobs(listed, *member("a", 0, C, "a-0,", 10))  # it is seen from its middle on
+    assert (first.whole, second.whole) == (False, True)
+
+
+def test_a_member_that_adds_itself_to_the_list() -> None:
+    """As a replay does; the others stay members."""
+    (job,) = jobs(
+        *member("a", 0, A, "a-0,", 0),
+        entry("names/7", "guest", at=10),
+        entry("names/_ALL_WORKER_INFOS", "guest-7,", operation="append", at=11),
+        entry("names/_ALL_WORKER_INFOS", "a-0,", operation="compare_set", at=20),
+        entry("names/6", "guest", at=30),
+        entry("names/_ALL_WORKER_INFOS", "guest-6,", operation="append", at=31),
+    )
+    assert job.listed == {0: (("a", 0), ("guest", 6))}
+    assert job.whole
+
+
+def test_a_member_that_comes_back_to_the_same_address() -> None:
+    (job,) = jobs(
+        *member("a", 0, A, "a-0,", 0),
+        *member("b", 2, B, "a-0,b-2,", 10),
+        entry("names/_ALL_WORKER_INFOS", "a-0,", at=20),
+        *member("b", 1, B, "a-0,b-1,", 30),
+    )
+    assert [(p.place, p.since_ns) for p in job.published()] == [(A, 3), (B, 13), (B, 33)]
+
+
 def test_many_entries_take_linear_time() -> None:
     entries = [
         entry(f"names/{n}", f"w{n}", at=k, operation="set" if k == 0 else "get")

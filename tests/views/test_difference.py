@@ -84,7 +84,7 @@ def one_element(elements: Elements) -> Elements:
         (FORM, "tensors[0].stride: captured [4, 1], live [1, 3] (form)"),
         (
             difference("field", path="envelopes[0]", a_value="A", b_path="envelopes[1]"),
-            'envelopes[0] (envelopes[1]): captured "A", live nothing',
+            'envelopes[0] (envelopes[1]): captured "A", live (none)',
         ),
         (
             difference("unknown", path="tensors", text="it can't be read"),

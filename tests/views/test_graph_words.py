@@ -38,14 +38,14 @@ def test_gradients_say_what_is_striking() -> None:
 
 def test_a_title_counts() -> None:
     assert graph_title(every_kind(), several_jobs=True) == (
-        "context 1:3 of job 0, made by worker0: 2 workers, 3 edges, gradients for 2 of 3, clean-up #20, 8 ms"
+        "context 1:3 of job 0, made by worker0: 2 workers, 3 edges, gradients for 2 of 3, cleanup #20, 8 ms"
     )
 
 
 def test_a_context_without_a_pass_expects_nothing() -> None:
     idle = graph(edge(1, "worker0", "b"), backward_ns=None, cleanup=())
     assert gradients_words(idle) == "no backward pass seen"
-    assert "no clean-up seen" in graph_title(idle)
+    assert "no cleanup seen" in graph_title(idle)
     assert gradients_words(graph(backward_ns=None)) == "nothing to differentiate"
     assert idle.expected == 0
 

@@ -36,7 +36,8 @@ class RpclogCommand(ShownOptions, frozen=True, kw_only=True):
         with ExitStack() as stack:
             inputs = Inputs(self, stack, twice=True)
             session, shown = inputs.session(chosen)
-            with inputs.decoding() as decoding, open_output(self.output, private=True) as output:
+            output = stack.enter_context(open_output(self.output, private=True, silent=True))
+            with inputs.decoding() as decoding:
                 key = key_of(self.redact_seed) if self.redact else None
                 say(save_log(output, session, shown, decoding, key))
                 say_what_is_unread(decoding)

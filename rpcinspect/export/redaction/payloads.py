@@ -121,7 +121,7 @@ def _pickled(data: bytes, words: Pseudonyms, control: bool, limits: Limits) -> b
 
 
 def redact_table(table: bytes, words: Pseudonyms, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The tensor table: shapes, types and devices stay, scales of quantised tensors do not."""
+    """The tensor table: shapes, types and devices stay, scales of quantized tensors do not."""
     try:
         read_tensor_table(table, limits)
     except DecodeError:

@@ -15,7 +15,8 @@ import builtins
 import keyword
 import re
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -101,6 +102,21 @@ def is_name(text: str) -> bool:
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
+class RemoteModuleTemplate(Struct, frozen=True):
+    """What torch makes the module with the TorchScript functions of a scripted RemoteModule of."""
+
+    interface: Global
+    moves_tensors: bool
+    """Between the CPU and a GPU on which the RemoteModule is."""
+
+    @property
+    def module(self) -> str:
+        """The name of the module, as `instantiate_scriptable_remote_module_template` has it."""
+        name = str(self.interface).removeprefix("__main__.").replace(".", "_")
+        return f"_remote_module___torch___{name}"
+
+
+INSTANTIATE = Global("torch.distributed.nn.jit.instantiator", "instantiate_scriptable_remote_module_template")
 IMPORT_REMOTE_FORWARD = "import torch.distributed.nn.api.remote_module"
 """No file has the module of `REMOTE_FORWARD`: this one makes it."""
 
@@ -109,10 +125,17 @@ class Imports:
     """The names that a script imports; a name that is taken gets another one."""
 
     def __init__(
-        self, reserved: Collection[str], variables: re.Pattern[str], main: str | None = None
+        self,
+        reserved: Collection[str],
+        variables: re.Pattern[str],
+        main: str | None = None,
+        templates: Mapping[str, RemoteModuleTemplate] = MappingProxyType({}),
     ) -> None:
         """`reserved`, `variables`: names that the script itself has; `main`: the module that the job's script
-        is, to be imported in its place."""
+        is, to be imported in its place; `templates`: what makes the modules of scripted RemoteModules."""
+        self._templates = templates
+        self._made: dict[str, tuple[str, str]] = {}
+        """Module that a template makes → its variable, and the statement that makes it."""
         self._variables = variables
         self._reserved = set(reserved)
         self._main = main
@@ -136,6 +159,8 @@ class Imports:
             return ".".join(words)
         if module == "torch":
             return f"torch.{name.name}"
+        if module in self._templates:
+            return ".".join([self._make(module), *words])
         return ".".join([self._import(module, words[0]), *words[1:]])
 
     def _module(self, module: str) -> str:
@@ -146,6 +171,16 @@ class Imports:
         if not all(is_name(word) for word in module.split(".")):
             raise NoSourceError(f"{module[:80]!a} is not the name of a module")
         return module
+
+    def _make(self, module: str) -> str:
+        """The variable of a module that torch makes for the interface of a scripted RemoteModule."""
+        if module not in self._made:
+            template = self._templates[module]
+            variable = f"remote_module_{len(self._made) + 1}"
+            given = [self.expression(template.interface), str(template.moves_tensors)]
+            makes = Brackets(f"{self.expression(INSTANTIATE)}(", given, ")")
+            self._made[module] = variable, lay_out(makes, lead=f"{variable} = ")
+        return self._made[module][0]
 
     def _import(self, module: str, name: str) -> str:
         known = self._names.get((module, name))
@@ -183,6 +218,10 @@ class Imports:
             lines += others.get(module, ())
         return lines
 
+    def statements(self) -> list[str]:
+        """What makes modules that no file has, to stand behind the imports."""
+        return [statement for _, statement in self._made.values()]
+
 
 def _as_sorted(module: str, name: str) -> tuple[str, int, str]:
     """Constants, classes, then everything else, as the usual tools sort imports."""
@@ -216,7 +255,7 @@ def comment(line: str) -> str:
 
 HELPERS = ("recorded", "through", "make_object", "rref_of", "skip_contexts", "at_once")
 STANDARD = words_of(
-    "contextlib functools json mmap multiprocessing os socket struct sys tempfile time traceback"
+    "contextlib functools json mmap multiprocessing os socket struct sys tempfile time traceback types"
 )
 RESERVED = STANDARD | words_of(
     """
@@ -227,5 +266,5 @@ RESERVED = STANDARD | words_of(
     """
 )
 """Names that the script itself has."""
-VARIABLE = re.compile(r"(out|future|rref|in|own|context_)\d+")
+VARIABLE = re.compile(r"(out|future|rref|in|own|context_|remote_module_)\d+")
 """Names of what belongs to one message, by its number."""

@@ -153,6 +153,9 @@ class SourceWriter:
         fork = semantic.rref_fork(node)
         if fork is not None:
             return self._names.rref(fork)
+        module = semantic.remote_module(node)
+        if module is not None:
+            return self._remote_module(module)
         if semantic.script_module(node) is not None:
             raise NoSourceError("it holds a TorchScript archive")
         plain = semantic.untag(node)
@@ -173,6 +176,14 @@ class SourceWriter:
         if type(raw) is bytes:
             return quoted_bytes(raw)
         return self._attribute(node)
+
+    def _remote_module(self, module: semantic.PickledRemoteModule) -> SourceItem:
+        """A RemoteModule around the RRef of its module, as torch makes one for users."""
+        where = module.attributes[:2]
+        if [type(one) for one in where] != [str, str]:
+            raise NoSourceError("a RemoteModule that is not written as torch writes them")
+        init = self.name(INIT_REMOTE_MODULE)
+        return Brackets(f"{init}(", [quoted("/".join(where)), self._names.rref(module.rref)], ")")
 
     def _attribute(self, node: PickleCall) -> SourceItem | None:
         if node.function != GETATTR:
@@ -285,6 +296,7 @@ def _float(number: float) -> str:
 
 
 GETATTR = Global("builtins", "getattr")
+INIT_REMOTE_MODULE = Global("torch.distributed.nn.api.remote_module", "RemoteModule.init_from_module_rref")
 PARAMETER = Global("torch._utils", "_rebuild_parameter")
 RECONSTRUCTOR = Global("copyreg", "_reconstructor")
 OBJECT = Global("builtins", "object")

@@ -3,7 +3,7 @@
 In: a decoded session, its records, and what the user asked for. Out: a `Reproduction`: the requests that the
 script sends, what it expects to come back, and what it leaves out with the reason. All workers are real
 processes there, each of which does what it did of its own; whatever they sent while serving others they send
-by themselves, and so they do clean-up and housekeeping.
+by themselves, and so they do cleanup and housekeeping.
 
 What a worker computed itself is in no message. Gradients that it sent for answers are given as they were
 recorded, so that a gradient counts as the worker's own whenever it is for an answer to one of these calls.

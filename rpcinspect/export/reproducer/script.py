@@ -27,6 +27,7 @@ from rpcinspect.export.reproducer.python_names import (
     Imports,
     Item,
     NoSourceError,
+    RemoteModuleTemplate,
     SourceItem,
     comment,
     comment_text,
@@ -37,10 +38,13 @@ from rpcinspect.export.reproducer.python_names import (
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
 from rpcinspect.export.reproducer.reproduction import Unwritable
 from rpcinspect.export.reproducer.tensors import TensorCollection, unwritable_tensors
+from rpcinspect.pickles.tree import Global
 from rpcinspect.replayer.workers.seeds import Seeds
+from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, ScriptCall, ScriptRemoteCall
-from rpcinspect.rpc.questions import failed
+from rpcinspect.rpc.questions import failed, python_udf_of
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Exchange
 from rpcinspect.tcp.ranges import CaptureBytes
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -102,13 +106,25 @@ def reproducer(made: Reproduction, wanted: Wanted, source: CaptureBytes) -> Repr
     return _Script(made, wanted, source).write()
 
 
+def _templates(calls: Iterable[Exchange]) -> dict[str, RemoteModuleTemplate]:
+    """The templates of the scripted RemoteModules that these calls make, by the modules that they make."""
+    found = []
+    for call in calls:
+        udf = python_udf_of(call.request)
+        if udf is not None and udf.func == CREATE_WITH_INTERFACE and len(udf.args) == 5:
+            *_, device, interface = udf.args
+            if type(device) is str and type(interface) is Global:
+                found.append(RemoteModuleTemplate(interface, device.startswith("cuda")))
+    return {one.module: one for one in found}
+
+
 class _Script:
     """The script while it is written."""
 
     def __init__(self, made: Reproduction, wanted: Wanted, source: CaptureBytes) -> None:
         self._made = made
         self._wanted = wanted
-        self._imports = Imports(RESERVED, VARIABLE, wanted.main)
+        self._imports = Imports(RESERVED, VARIABLE, wanted.main, _templates(made.calls.values()))
         self._writer = SourceWriter(self._imports)
         self._tensors = TensorCollection(source)
         self._programs = programs(made)
@@ -139,6 +155,7 @@ class _Script:
             modules=sorted(self._imports.modules),
             folders=[quoted(folder) if folder else "" for folder in self._wanted.folders],
             imports=[*(f"import {name}" for name in self._wanted.modules), *self._imports.lines()],
+            statements=self._imports.statements(),
             timeout=f"{self._wanted.timeout_s:g}",
             deadline=f"{self._wanted.timeout_s * 5:g}",
             programs=[

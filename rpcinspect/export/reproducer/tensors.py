@@ -115,7 +115,7 @@ ORDER = {
 """Parts of a sparse tensor, in the order in which torch's functions take them."""
 
 STORED_AS = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}
-"""What quantised elements are stored as."""
+"""What quantized elements are stored as."""
 
 SUBBYTE = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8))
 """torch can't look at bytes as these."""

@@ -1,6 +1,6 @@
 """The process in which torch's own agent plays a captured worker; it is forked like a live worker.
 
-Told over the control socket: calls, answers, gradients and clean-ups of the played worker, as captured bytes
+Told over the control socket: calls, answers, gradients and cleanups of the played worker, as captured bytes
 and rows of tensors (`agent/tensors.py`). Tells: what came back, what live workers ask, which gradients
 arrive. torch makes the envelopes, the ids and the order on the wire. The other side is `agent/peer.py`.
 

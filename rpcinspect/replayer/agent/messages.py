@@ -117,15 +117,16 @@ class ExpectedQuestions:
             if isinstance(command := call.request.rpc.command, PythonCall)
         ]
 
-    def take(self, pickle: bytes, sender: str | None) -> Exchange | None:
-        """Removes and returns the first question with these bytes, otherwise the first of all; `sender`: of
-        this worker only, if it is known."""
+    def take(self, pickle: bytes, sender: str | None) -> tuple[Exchange | None, bool]:
+        """Removes and returns the first question with these bytes, otherwise the first of all, and whether
+        another worker may have asked it; `sender`: of this worker only, if it is known."""
         same = [one for one in self._asked if sender is None or one[0].caller == sender]
         exact = [one for one in same if one[1] == pickle]
-        for one in (exact or same)[:1]:
+        possible = exact or same
+        for one in possible[:1]:
             self._asked.remove(one)
-            return one[0]
-        return None
+        doubtful = len({call.caller for call, _ in possible}) > 1
+        return next((call for call, _ in possible), None), doubtful
 
 
 def is_async_call(call: Exchange) -> bool:

@@ -9,11 +9,12 @@ one.
 A pass that the worker's own program began has a root there; one that began with a gradient from another
 worker has none, and what leaves in it hangs at what arrives in it. Where one pass ends and the next begins is
 not in the messages. It does where an edge, or `retain_graph`, comes again or changes, and where all gradients
-were answered and every message had its gradient.
+were answered and every message had its gradient; but what a root has received before may leave as late as it
+likes, such as when the gradient of the next stage has come and was answered.
 
 `cannot`: why the agent engine can't replay a captured request; the plan skips what it names as `unsupported`.
 torch offers to Python: calls with a captured pickle as it is, operators and TorchScript functions by their
-names, backward passes and the end of a context. It answers operators, housekeeping and clean-ups of live
+names, backward passes and the end of a context. It answers operators, housekeeping and cleanups of live
 workers by itself. Remote references have ids that it counts: a played worker has those that its own calls
 have made.
 """
@@ -45,6 +46,8 @@ from rpcinspect.rpc.questions import rref_of
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
+MADE_BY_TORCH = "__torch__._remote_module_"
+"""How functions are named that torch writes for the interface of a RemoteModule."""
 LOOSE = "nothing that torch's agent received in this pass leads to this gradient"
 
 
@@ -72,6 +75,8 @@ def _sent(call: Exchange) -> str | None:
     if not isinstance(command, _SENDABLE):
         return f"torch's agent can't be made to send {type_name(call.kind)}"
     if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+        if (command.qualified_name or "").startswith(MADE_BY_TORCH):
+            return "torch's agent has no function of a scripted RemoteModule that another process has made"
         try:
             for one in command.args:
                 told_value(one)
@@ -184,7 +189,10 @@ class _PassReader:
             edge, leaves = command.autograd_metadata.autograd_message_id, call.caller == self._role
             again = current is not None and edge in (current.edges if leaves else current.arrived)
             fresh = current is None or again or command.retain_graph != current.retain
-            if current is None or fresh or (last_answer <= when and self._complete(current, began)):
+            over = current is not None and last_answer <= when and self._complete(current, began)
+            if over and leaves and current is not None and current.root:
+                over = self._made.get((context, edge), 0) >= began  # else nothing but time parts the two
+            if current is None or fresh or over:
                 current = BackwardPass(context, root=leaves, retain=command.retain_graph)
                 self.passes[context].append(current)
                 began, last_answer = when, 0

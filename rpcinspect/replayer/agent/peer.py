@@ -8,7 +8,7 @@ What torch's agent does not show is filled in by what is known of it:
 
 - the id of an autograd edge that this worker makes is the captured one, whatever torch's number is;
 - gradients are answered when torch says that the pass has ended, and all of a pass have the same answer;
-- a clean-up is answered when the live worker says that it has no such context any more;
+- a cleanup is answered when the live worker says that it has no such context any more;
 - the sender of a question without an edge is that of the captured one with the same bytes;
 - device maps, `retain_graph` and the mark of asynchronous functions of what comes are the captured ones.
 
@@ -192,6 +192,10 @@ class AgentPeer:
             self._sent_edges[context, edge] = request.sender
         return True
 
+    def end(self, *, reset: bool) -> bool:
+        """Returns False: torch's agent stays until the session is over."""
+        return False
+
     # --- what is sent ---------------------------------------------------------------------------------------
 
     def _send(
@@ -324,7 +328,7 @@ class AgentPeer:
         elif said == "begun":
             self._begun = True
         elif said == "failed" and what["n"] is not None:
-            self._lose(int(what["n"]), f"torch's agent could not send it: {what['error']}")
+            self._open.not_sent(int(what["n"]), f"torch's agent: {what['error']}")
         elif said == "failed":
             raise ReplayError(f"{self.name}: {what['do']}: {what['error']}")
 
@@ -374,7 +378,7 @@ class AgentPeer:
         pickle, storages = parts_of(what, blob)
         edge = what["edge"]
         sender = None if edge is None else self._names.get(unpack_id(int(edge))[0])
-        like = self._expected.take(pickle, sender)
+        like, doubtful = self._expected.take(pickle, sender)
         sender = sender or (like.caller if like is not None else next(iter(self._live), ""))
         is_async = like is not None and is_async_call(like)
         number = int(what["n"])
@@ -386,7 +390,7 @@ class AgentPeer:
                     envelopes = [replace(one, device_map=captured.device_map) for one in envelopes]
         self._async[number] = is_async
         message = made(command, envelopes, table_of(what["tensors"]))
-        self._open.asked(sender, replace(message, id=number), storages)
+        self._open.asked(sender, replace(message, id=number), storages, doubtful=doubtful)
 
     def _hear_gradients(self, what: Object, blob: bytes) -> None:
         context, edge = int(what["context"]), int(what["edge"])

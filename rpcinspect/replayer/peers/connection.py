@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -131,8 +132,9 @@ class FrameConnection:
         """Whether the other end has taken it; also after it was closed."""
         return not self._connecting
 
-    def close(self) -> None:
-        """Closes the connection without calling the owner.
+    def close(self, *, reset: bool = False) -> None:
+        """Closes the connection without calling the owner. `reset`: as the system does for a process that is
+        killed with unread data, by an RST.
 
         A listener of TensorPipe to which a connection comes that ends without a whole hello never takes
         another one. So the hello is said even now, if the connection may be there already.
@@ -145,6 +147,9 @@ class FrameConnection:
                 self._socket.send(self._out[0])
         self._loop.forget(self)
         self._loop.remove_timer(self._check)
+        if reset:
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
         self._out.clear()
         self._buffer.clear()

@@ -10,6 +10,7 @@ torch/distributed/rpc/backend_registry.py, and how torch/distributed/rpc/interna
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -23,7 +24,8 @@ from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 _PROTO, _STOP = b"\x80\x04", b"."
 _NONE, _TRUE, _FALSE = b"N", b"\x88", b"\x89"
 _EMPTY_TUPLE, _EMPTY_LIST, _EMPTY_DICT = b")", b"]", b"}"
-_MARK, _TUPLE, _TUPLE2, _TUPLE3 = b"(", b"t", b"\x86", b"\x87"
+_MARK, _TUPLE, _TUPLE1, _TUPLE2, _TUPLE3 = b"(", b"t", b"\x85", b"\x86", b"\x87"
+_REDUCE = b"R"
 _STACK_GLOBAL, _NEWOBJ, _BUILD = b"\x93", b"\x81", b"b"
 
 
@@ -102,6 +104,43 @@ def cast_pickle(value: bytes) -> bytes:
     return _udf(_CAST, _NONE + value + _TUPLE2)
 
 
+def object_call(function: str, *args: bytes) -> RpcMessage:
+    """Calls a function of the module `objects` in a live worker; `args`: opcodes that push its arguments."""
+    return _call(Global(OBJECTS, function), _MARK + b"".join(args) + _TUPLE)
+
+
+def object_pickle(name: str) -> bytes:
+    """PythonUDF(objects.take, (name,), {}), which returns the object that was made for an RRef."""
+    return _udf(Global(OBJECTS, "take"), _MARK + push(name) + _TUPLE)
+
+
+def read_told(answer: RpcMessage) -> tuple[str | None, str | None]:
+    """Returns what a function of `objects` tells: (error, qualified name of a TorchScript function)."""
+    if answer.type == MessageType.PYTHON_RET and len(answer.payload) <= MAX_CALL_BYTES:
+        try:
+            told = read_python_pickle(answer.payload).root
+        except DecodeError:
+            told = None
+        if type(told) is tuple and len(told) == 2 and all(one is None or type(one) is str for one in told):
+            return told
+    return "the live worker's answer can't be read", None
+
+
+def push(value: str | int | Sequence[str | int]) -> bytes:
+    """Returns opcodes that push a text, a number or a list of them."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int):
+        return b"\x8a\x09" + value.to_bytes(9, "little", signed=True)
+    return _MARK + b"".join(map(push, value)) + b"l"
+
+
+def push_tensor(index: int) -> bytes:
+    """Returns opcodes that push a tensor of the message, as torch's pickler of calls refers to it."""
+    receiver = _global(_GETATTR) + (_global(_PICKLER) + _text("_tensor_receiver") + _TUPLE2) + _REDUCE
+    return receiver + (_integer(index) + _TUPLE1) + _REDUCE
+
+
 def _call(function: Global, args: bytes) -> RpcMessage:
     """PythonUDF(function, args, {}), not to be run asynchronously."""
     return RpcMessage(int(MessageType.PYTHON_CALL), 0, b"\0" + _udf(function, args), NO_TENSORS)
@@ -133,6 +172,9 @@ def _integer(number: int) -> bytes:
 MAX_CALL_BYTES = 1 << 16
 """A longer request is no control call."""
 
+OBJECTS = "rpcinspect.replayer.workers.objects"
+_GETATTR = Global("builtins", "getattr")
+_PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")
 _CAST = Global("typing", "cast")
 _PYTHON_UDF = Global("torch.distributed.rpc.internal", "PythonUDF")
 _WORKER_INFO = Global("torch._C._distributed_rpc", "WorkerInfo")

@@ -83,6 +83,8 @@ class RequestArrived(Struct, frozen=True, kw_only=True):
     message: RpcMessage
     tensors: tuple[bytes, ...]
     """The storages, in the order of their indexes."""
+    doubtful: bool = False
+    """Whether another worker may be the sender: torch's agent does not always tell."""
 
 
 class ResponseArrived(Struct, frozen=True, kw_only=True):
@@ -122,7 +124,16 @@ class PipeLost(Struct, frozen=True, kw_only=True):
     """Ids of this peer's own requests that get no answer any more."""
 
 
-PeerEvent: TypeAlias = RequestArrived | ResponseArrived | Unanswered | PipeLost
+class NotSent(Struct, frozen=True, kw_only=True):
+    """A request that could not be sent, as is known only later; its pipe is kept."""
+
+    peer: str
+    to: str
+    message_id: int
+    reason: str
+
+
+PeerEvent: TypeAlias = RequestArrived | ResponseArrived | Unanswered | NotSent | PipeLost
 Handle: TypeAlias = Callable[[PeerEvent], bool]
 """Deals with an event that is a matter of membership in the group; False: it is none."""
 
@@ -131,7 +142,7 @@ def ended_by(event: PeerEvent) -> tuple[tuple[str, int], ...]:
     """(peer, number) of the requests for which nobody need wait any more after an event."""
     if isinstance(event, ResponseArrived):
         return ((event.peer, event.message.id),)
-    if isinstance(event, Unanswered):
+    if isinstance(event, (Unanswered, NotSent)):
         return ((event.peer, event.message_id),)
     return tuple((event.peer, number) for number in event.unanswered) if isinstance(event, PipeLost) else ()
 

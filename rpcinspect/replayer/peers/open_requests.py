@@ -14,7 +14,14 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from rpcinspect.replayer.peers.loop import Loop, PipeLost, RequestArrived, ResponseArrived, Unanswered
+from rpcinspect.replayer.peers.loop import (
+    Loop,
+    NotSent,
+    PipeLost,
+    RequestArrived,
+    ResponseArrived,
+    Unanswered,
+)
 from rpcinspect.rpc.message import RpcMessage
 
 T = TypeVar("T")
@@ -89,6 +96,13 @@ class OpenRequests(Generic[T]):
         while len(self._given_up) > LATE_IDS:
             del self._given_up[next(iter(self._given_up))]
 
+    def not_sent(self, number: int, reason: str) -> None:
+        """Posts that a request could not be sent; harmless if nothing is waited for."""
+        one = self.on().get(number)
+        if one is not None:
+            self.drop(number)
+            self._loop.post(NotSent(peer=self._name, to=one.to, message_id=number, reason=reason))
+
     def answered(self, message: RpcMessage, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE) -> bool:
         """Posts the answer to the request of the message's number. False: no such request waits for one on
         this pipe, nor was one given up."""
@@ -109,7 +123,13 @@ class OpenRequests(Generic[T]):
         return to is not None
 
     def asked(
-        self, sender: str, message: RpcMessage, tensors: Sequence[bytes] = (), pipe: int = NO_PIPE
+        self,
+        sender: str,
+        message: RpcMessage,
+        tensors: Sequence[bytes] = (),
+        pipe: int = NO_PIPE,
+        *,
+        doubtful: bool = False,
     ) -> None:
         """Posts a request of a live worker."""
         self._loop.post(
@@ -119,6 +139,7 @@ class OpenRequests(Generic[T]):
                 pipe=pipe,
                 message=message,
                 tensors=tuple(tensors),
+                doubtful=doubtful,
             )
         )
 

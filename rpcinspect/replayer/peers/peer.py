@@ -142,17 +142,22 @@ class Peer(Closing):
             pipe.close()
             self._drop(pipe)
 
-    def close(self) -> None:
-        """Closes listener and pipes; calling it again is fine."""
+    def close(self, *, reset: bool = False) -> None:
+        """Closes listener and pipes; calling it again is fine. `reset`: the pipes by an RST."""
         if self._closed:
             return
         self._closed = True
         self.loop.remove_timer(self._open_requests.overdue)
         self._listener.close()
         for pipe in list(self._pipes.values()):
-            pipe.close()
+            pipe.close(reset=reset)
         self._pipes.clear()
         self._outbound.clear()
+
+    def end(self, *, reset: bool) -> bool:
+        """Ends as the process of a worker does; returns that it has."""
+        self.close(reset=reset)
+        return True
 
     # --- pipes ---------------------------------------------------------------------------------------------
 

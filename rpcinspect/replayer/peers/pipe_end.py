@@ -144,12 +144,12 @@ class PeerPipe:
             self.close()
             self._on_lost(self, reason)
 
-    def close(self) -> None:
-        """Closes all connections without a word to the owner."""
+    def close(self, *, reset: bool = False) -> None:
+        """Closes all connections without a word to the owner; `reset`: by an RST."""
         self.lost = True
         self.loop.remove_timer(self._check)
         for connection in self._connections:
-            connection.close()
+            connection.close(reset=reset)
         self._before_ready.clear()
         self._incoming.clear()
         while self.on_close:

@@ -71,6 +71,9 @@ class Step(Decision, frozen=True, kw_only=True):
     """Which of the two sent it in the capture."""
     causes: tuple[int, ...] = ()
     """Indexes of the requests while serving which the sender may have sent it; none: it acted of its own."""
+    doubt: str = ""
+    """Of what a live worker is expected to send: why it may not come, where another request may have caused
+    it that does not take place. Its own program may always have, which is no reason."""
     one_way: bool = False
     """Its answer was not captured, as no answer of its connection was: nothing can be compared with it."""
     answer: int | None = None
@@ -118,6 +121,79 @@ class StandIn(Struct, frozen=True, kw_only=True):
         return f"{made}, which may have been changed by {changed} before"
 
 
+class Ending(Struct, frozen=True, kw_only=True):
+    """That a played worker's process ended in the capture while requests were in flight: live workers that
+    waited for it, or call it later, see that its connections are gone."""
+
+    worker: str
+    time_ns: int
+    after: int
+    """How many of the session's arrivals had come."""
+    unanswered: tuple[int, ...]
+    """Requests of live workers that it had got."""
+    reset: bool
+    """Whether its connections ended by an RST."""
+
+
+class ObjectProvision(Struct, frozen=True, kw_only=True):
+    """An object for an RRef that is older than the capture, which the user says how to make."""
+
+    rref: tuple[int, int]
+    owner: str
+    """The live worker that makes it, before anything is sent."""
+    forks: tuple[tuple[int, int], ...]
+    """As of a stand-in."""
+    source: str
+    """`module:function`, perhaps with literal arguments, or `RREF.attribute`: of another RRef's object."""
+    type: str
+    """The type in the captured RRef: `PyObject`, or one of TorchScript's."""
+
+    @property
+    def text(self) -> str:
+        """What is given and from where, in words."""
+        return f"object for RRef {self.rref[0]}:{self.rref[1]}, made by {self.source}"
+
+
+class ValueLoad(Struct, frozen=True, kw_only=True):
+    """Values that are put into the object of an RRef in its live owner: a file of the user's, or a tensor
+    that was fetched in the capture."""
+
+    rref: tuple[int, int]
+    owner: str
+    after: int | None
+    """The request whose outcome the load waits for; it happens before the owner gets another request. None:
+    before anything is sent."""
+    file: str | None = None
+    message: int | None = None
+    """Index of the answer with the tensor, where there is no file."""
+    request: int | None = None
+    """Index of the fetch."""
+    type: str
+    """The type in the captured RRef."""
+
+    @property
+    def text(self) -> str:
+        """What is put where and when, in words."""
+        source = f"#{self.message}, if it is a parameter" if self.file is None else self.file
+        when = "" if self.after is None else f", after #{self.after}"
+        return f"RRef {self.rref[0]}:{self.rref[1]} gets its values from {source}{when}"
+
+
+class NeededObject(Struct, frozen=True, kw_only=True):
+    """An RRef that is older than the capture; requests need it, and nobody gives an object."""
+
+    rref: tuple[int, int]
+    owner: str
+    users: tuple[int, ...]
+    """Requests that need it."""
+    functions: tuple[str, ...]
+    """What these call."""
+    type: str
+    """The type in the captured RRef: `PyObject` tells nothing."""
+    stand_in: int | None
+    """Index of the answer from which `--stand-ins` makes one."""
+
+
 class PlannedSession(Struct, frozen=True, kw_only=True):
     """A session: the played workers, the live ones, and a step for every request of the job."""
 
@@ -133,8 +209,16 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """Calls whose order the capture does not tell."""
     stand_ins: tuple[StandIn, ...] = ()
     """What live workers get before the first step."""
+    provided: tuple[ObjectProvision, ...] = ()
+    """What they make before that."""
+    loads: tuple[ValueLoad, ...] = ()
+    """What is put into their objects."""
+    needed: tuple[NeededObject, ...] = ()
+    """What is missing for requests that are skipped."""
     unheard: tuple[str, ...] = ()
     """Live workers of which the recording has nothing that they sent."""
+    endings: tuple[Ending, ...] = ()
+    """In the order of time."""
 
     def count(self, action: Action) -> int:
         """How many steps of the session have this action."""

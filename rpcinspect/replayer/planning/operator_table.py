@@ -90,7 +90,7 @@ PASSES = {
         randint_like.generator randint_like.low_dtype randint_like.low_generator_dtype randn randn.generator
         randn_like randn_like.generator randperm randperm.generator scalar_tensor zeros zeros_like
     """,
-    "quantisation": """
+    "quantization": """
         dequantize.self dequantize.tensors int_repr quantize_per_channel quantize_per_tensor
         quantize_per_tensor.tensor_qparams quantize_per_tensor.tensors
     """,

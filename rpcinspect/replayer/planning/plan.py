@@ -8,7 +8,7 @@ skipped), `gate` (what it would run), `order` (when); `rpc.wrapping` tells in wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -20,34 +20,41 @@ from rpcinspect.replayer.planning.facts import JobFacts, read_facts, rrefs_in
 from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
 from rpcinspect.replayer.planning.model import (
     Decision,
+    Ending,
     Engine,
+    NeededObject,
     Plan,
     PlannedSession,
     StandIn,
     Step,
+    ValueLoad,
     missing_allowances,
     some_of,
 )
 from rpcinspect.replayer.planning.order import arrivals, order, overlaps
+from rpcinspect.replayer.planning.provisions import checkpoint_loads, parameter_loads, provisions
 from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.replayer.planning.selection import select
 from rpcinspect.replayer.planning.sessions import (
+    PlanError,
     RoleAssignment,
     default_casts,
+    every_casts,
     group_kinds,
     named_casts,
     workers_of,
 )
-from rpcinspect.replayer.planning.stand_ins import stand_ins
+from rpcinspect.replayer.planning.stand_ins import is_older, stand_ins
 from rpcinspect.replayer.planning.steps import StepClassifier, blocked_contexts
 from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.questions import is_builtin, requires_grad
+from rpcinspect.rpc.questions import CLEAN_UP, is_builtin, requires_grad
 from rpcinspect.rpc.wrapping import envelope_types, wrap_answer, wrap_request
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange, UnmatchedAnswer
 from rpcinspect.run.run import RunModel
+from rpcinspect.session.provenance import Id
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
@@ -57,12 +64,20 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     """Workers to play, in one session; others are live."""
     live: tuple[str, ...] = ()
     """Workers to keep live, in one session; others are played. Not together with `roles`."""
+    every_worker: bool = False
+    """Run each worker live once, alone, all others played."""
     context: int | None = None
     """Replay only this autograd context and what it depends on."""
     trust: bool = False
     """Refuse nothing, whatever pickles name."""
     stand_ins: bool = False
     """Give live workers values for RRefs that are older than the capture, see `stand_ins`."""
+    provide: tuple[tuple[Id, str], ...] = ()
+    """(RRef that is older than the capture, how its live owner makes an object for it), see `provisions`."""
+    checkpoints: tuple[tuple[Id, str], ...] = ()
+    """(RRef, a file with the state of its object)."""
+    restore_parameters: bool = False
+    """Put tensors of RRefs into live workers as the capture shows them."""
     engine: Engine = "wire"
     """What will carry it out."""
     joins: bool = False
@@ -86,6 +101,8 @@ def plan(
     causes, facts, workers = run.causes.decided(options.roles), read_facts(run), workers_of(run.session)
     if options.roles or options.live:
         casts = named_casts(workers, options.roles, options.live)
+    elif options.every_worker:
+        casts = every_casts(workers, every)
     else:
         casts = default_casts(workers, every, causes)
     calls = list(every)
@@ -100,6 +117,7 @@ def plan(
     )
     planner = _Planner(run, calls, orphans, causes, facts, options, gaps, inspection)
     sessions = tuple(planner.session(number, cast) for number, cast in enumerate(casts))
+    _check_given(options, sessions)
     planned = {step.message for one in sessions for step in one.steps}
     uses, missing = inspection.uses(), tuple[str, ...]()
     if not options.trust and any(not use.allowed for use in uses):
@@ -117,6 +135,22 @@ def plan(
         trusted=options.trust,
         captured_groups=group_kinds(every),
     )
+
+
+def _check_given(options: PlanOptions, sessions: Sequence[PlannedSession]) -> None:
+    """Raises `PlanError` where something was given for an RRef and nothing can be done with it."""
+    provided = {one.rref for session in sessions for one in session.provided}
+    loaded = {one.rref for session in sessions for one in session.loads}
+    for name, given, used in (
+        ("--provide", options.provide, provided),
+        ("--checkpoint", options.checkpoints, loaded),
+    ):
+        for rref, _ in given:
+            if rref not in used:
+                raise PlanError(
+                    f"{name} {rref[0]}:{rref[1]}: no live worker has an RRef of this id that it could be "
+                    "for; --plan lists those that are needed"
+                )
 
 
 def _spare_answers(made: Plan) -> set[int]:
@@ -152,8 +186,10 @@ class _Planner(Struct, eq=False):
             facts,
             self.inspection.refusal,
             joins=self.options.joins,
+            programs=self.options.engine == "wire" and not self.options.joins,
             stand_ins=stand_ins(whole, facts, cast.live),
             give=self.options.stand_ins,
+            provided=provisions(dict(self.options.provide), whole, facts, cast.live),
             unasked=self.inspection.unasked_refusal,
             one_way=self.gaps.one_way,
         )
@@ -173,28 +209,65 @@ class _Planner(Struct, eq=False):
             number=number,
             cast=cast,
             steps=(
-                *(self._step(call, steps.decisions[call.index], cast, times) for call in ordered),
+                *(self._step(call, steps, cast, times) for call in ordered),
                 *(_orphan_step(orphan) for orphan in self.orphans if orphan.job == cast.job),
             ),
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, steps.decisions)),
             stand_ins=self._used(steps) if self.options.stand_ins else (),
+            provided=tuple(steps.provided.values()),
+            loads=tuple(self._loads(whole, facts, steps)),
+            needed=tuple(_needed(steps)),
             unheard=tuple(name for name in self.gaps.unheard.get(cast.job, ()) if name in cast.live),
+            endings=() if self.options.joins else tuple(self._endings(cast, times)),
         )
+
+    def _endings(self, cast: RoleAssignment, times: Sequence[int]) -> Iterator[Ending]:
+        """Yields the played workers whose processes ended while somebody waited for something."""
+        its = [call for call in self.calls if call.job == cast.job and call.kind not in CLEAN_UP]
+        awaited = {call.index for call in its} - self.gaps.one_way
+        for one in self.run.closings.departures:
+            in_flight = awaited.intersection((*one.unanswered, *one.waiting))
+            if one.job == cast.job and one.worker in cast.roles and in_flight:
+                yield Ending(
+                    worker=one.worker,
+                    time_ns=one.time_ns,
+                    after=bisect_left(times, one.time_ns),
+                    unanswered=tuple(index for index in one.unanswered if index in awaited),
+                    reset=one.reset > 0,
+                )
 
     def _used(self, steps: StepClassifier) -> tuple[StandIn, ...]:
         """The stand-ins that something needs which takes place; what they name reaches a live process too."""
         happening = [call.request for call in steps.calls.values() if steps.happens(call.index)]
         needed = {rref for request in happening for rref in rrefs_in(request)}
-        used = tuple(one for rref, one in steps.stand_ins.items() if rref in needed)
+        used = tuple(
+            one for rref, one in steps.stand_ins.items() if rref in needed and steps.substitute(rref) is one
+        )
         for one in used:
             fetch = self.run.calls[one.request]
             if fetch.response is not None:
                 self.inspection.refusal(fetch.response, fetch.kind)
         return used
 
-    def _step(self, call: Exchange, decision: Decision, cast: RoleAssignment, times: Sequence[int]) -> Step:
-        role, to = call.caller, call.callee
+    def _loads(
+        self, whole: Sequence[Exchange], facts: JobFacts, steps: StepClassifier
+    ) -> Iterator[ValueLoad]:
+        """Yields what is put into objects of live workers that they have: given, or made by what happens."""
+        live, given = steps.cast.live, dict(self.options.checkpoints)
+        found = checkpoint_loads(given, whole, facts, live)
+        if self.options.restore_parameters:
+            others = steps.stand_ins if self.options.stand_ins else {}
+            found += [one for one in parameter_loads(whole, facts, live, others) if one.rref not in given]
+        for one in found:
+            there = is_older(one.rref, facts) and steps.substitute(one.rref) is not None
+            if there or (one.after is not None and steps.happens(one.after)):
+                yield one
+
+    def _step(
+        self, call: Exchange, steps: StepClassifier, cast: RoleAssignment, times: Sequence[int]
+    ) -> Step:
+        decision, role, to = steps.decisions[call.index], call.caller, call.callee
         if decision.action == "answer" or (call.caller not in cast.roles and call.callee in cast.roles):
             role, to = to, role
         return Step(
@@ -204,6 +277,7 @@ class _Planner(Struct, eq=False):
             to=to,
             sender=call.caller,
             causes=self._causes_of(call, cast),
+            doubt=self._doubt(call, steps) if decision.action == "answer" else "",
             one_way=call.index in self.gaps.one_way,
             answer=call.answer,
             after=bisect_left(times, call.begin_ns) if decision.action == "send" else 0,
@@ -211,10 +285,32 @@ class _Planner(Struct, eq=False):
             **asdict(decision),
         )
 
+    def _doubt(self, call: Exchange, steps: StepClassifier) -> str:
+        doubt = self.causes.doubts.get(call.index)
+        if doubt is None:
+            return ""
+        elsewhere = doubt.unseen or not all(steps.happens(one) for one in doubt.parents)
+        return doubt.text if elsewhere else ""
+
     def _causes_of(self, call: Exchange, cast: RoleAssignment) -> tuple[int, ...]:
         if call.caller in cast.roles and call.index not in self.causes.parents:
             return ()  # it is sent as its own
         return self.causes.of(call.index)[0]
+
+
+def _needed(steps: StepClassifier) -> Iterator[NeededObject]:
+    """Yields what the user would have to give for the requests that are skipped for it."""
+    for rref, users in sorted(steps.needed.items()):
+        types = [fork.type_str for user in users for fork in user.request.facts.forks if fork.rref_id == rref]
+        made = steps.stand_ins.get(rref)
+        yield NeededObject(
+            rref=rref,
+            owner=steps.facts.owners[rref],
+            users=tuple(user.index for user in users),
+            functions=tuple(dict.fromkeys(user.function for user in users if user.function is not None)),
+            type=next(iter(types), "PyObject"),
+            stand_in=None if made is None else made.message,
+        )
 
 
 def _beyond_agent(calls: Iterable[Exchange], facts: JobFacts, roles: Collection[str]) -> dict[int, str]:
@@ -282,13 +378,21 @@ def _notes(run: RunModel) -> list[str]:
             f"The capture begins after the job: earlier requests of {', '.join(late)} are not in it, "
             "and what they left in workers is missing in the replay."
         )
-    named = {worker.name for worker in run.workers}
+    named = {name for names in workers_of(run.session).values() for name in names}
     ends = {end for call in calls for end in (call.caller, call.callee)}
     if ends - named:
         unnamed = ", ".join(sorted(ends - named))
         notes.append(
             f"No message names the workers at {unnamed}: they can't be played or started. "
             "Capture from before the start of the job."
+        )
+    by_id = sorted(one.id for one in run.workers if one.name is None and one.id is not None)
+    if by_id:
+        options = " ".join(f"--worker {number}=NAME" for number in by_id)
+        notes.append(
+            f"The capture does not tell the names of workers with the ids {', '.join(map(str, by_id))}: the "
+            f"replay makes names up, such as worker:{by_id[0]}. Give those of the job if its code uses them: "
+            f"{options}"
         )
     for device, messages in named_devices(calls).items():
         shown = some_of([f"#{index}" for index in messages], 5)

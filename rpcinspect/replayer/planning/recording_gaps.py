@@ -17,6 +17,7 @@ from rpcinspect.replayer.planning.model import some_of
 from rpcinspect.replayer.planning.sessions import workers_of
 from rpcinspect.rpc.questions import missing_bytes
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.hosts import host_of, unseen_hosts
 from rpcinspect.session.model import Session
 from rpcinspect.tensorpipe.records import Pipe, Visibility
 
@@ -34,7 +35,8 @@ class RecordingGaps(Struct, frozen=True):
 def read_gaps(session: Session, calls: Sequence[Exchange]) -> RecordingGaps:
     """The gaps of a session; `calls` are all its exchanges."""
     unheard, one_way = _unheard(session, calls), _one_way(calls)
-    return RecordingGaps(unheard, one_way, tuple(_notes(unheard, one_way, calls)))
+    notes = (*_missing_logs(session, unheard), *_missing_hosts(session), *_notes(one_way, calls))
+    return RecordingGaps(unheard, one_way, notes)
 
 
 def _unheard(session: Session, calls: Sequence[Exchange]) -> dict[int, tuple[str, ...]]:
@@ -61,15 +63,31 @@ def _one_way(calls: Sequence[Exchange]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _notes(
-    unheard: Mapping[int, Sequence[str]], one_way: frozenset[int], calls: Sequence[Exchange]
-) -> Iterator[str]:
+def _missing_logs(session: Session, unheard: Mapping[int, Sequence[str]]) -> Iterator[str]:
+    """Yields whose log would have what is not recorded."""
     names = list(dict.fromkeys(name for its in unheard.values() for name in its))
-    if names:
+    if not names:
+        return
+    hosts = dict.fromkeys(host_of(at) for one in session.workers if one.name in names for at in one.addresses)
+    where = f", of {some_of(list(hosts))}" if hosts else ""
+    yield (
+        f"Nothing that {some_of(names)} sent is recorded, and what comes from there in a replay can't be "
+        f"compared. If anything was sent, it is in the log of another host{where}: give both logs together."
+    )
+
+
+def _missing_hosts(session: Session) -> Iterator[str]:
+    """Yields between which hosts packets were not captured, where all captured ones are of one host."""
+    here, others = unseen_hosts(session)
+    if others:
         yield (
-            f"Nothing that {some_of(names)} sent is recorded, and what comes from there in a replay can't be "
-            "compared. If anything was sent, it is in the log of another host: give both logs together."
+            f"All captured messages are from or to {here}: those between {some_of(others)} are not in "
+            "the capture, if there were any. A capture of one of these hosts, given together with this one, "
+            "has them."
         )
+
+
+def _notes(one_way: frozenset[int], calls: Sequence[Exchange]) -> Iterator[str]:
     pairs = list(dict.fromkeys(f"{call.callee} to {call.caller}" for call in calls if call.index in one_way))
     if pairs:
         yield (

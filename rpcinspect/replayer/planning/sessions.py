@@ -28,7 +28,7 @@ from rpcinspect.rpc.pickle_facts import BROADCAST, GATHER
 from rpcinspect.rpc.questions import FETCHES, GENERAL, HOUSEKEEPING, REMOTE, is_builtin
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.session.model import Session
+from rpcinspect.session.model import Session, Worker
 
 
 class PlanError(RpcInspectError):
@@ -46,12 +46,32 @@ class RoleAssignment(Struct, frozen=True):
 
 
 def workers_of(session: Session) -> dict[int, tuple[str, ...]]:
-    """Names of the workers of each job. Who is known by an id or an address only can't be played."""
+    """Names of the workers of each job, `worker:ID` for those of which the id only is known: torch takes that
+    as a name, too. Who is known by an address only can't be played."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for worker in session.workers:
-        if worker.name is not None:
-            found[worker.job].setdefault(worker.name)
+        name = replay_name(worker)
+        if name is not None:
+            found[worker.job].setdefault(name)
     return {job: tuple(names) for job, names in found.items()}
+
+
+def every_casts(workers: Mapping[int, Sequence[str]], calls: Sequence[Exchange]) -> list[RoleAssignment]:
+    """Returns sessions in which each worker that serves a request is live once, alone."""
+    served = {(call.job, call.callee) for call in calls if not call.control and call.kind not in HOUSEKEEPING}
+    return [
+        RoleAssignment(
+            job, tuple(other for other in names if other != name), (name,), f"{name} is live in its turn"
+        )
+        for job, names in sorted(workers.items())
+        for name in names
+        if (job, name) in served
+    ]
+
+
+def replay_name(worker: Worker) -> str | None:
+    """Returns the name that a worker has in a replay; None where neither name nor id is known."""
+    return f"worker:{worker.id}" if worker.name is None and worker.id is not None else worker.name
 
 
 def default_casts(
@@ -135,7 +155,7 @@ def _reach(calls: Sequence[Exchange], causes: Causes) -> tuple[dict[str, set[str
     changed: set[tuple[str, str]] = set()
     for call in calls:
         if call.kind in HOUSEKEEPING or (call.kind not in GENERAL and causes.own(call.index)):
-            continue  # clean-up and gradients reach nobody new
+            continue  # cleanup and gradients reach nobody new
         parent = causes.parents.get(call.index)
         root = call.caller if parent is None else roots.get(parent)
         if root is None:
@@ -183,8 +203,9 @@ def worker_ids(session: Session, cast: RoleAssignment, calls: Iterable[Exchange]
     names = (*cast.roles, *cast.live)
     found: dict[str, int] = {}
     for worker in session.workers:
-        if worker.job == cast.job and worker.name in names and worker.id is not None:
-            found.setdefault(worker.name, worker.id)
+        name = replay_name(worker)
+        if worker.job == cast.job and name in names and worker.id is not None:
+            found.setdefault(name, worker.id)
     for _, name, number in senders(calls):
         if name in names and number >= 0:
             found.setdefault(name, number)

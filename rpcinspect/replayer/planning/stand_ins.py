@@ -8,8 +8,10 @@ value at one moment, without the autograd graph behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pickletools import genops
+
+from msgspec import Struct
 
 from rpcinspect.pickles.semantic import tensor_index
 from rpcinspect.replayer.planning.facts import JobFacts
@@ -18,7 +20,7 @@ from rpcinspect.replayer.planning.model import StandIn
 from rpcinspect.replayer.planning.sessions import belongs_to_optimizer
 from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptRRefFetchRet
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, is_whole, rref_of
+from rpcinspect.rpc.questions import FETCHES, GENERAL, fork_of, is_whole, requires_grad, rref_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
@@ -26,22 +28,66 @@ from rpcinspect.session.provenance import Id
 
 def stand_ins(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> dict[Id, StandIn]:
     """RRef of a live worker → its stand-in. `calls`: all of the job, in the order in which they began."""
-    owners, found = frozenset(live), dict[Id, StandIn]()
+    values = (one for one in fetched_values(calls, facts, live) if is_older(one.rref, facts))
+    return {
+        one.rref: StandIn(
+            rref=one.rref,
+            owner=one.owner,
+            message=one.message,
+            request=one.request,
+            forks=tuple(older_forks(calls, one.rref, facts)),
+            changed=one.changed,
+        )
+        for one in values
+    }
+
+
+class FetchedValue(Struct, frozen=True, kw_only=True):
+    """A value of an RRef of a live worker, as plain data in a captured answer."""
+
+    rref: Id
+    owner: str
+    message: int
+    """Index of the answer."""
+    request: int
+    """Index of the fetch."""
+    changed: tuple[int, ...]
+    """Requests that may have changed the value before it was fetched."""
+    is_parameter: bool
+    """It is one tensor that requires grad; whether it is a leaf, no message tells."""
+
+
+def fetched_values(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> Iterator[FetchedValue]:
+    """Yields the first value of each RRef that the capture shows."""
+    owners, found = frozenset(live), set[Id]()
     for call in calls:
         rref = rref_of(call.request) if call.kind in FETCHES else None
-        if rref is None or rref in found or call.callee not in owners or not is_older(rref, facts):
+        if rref is None or rref in found or call.callee not in owners:
             continue
         if call.response is None or call.answer is None or not is_plain(call.response, call.kind):
             continue
-        found[rref] = StandIn(
+        found.add(rref)
+        yield FetchedValue(
             rref=rref,
             owner=call.callee,
             message=call.answer,
             request=call.index,
-            forks=tuple(_older_forks(calls, rref, facts)),
             changed=tuple(other.index for other in calls if _may_change(other, rref, call)),
+            is_parameter=is_parameter(call.response),
         )
-    return found
+
+
+def is_parameter(answer: RpcRecord) -> bool:
+    """Returns whether the value of an answer is one tensor, which requires grad."""
+    return tensor_of(answer) is not None and requires_grad(answer)
+
+
+def tensor_of(answer: RpcRecord) -> int | None:
+    """Returns the index of the tensor that is the whole value of an answer to a fetch; None for any other."""
+    command, pickle = answer.rpc.command, answer.facts.pickle
+    if isinstance(command, ScriptRRefFetchRet):
+        return tensor_index(command.values[0]) if len(command.values) == 1 else None
+    return tensor_index(pickle.root) if isinstance(command, PythonRRefFetchRet) and pickle else None
 
 
 def is_older(rref: Id, facts: JobFacts) -> bool:
@@ -61,7 +107,7 @@ def is_plain(answer: RpcRecord, fetch: int) -> bool:
         return False
     command = answer.rpc.command
     if isinstance(command, ScriptRRefFetchRet):
-        return len(command.values) == 1 and tensor_index(command.values[0]) is not None
+        return tensor_of(answer) is not None
     pickle = answer.facts.pickle
     if not isinstance(command, PythonRRefFetchRet) or pickle is None or pickle.left:
         return False
@@ -86,8 +132,8 @@ def _may_change(call: Exchange, rref: Id, fetch: Exchange) -> bool:
     return belongs_to_optimizer(call.function) or any(f.rref_id == rref for f in call.request.facts.forks)
 
 
-def _older_forks(calls: Sequence[Exchange], rref: Id, facts: JobFacts) -> list[Id]:
-    """Forks that the capture deletes and does not show being made: the owner must know them."""
+def older_forks(calls: Sequence[Exchange], rref: Id, facts: JobFacts) -> list[Id]:
+    """Returns forks that the capture deletes and does not show being made: the owner must know them."""
     deletes = [call.request for call in calls if call.kind == MessageType.RREF_USER_DELETE]
     forks = dict.fromkeys(fork_of(request) for request in deletes if rref_of(request) == rref)
     return [fork for fork in forks if fork is not None and fork not in facts.forks]

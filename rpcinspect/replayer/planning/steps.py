@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rpcinspect.replayer.planning.facts import Carrier, JobFacts, edge_of, rrefs_in
-from rpcinspect.replayer.planning.model import Decision, StandIn
+from rpcinspect.replayer.planning.model import Decision, ObjectProvision, StandIn
 from rpcinspect.replayer.planning.sessions import RoleAssignment
 from rpcinspect.rpc.command import UnknownCommand
 from rpcinspect.rpc.message import MessageType, is_request
@@ -47,15 +47,21 @@ class StepClassifier(Struct, eq=False):
     """Request → why the engine can't replay it."""
     joins: bool = False
     """Nothing is sent to live workers in their own name."""
+    programs: bool = False
+    """A live worker's own program can be played, and get gradients of its calls to its own worker."""
     stand_ins: Mapping[Id, StandIn] = MappingProxyType({})
     """RRef that is older than the capture → the value that could be given for it."""
     give: bool = False
     """Whether stand-ins are given."""
+    provided: Mapping[Id, ObjectProvision] = MappingProxyType({})
+    """RRef that is older than the capture → what the user gives for it."""
     unasked: PolicyCheck | None = None
     """As `refusal`, for answers that live workers get only if they send what is not expected; nothing has to
     be allowed for these."""
     one_way: Collection[int] = ()
     """Requests whose answer was not captured, if there was one."""
+    needed: dict[Id, list[Exchange]] = field(default_factory=lambda: defaultdict(list))
+    """RRef that is older than the capture, and not given → the requests that need it."""
     decisions: dict[int, Decision] = field(default_factory=dict)
     calls: dict[int, Exchange] = field(default_factory=dict)
     reached: set[tuple[str, int | None]] = field(default_factory=set)
@@ -75,6 +81,7 @@ class StepClassifier(Struct, eq=False):
         for known in (self.decisions, self.calls, self.reached, self.unreached, self.possible, self.told):
             known.clear()
         self.passes.clear()
+        self.needed.clear()
         for call in calls:
             self.classify(call)
 
@@ -185,7 +192,9 @@ class StepClassifier(Struct, eq=False):
     def _cause(self, call: Exchange) -> int | None:
         """The request that makes a live worker send this one: any that happens is enough for a gradient."""
         parent = self.causes.parents.get(call.index)
-        if parent is None or call.kind != MessageType.BACKWARD_AUTOGRAD_REQ or self.happens(parent):
+        gradient = call.kind == MessageType.BACKWARD_AUTOGRAD_REQ
+        its_program = parent is None and call.caller != call.callee
+        if its_program or not gradient or (parent is not None and self.happens(parent)):
             return parent
         for other in self.passes[call.caller, call.context]:
             if other.arrived_ns <= call.begin_ns and self.happens(other.index):
@@ -223,15 +232,16 @@ class StepClassifier(Struct, eq=False):
 
     def _by_stand_ins(self, call: Exchange) -> str | None:
         """What of a request is not the captured one."""
-        used = [self.stand_ins[one] for one in rrefs_in(call.request) if self._stands_in(one)]
+        used = [one for rref in rrefs_in(call.request) if (one := self.substitute(rref)) is not None]
         if not used:
             return None
-        if call.kind in FETCHES and used[0].request == call.index:
+        if call.kind in FETCHES and isinstance(used[0], StandIn) and used[0].request == call.index:
             return f"{used[0].text}: the same value by construction"
         return "; ".join(one.text for one in used)
 
-    def _stands_in(self, rref: Id) -> bool:
-        return self.give and rref in self.stand_ins
+    def substitute(self, rref: Id) -> StandIn | ObjectProvision | None:
+        """Returns what the owner of an RRef gets for it: what the user says comes before a stand-in."""
+        return self.provided.get(rref) or (self.stand_ins.get(rref) if self.give else None)
 
     def _beyond_engine(self, call: Exchange) -> str | None:
         """Why the engine can't replay a request, or the message that a gradient is for."""
@@ -276,10 +286,11 @@ class StepClassifier(Struct, eq=False):
                 return self._without(carrier, "this gradient is for")
             text = "the message that this gradient is for was sent before the capture began"
             return Decision("skip", "older-state", text)
-        for rref in rrefs_in(call.request):
-            lacking = self._lacking_rref(rref)
-            if lacking is not None:
-                return lacking
+        missing = [
+            one for rref in rrefs_in(call.request) if (one := self._lacking_rref(rref, call)) is not None
+        ]
+        if missing:
+            return missing[0]
         fork = fork_of(call.request) if call.kind in HOUSEKEEPING else None
         if fork is None or call.kind == MessageType.RREF_FORK_REQUEST:
             return None
@@ -287,7 +298,7 @@ class StepClassifier(Struct, eq=False):
         deleted = call.kind == MessageType.RREF_USER_DELETE
         if carrier is not None:
             return self._without(carrier, "this fork came with")
-        if deleted and all(map(self._stands_in, rrefs_in(call.request))):
+        if deleted and all(map(self.substitute, rrefs_in(call.request))):
             return None  # the owner was told of it
         return self._unknown_fork(fork, rrefs_in(call.request))
 
@@ -300,8 +311,8 @@ class StepClassifier(Struct, eq=False):
             return Decision("skip", "unsupported", text)
         return Decision("skip", "older-rref", f"{name} was made before the capture began")
 
-    def _lacking_rref(self, rref: Id) -> Decision | None:
-        """Whether a live owner has no value under this id."""
+    def _lacking_rref(self, rref: Id, user: Exchange) -> Decision | None:
+        """Whether a live owner has no value under this id; notes who needs one."""
         facts = self.facts
         owner = facts.owners.get(rref)
         if owner is None or owner in self.cast.roles:
@@ -312,8 +323,10 @@ class StepClassifier(Struct, eq=False):
         first = facts.mentions.get(rref)
         if first is not None and first.sender == owner:
             return self._without(first, f"RRef {rref[0]}:{rref[1]} came with")
-        if self._stands_in(rref):
+        if self.substitute(rref) is not None:
             return None
+        if user.kind not in HOUSEKEEPING:
+            self.needed[rref].append(user)
         text = f"RRef {rref[0]}:{rref[1]} of {owner} was made before the capture began"
         if rref in self.stand_ins:
             text += f"; --stand-ins makes one from #{self.stand_ins[rref].message}"
@@ -333,17 +346,29 @@ class StepClassifier(Struct, eq=False):
         name = call.caller
         if played:
             return Decision("skip", "self-call", f"{name} calls itself and is played here")
+        alone = len(self.cast.live) == 1 and not self.joins
+        carrier = self._carrier(call)
+        if carrier is not None and self._is_sent(carrier.request):
+            return self._from_live(call, True) if self.is_played(carrier) else self._to_live(call)
         cause = self.causes.parents.get(call.index)
         if cause is not None:
             if self.happens(cause):
                 text = f"{name} calls itself while it serves #{cause}"
                 return Decision("skip", "nested-in-answer", text, happens=True)
             return Decision("skip", "driver-not-live", f"#{cause}, from which it follows, is skipped")
-        plain = call.kind in CALLS | FETCHES and call.context is None
-        if len(self.cast.live) == 1 and not self.joins and plain:
+        plain = call.kind in CALLS | FETCHES and (call.context is None or self.programs)
+        if alone and plain:
             decision = self._to_live(call)
             return decision if decision.action == "skip" else Decision("send", happens=True)
         return Decision("skip", "self-call", f"{name}'s own program calls itself")
+
+    def is_played(self, carrier: Carrier) -> bool:
+        """Returns whether a message is a request that is sent for a live worker's own program."""
+        return not carrier.is_answer and carrier.sender == carrier.receiver and self._is_sent(carrier.request)
+
+    def _is_sent(self, request: int) -> bool:
+        decision = self.decisions.get(request)
+        return decision is not None and decision.action == "send"
 
     def happens(self, index: int) -> bool:
         """Whether a live worker takes part in a request that was judged."""
@@ -365,7 +390,8 @@ def blocked_contexts(steps: StepClassifier) -> set[tuple[str, int]]:
                 ended[key] = max(call.begin_ns, ended.get(key, call.begin_ns))
     found: set[tuple[str, int]] = set()
     for edge, carrier in facts.edges.items():
-        waits = carrier.sender not in steps.cast.roles and steps.happens(carrier.request)
+        played = carrier.sender in steps.cast.roles or steps.is_played(carrier)
+        waits = not played and steps.happens(carrier.request)
         if not waits or any(steps.happens(index) for index in facts.gradients.get(edge, ())):
             continue
         key = (carrier.sender, edge[0])

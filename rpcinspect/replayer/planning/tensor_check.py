@@ -139,15 +139,15 @@ def _check_strided(meta: TensorMeta, metas: Sequence[TensorMeta]) -> None:
     if meta.quantizer is not None:
         _check_quantizer(meta, meta.quantizer, metas)
     elif kind == "quantized":
-        raise DecodeError("tensor", f"{meta.dtype} without a quantiser")
+        raise DecodeError("tensor", f"{meta.dtype} without a quantizer")
 
 
 def _check_quantizer(meta: TensorMeta, quantizer: Quantizer, metas: Sequence[TensorMeta]) -> None:
     if DTYPES[meta.dtype].kind != "quantized":
-        raise DecodeError("tensor", f"{meta.dtype} can't be quantised")
+        raise DecodeError("tensor", f"{meta.dtype} can't be quantized")
     per_channel = quantizer.axis is not None
     if quantizer.scheme not in (_PER_CHANNEL if per_channel else _PER_TENSOR):
-        raise DecodeError("tensor", f"the quantisation scheme {quantizer.scheme[:40]!a}")
+        raise DecodeError("tensor", f"the quantization scheme {quantizer.scheme[:40]!a}")
     if quantizer.axis is None:
         return
     if not 0 <= quantizer.axis < len(meta.sizes):
@@ -167,7 +167,7 @@ def _check_sparse(meta: TensorMeta, metas: Sequence[TensorMeta]) -> Sparse:
     if any(part.conj or part.neg or part.requires_grad for part in parts.values()):
         raise DecodeError("tensor", "indices of a sparse tensor that are not as they are stored")
     if values.quantizer is not None or any(part.quantizer is not None for part in parts.values()):
-        raise DecodeError("tensor", "a quantised part of a sparse tensor")
+        raise DecodeError("tensor", "a quantized part of a sparse tensor")
     if meta.layout == "sparse_coo":
         indices = parts["indices"]
         if indices.dtype != "int64" or len(indices.sizes) != 2:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct, to_builtins
 
 from rpcinspect.equality.elements import ReadExtent
-from rpcinspect.equality.nonfinite import nonfinite
+from rpcinspect.equality.nonfinite import broken_by
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.planning.model import PlannedSession, Step
 from rpcinspect.replayer.playing.inputs import SessionInputs
@@ -151,7 +151,7 @@ class SessionDebugger:
         self._all.missed.discard(call.index)
         carries = None
         if self._all.stops.nonfinite or self._all.options.watch:
-            carries = nonfinite(call.request, self._inputs.read)
+            carries = broken_by(call.request, self._inputs.read)
         if carries is not None:
             self._all.found(f"{step.to} gets {carries} in {described(call)}")
             stops = stops or self._all.stops.nonfinite
@@ -199,7 +199,7 @@ class SessionDebugger:
         self, record: RpcRecord, read: ReadExtent, call: Exchange, sender: str, *, answers: bool
     ) -> None:
         """A live worker has sent a message: a request, or the answer to one."""
-        if self._all.options.watch and (carries := nonfinite(record, read)) is not None:
+        if self._all.options.watch and (carries := broken_by(record, read)) is not None:
             verb = "returns" if answers else "sends"
             self._all.found(f"{sender} {verb} {carries} in {described(call, answer=answers)}")
 
@@ -238,7 +238,7 @@ class SessionDebugger:
                 if stops:
                     self._holding.add((worker, f"#{known.message}"))
         if known is None and what["nonfinite"]:
-            self._all.found(f"{worker} gets {what['nonfinite']} in a call of {names[-1]}")
+            self._all.found(f"{worker} gets NaN in a call of {names[-1]}")
             stops = stops or self._all.stops.nonfinite
         return {
             "message": None if known is None else known.message,

@@ -7,6 +7,7 @@ its messages, and how much memory live workers may take.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -37,6 +38,9 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     """Captured names → ids as they have joined, where these are others."""
     ids: IdMap = field(default_factory=IdMap)
     """Captured → live, as the player learns them."""
+    programs: Mapping[str, int] = MappingProxyType({})
+    """Live workers whose own program is played, since it makes calls to its own worker in autograd contexts →
+    the id under which it gets the gradients."""
     elsewhere: bool = False
     """Whether tensors are on other devices than in the capture: then device maps are no difference."""
     early: frozenset[int] = frozenset()
@@ -81,6 +85,10 @@ class PlayedWorker(Protocol):
 
     def answer(self, request: RequestArrived, message: RpcMessage, tensors: Sequence[bytes] = ()) -> bool:
         """Answers a request; False: nobody waits any more."""
+
+    def end(self, *, reset: bool) -> bool:
+        """Ends as a process does, all at once; returns whether the engine can do that. `reset`: its
+        connections end by an RST."""
 
 
 LEAST = 4 * 10**9

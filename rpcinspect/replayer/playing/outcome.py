@@ -26,6 +26,10 @@ from rpcinspect.replayer.workers.process_exit import NO_MEMORY, EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.run.exchanges import Exchange
 
+AMBIGUOUS = "ambiguous: it was not sent, and may be part of a request that does not take place here"
+"""Of a step with a doubt whose request did not come."""
+AMBIGUOUS_SENDER = "ambiguous: torch's agent does not tell which of several workers sent it"
+"""Of a request that differs from the one that it was taken for."""
 Result = Literal["identical", "tolerance", "different", "failed", "unanswered"]
 """`failed`: it could not be sent, or the pipe or the worker was lost; `unanswered`: nothing came in time
 although the capture has something. A request without an answer in both is identical."""

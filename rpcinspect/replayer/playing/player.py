@@ -25,6 +25,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.loop import (
     Handle,
     Loop,
+    NotSent,
     PeerEvent,
     PipeLost,
     RequestArrived,
@@ -36,10 +37,23 @@ from rpcinspect.replayer.planning.steps import NO_ANSWER
 from rpcinspect.replayer.playing.debugging import SessionDebugger, Wait
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
-from rpcinspect.replayer.playing.outcome import InboundOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.outcome import (
+    AMBIGUOUS,
+    AMBIGUOUS_SENDER,
+    InboundOutcome,
+    Result,
+    StepOutcome,
+)
+from rpcinspect.replayer.playing.rref_substitutes import load
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
-from rpcinspect.replayer.playing.timeouts import Timeouts
-from rpcinspect.replayer.playing.translate import LiveRecords, learn_own_fork, learn_sent, translate
+from rpcinspect.replayer.playing.timeouts import QUIET_S, Timeouts
+from rpcinspect.replayer.playing.translate import (
+    LiveRecords,
+    learn_own_edge,
+    learn_own_fork,
+    learn_sent,
+    translate,
+)
 from rpcinspect.replayer.playing.uncaptured import (
     Leftovers,
     acknowledgement,
@@ -49,10 +63,12 @@ from rpcinspect.replayer.playing.uncaptured import (
     too_much,
 )
 from rpcinspect.replayer.workers.process_exit import EarlyExit
+from rpcinspect.replayer.workers.workers import Waiting
 from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
-from rpcinspect.rpc.questions import HOUSEKEEPING, missing_bytes, uncertain
+from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 TICK_S = 0.05
 SHORTEST_TICK_S = 0.01
@@ -61,6 +77,8 @@ LAST_S = 0.05
 """How long is listened after the last step: what live workers sent before their last answers may come later,
 over pipes of its own."""
 
+TELL_S = 1.0
+"""How often it is told for what a session waits."""
 GRACE_S = 1.0
 """How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
 
@@ -90,19 +108,23 @@ class Player:
         clean_up: Callable[[int], None] = lambda context: None,
         ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
+        waiting: Waiting = lambda what, seconds: None,
     ) -> None:
         """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
         processes have ended, in order, and may wait so many seconds for one; `clean_up` is called with a
-        context before it is cleaned up; `done` is called with each finished step."""
+        context before it is cleaned up, `done` with each finished step, `waiting` each second in which
+        nothing comes."""
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
+        self._roles = {peer.name: role for role, peer in peers.items()}
         self._handle = handle
         self._timeouts = timeouts
         self._ended = ended
         self._done = done
         self._debugger = debugger
         self._clean_up = clean_up
+        self._waiting = waiting
         planned, calls = inputs.planned, inputs.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=timeouts.stubborn)
         self._ids = inputs.ids
@@ -113,12 +135,18 @@ class Player:
         to_itself = [step for step in planned.steps if step.action == "send" and step.role == step.to]
         for number, step in enumerate(to_itself):  # others may use its object before it is sent
             learn_own_fork(calls[step.message].request, self._ids, number)
+            if step.role in inputs.programs:
+                learn_own_edge(calls[step.message].request, self._ids)
         asked, spare = _may_come(planned, calls)
         played = [inputs.worker_ids[role] for role in planned.cast.roles if role in inputs.worker_ids]
         self._expected = Expected(asked, inputs.read, inputs.rules, self._ids, played, spare)
         self._refused_lacking = False
         """Whether a live worker was refused something for which the recording lacks the answer."""
         self._steps = {step.message: step for step in planned.steps}
+        self._loads = list(planned.loads)
+        """What is still to be put into objects of live workers."""
+        self._late: list[PeerEvent] = []
+        """What came while a live worker was filling an object."""
         self._live = LiveRecords()
         self.leftovers = Leftovers(self._ids, inputs.ids_in_group)
         self._sent: dict[tuple[str, int], _Sent] = {}
@@ -130,6 +158,12 @@ class Player:
         """Worker → index of the message that it got last."""
         self._renewed = 0.0
         """When it was looked last at what live workers wait for."""
+        self._told_s = 0.0
+        """How long nothing had come when that was told last."""
+        self._endings = list(planned.endings)
+        """Of played workers' processes, those to come."""
+        self._broken: dict[Id, int] = {}
+        """RRef that was not made here, though it was in the capture → the request that was to make it."""
         self._grace_s = GRACE_S
         self._gone: dict[str, str] = {}
         """Worker → how its process ended, of those with which something was lost."""
@@ -151,6 +185,8 @@ class Player:
             due = list(self._schedule.ready(now, now - self._quiet_since, answers_only=held))
             for one in due:
                 self._send(one)
+            if self._endings and not due:
+                self._end_worker(now - self._quiet_since)
             over = self._schedule.empty and not self._sent and not held
             if over and not due and now - self._quiet_since >= LAST_S:
                 self._end_if_killed()
@@ -159,15 +195,19 @@ class Player:
             tick = min(max((now - self._quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
             events = self._loop.wait(tick if wake is None or held else min(wake, TICK_S))
             self._renew(now)
-            progress = [self._take(event) for event in events]
+            late, self._late = self._late, []
+            progress = [self._take(event) for event in (*late, *events)]
             if due or any(progress):
                 self._quiet_since = time.monotonic()
+                self._told_s = 0.0
                 self.wall_s = self._quiet_since - self._began
             elif not over and (ended := self._first_ended()) is not None:
                 self._end(ended.text)
                 return
             elif wake is None and not held:
                 self._give_up_silent(time.monotonic() - self._quiet_since)
+            if not held:
+                self._tell_waiting(time.monotonic() - self._quiet_since)
 
     def _held(self) -> bool:
         """Returns whether no request is to be sent, since a live worker holds, or will soon; while it does,
@@ -194,6 +234,42 @@ class Player:
             for event in self._loop.wait(0.0):
                 self._take(event)
 
+    def _end_worker(self, quiet_s: float) -> None:
+        """Lets a played worker end where its process did in the capture. What it was asked before may not
+        come: the plan does not always know."""
+        ending = self._endings[0]
+        came = all(index in self._outcomes for index in ending.unanswered)
+        if not self._schedule.reached(ending) or not (came or quiet_s >= QUIET_S):
+            return
+        del self._endings[0]
+        peer = self._peers[ending.worker]
+        if not peer.end(reset=ending.reset):
+            return
+        for key in [key for key in self._sent if key[0] == peer.name]:
+            sent = self._sent.pop(key)
+            same = sent.call.response is None
+            text = f"{ending.worker} ended before an answer came"
+            result: Result = "identical" if same else "unanswered"
+            self._give_up(sent.step, result, f"as in the capture, {text}" if same else text)
+
+    def _tell_waiting(self, quiet_s: float) -> None:
+        """Tells each second for what the session waits."""
+        if quiet_s < self._told_s + TELL_S:
+            return
+        self._told_s = quiet_s
+        on_their_way = next(iter(self._sent.values()), None)
+        awaited = next(iter([*self._schedule.awaited(), *sorted(self._schedule.unasked)]), None)
+        if on_their_way is not None:
+            call = on_their_way.call
+            called = f" ({call.function})" if call.function is not None else ""
+            self._waiting(
+                f"{call.callee} to answer #{call.index}{called}", time.monotonic() - on_their_way.at
+            )
+        elif awaited in self._steps:
+            self._waiting(f"{self._steps[awaited].sender} to send #{awaited}", quiet_s)
+        else:
+            self._waiting("the time of the next message", quiet_s)
+
     def _give_up_silent(self, quiet_s: float) -> None:
         """Gives up requests of live workers that should have come by now, after a while without events."""
         unasked = self._schedule.unasked
@@ -210,7 +286,7 @@ class Player:
     def _renew(self, now: float) -> None:
         """The time of a request stands still while the live worker waits for an answer of ours to go on, as
         far as that answer came first in the capture: then no two wait for each other."""
-        if now < self._renewed + TICK_S:
+        if now < self._renewed + TICK_S or self._timeouts.bounded:
             return
         self._renewed = now
         for asked in self._requests:
@@ -267,6 +343,8 @@ class Player:
         if self._call(step).kind in HOUSEKEEPING:
             text = "the live worker did not send it: its program does not decide when RRefs are deleted"
             return StepOutcome(step=step, result=None, text=text)
+        if step.doubt:
+            return StepOutcome(step=step, result=None, text=AMBIGUOUS)
         return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
 
     def _call(self, step: Step) -> Exchange:
@@ -284,15 +362,31 @@ class Player:
         elif due.step.action == "answer":
             self._give(due.step, self._requests.pop(due.step.message))
 
+    def _load(self, owner: str) -> None:
+        """Puts values into objects of a live worker that it has by now."""
+        due = [one for one in self._loads if one.owner == owner and self._is_over(one.after)]
+        for one in due:
+            self._loads.remove(one)
+            peer = next(iter(self._peers.values()))
+            load(self._inputs, one, self._loop, peer, self._handle, self._late.append)
+
+    def _is_over(self, request: int | None) -> bool:
+        return request is None or request in self._outcomes
+
     def _send_request(self, step: Step) -> None:
+        self._load(step.to)
         call = self._call(step)
         peer = self._peers[step.role]
         gone = self._gone.get(step.to) or self._gone.get(step.role)
         if gone is not None:
             self._give_up(step, "failed", f"not sent: {gone}")
             return
+        if self._broken and (reason := self._needs_broken(call)) is not None:
+            self._give_up(step, "failed", f"not sent: {reason}")
+            return
         try:
-            message = translate(call.request, self._ids, self._live_ids)
+            sender = self._inputs.programs.get(step.role)
+            message = translate(call.request, self._ids, self._live_ids, sender)
             storages = self._inputs.storages(call.request)
             if call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ and call.context is not None:
                 self._clean_up(call.context)
@@ -313,6 +407,27 @@ class Player:
         self._last[step.to] = self._last[step.role] = step.message
         if step.message in self._inputs.early and call.answer is not None:
             self._schedule.arrived(call.answer)
+
+    def _needs_broken(self, call: Exchange) -> str | None:
+        """Returns which RRef that a request needs was not made here; its owner would wait for it."""
+        needed = {fork.rref_id for fork in call.request.facts.forks} | {rref_of(call.request)}
+        broken = next((rref for rref in needed if rref in self._broken), None)
+        if broken is None:
+            return None
+        maker = self._broken[broken]
+        return f"it needs RRef {broken[0]}:{broken[1]}, which #{maker} was to make and did not"
+
+    def _break(self, call: Exchange, live: RpcRecord) -> None:
+        """Gives up what waits for an RRef that a live worker has failed to make."""
+        made = created(call.request)
+        if made is None or not failed(live) or call.response is None or failed(call.response):
+            return
+        self._broken[made[0]] = call.index
+        for key, sent in list(self._sent.items()):
+            reason = self._needs_broken(sent.call)
+            if reason is not None:
+                del self._sent[key]
+                self._give_up(sent.step, "failed", reason)
 
     def _not_told(self, call: Exchange) -> str | None:
         """Returns which answer in the context of a call did not come as captured: it may have brought ids."""
@@ -362,6 +477,8 @@ class Player:
             return self._take_request(event)
         if isinstance(event, Unanswered):
             return self._take_silence(event)
+        if isinstance(event, NotSent):
+            return self._take_refusal(event)
         return self._take_loss(event)
 
     def _take_answer(self, event: ResponseArrived) -> bool:
@@ -393,6 +510,7 @@ class Player:
             )
         self._finish(outcome)
         self._over(call)
+        self._break(call, live.record)
         return True
 
     def _take_request(self, event: RequestArrived) -> bool:
@@ -404,6 +522,8 @@ class Player:
         if match is None:
             why = self._expected.why_not(sender, role, live)
             result, why = self._unexpected(event, live.record, sender, why)
+            if event.doubtful and result == "different":
+                result, why = None, AMBIGUOUS_SENDER
             one = InboundOutcome(captured=None, type=kind, sender=sender, role=role, result=result, text=why)
             self.inbound.append(one)
             return False
@@ -411,6 +531,8 @@ class Player:
         if self._debugger is not None:
             self._debugger.came(live.record, live.read, match.call, sender, answers=False)
         result, text = self._judged(match.call.request, match.differences)
+        if event.doubtful and result == "different":
+            result, text = None, AMBIGUOUS_SENDER
         differences = self._of_interest(match.differences)
         same = same_payload(match.call.request, live.record)
         expected = step.action == "answer" and step.message not in self._outcomes
@@ -458,6 +580,12 @@ class Player:
             self._timeouts.disappointed(sent.call)
             self._give_up(sent.step, "unanswered", f"no answer within {event.timeout_s:.1f} s")
         return True
+
+    def _take_refusal(self, event: NotSent) -> bool:
+        sent = self._sent.pop((event.peer, event.message_id), None)
+        if sent is not None:
+            self._give_up(sent.step, "failed", f"not sent: {event.reason}")
+        return sent is not None
 
     def _take_loss(self, event: PipeLost) -> bool:
         keys = [(event.peer, number) for number in event.unanswered]
@@ -538,7 +666,7 @@ class Player:
 
     def _role(self, peer: str) -> str:
         """The worker that a peer of this name stands for."""
-        return peer if peer in self._peers else self._inputs.captured_name(peer)
+        return self._roles.get(peer) or self._inputs.captured_name(peer)
 
 
 def _may_come(
@@ -551,7 +679,9 @@ def _may_come(
     cast = planned.cast
     for step in planned.steps:
         call = calls.get(step.message)
-        if call is None or call.control or call.caller not in cast.live or call.callee not in cast.roles:
+        if call is None or call.control or call.caller not in cast.live:
+            continue
+        if call.callee not in cast.roles and not (call.caller == call.callee and step.action == "answer"):
             continue
         if step.action == "answer" or (step.spare is None and step.code in REFUSED):
             expected.append(call)

@@ -19,7 +19,15 @@ from msgspec import Struct
 from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.model import GlobalUse, PlannedSession
-from rpcinspect.replayer.playing.outcome import InboundOutcome, ReplayOutcome, Result, StepOutcome, not_played
+from rpcinspect.replayer.playing.outcome import (
+    AMBIGUOUS,
+    AMBIGUOUS_SENDER,
+    InboundOutcome,
+    ReplayOutcome,
+    Result,
+    StepOutcome,
+    not_played,
+)
 
 ReplayVerdict: TypeAlias = Literal[
     "identical", "tolerance", "different", "failed", "refused", "nothing-to-replay"
@@ -107,10 +115,15 @@ class Report(Struct, frozen=True, kw_only=True):
     """Gradients of a worker to itself."""
     out_of_reach: int
     """All other gradients: both ends are played in some session, or nothing tells the name of one."""
+    gradients_left: Mapping[int, str]
+    """These three, by message, with the reason why no session compares them."""
     not_replayed: Mapping[str, int]
     """Requests that no session sent or answered, each once, by reason."""
     unexpected: int
     """Requests of live workers like which nothing was captured, over all runs."""
+    ambiguous: int
+    """Requests that live workers did not send, where the capture does not tell whether they had to; and those
+    that differ, where nobody tells who has sent them."""
     runs: int
     identical_runs: int
     """Runs in which everything was identical, or within the tolerance."""
@@ -165,8 +178,10 @@ def report(outcome: ReplayOutcome) -> Report:
         not_observed=len(gradients.not_observed),
         self_calls=len(gradients.self_calls),
         out_of_reach=len(gradients.out_of_reach),
+        gradients_left=gradients.left(sessions),
         not_replayed=not_replayed(sessions),
         unexpected=sum(one.captured is None and one.result is not None for one in _inbound(outcome)),
+        ambiguous=sum(one.text in (AMBIGUOUS, AMBIGUOUS_SENDER) for one in steps),
         runs=len(outcome.runs),
         identical_runs=_identical_runs(outcome),
         wall_s=outcome.wall_s,
@@ -247,6 +262,10 @@ def _telling(codes: Sequence[str]) -> str:
     return next((code for code in codes if code not in ("driver-not-live", "both-played")), codes[0])
 
 
+LEAST_TELLING = {"driver-not-live": 1, "self-call": 2, "both-played": 3}
+"""Reasons that are about who is live in a session; that of another session may tell more."""
+
+
 class _Gradients:
     """The captured gradients, each once, by who is at their ends."""
 
@@ -265,15 +284,30 @@ class _Gradients:
                     continue
                 ends = {step.role, step.to}
                 if len(ends) == 1:
-                    self.self_calls.add(step.message)
+                    if step.action == "skip":
+                        self.self_calls.add(step.message)
+                    else:
+                        self._add(one, back=step.action == "answer")
                 elif len(ends.intersection(cast.roles)) == len(ends.intersection(cast.live)) == 1:
                     self._add(one, back=step.sender in cast.live)
                 else:
                     live = ends.issubset(cast.live)
                     others[step.message] = others.get(step.message, True) and live
+        self.self_calls -= self._results.keys()
         elsewhere = {message: live for message, live in others.items() if message not in self._results}
         self.not_observed = {message for message, live in elsewhere.items() if live}
         self.out_of_reach = elsewhere.keys() - self.not_observed
+
+    def left(self, sessions: Sequence[SessionResult]) -> dict[int, str]:
+        """Returns the gradients that no session compares, each with the reason that tells most."""
+        left = self.self_calls | self.not_observed | self.out_of_reach
+        reasons: dict[int, tuple[int, str]] = {}
+        for session in sessions:
+            for step in (one.step for one in session.steps):
+                if step.message in left:
+                    reason = (LEAST_TELLING.get(step.code or "", 0), step.text or step.code or "")
+                    reasons[step.message] = min(reasons.get(step.message, reason), reason)
+        return {message: text for message, (_, text) in sorted(reasons.items())}
 
     def _add(self, one: StepOutcome, *, back: bool) -> None:
         message = one.step.message

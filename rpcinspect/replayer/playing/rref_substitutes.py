@@ -1,7 +1,8 @@
-"""Gives live workers the stand-ins of a session, before anything else is sent.
+"""Gives live workers the objects of RRefs that the capture lacks, before anything else is sent.
 
 In: a session's inputs, and peers that are members of its group. Out: owners that have a value under the
-captured ids. A stand-in is made by an ordinary remote call: of `typing.cast`, which returns what it gets,
+captured ids. What the user provides is made by a call of `workers/objects.py`, and taken by a remote call of
+it. A stand-in is made by an ordinary remote call: of `typing.cast`, which returns what it gets,
 with the captured pickle of the value put into the call as it is; a TorchScript value by `aten::alias`.
 Nothing is loaded here. Older forks are announced to the owner as their users once did.
 
@@ -11,21 +12,34 @@ An id that a live worker would give out again by itself is replaced by one at th
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import astuple, replace
 
 from rpcinspect.equality.ids import FORK, RREF
 from rpcinspect.errors import ReplayError
-from rpcinspect.replayer.peers.control_calls import cast_pickle
+from rpcinspect.replayer.peers.control_calls import (
+    cast_pickle,
+    object_call,
+    object_pickle,
+    push,
+    push_tensor,
+    read_told,
+)
 from rpcinspect.replayer.peers.loop import (
     Handle,
     Loop,
+    NotSent,
+    PeerEvent,
     PipeLost,
     RequestArrived,
     ResponseArrived,
     Unanswered,
     ended_by,
 )
-from rpcinspect.replayer.planning.model import StandIn
+from rpcinspect.replayer.planning.model import ObjectProvision, StandIn, ValueLoad
+from rpcinspect.replayer.planning.stand_ins import tensor_of
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.rpc.command import (
     Command,
@@ -41,6 +55,10 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
 
 TIMEOUT_S = 30.0
+MAKING_S = 300.0
+"""A function of the user's may read a large file."""
+GivenObject: TypeAlias = StandIn | ObjectProvision
+
 OWN_IDS = 1 << (LOCAL_ID_BITS - 1)
 """Counters from here on are given out by nobody else: those of workers begin at 0."""
 
@@ -52,24 +70,86 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
     """Sends all of a session's stand-ins; returns when their owners have them. Raises `ReplayError` if one
     does not take it."""
     planned = inputs.planned
-    if not planned.stand_ins:
-        return
     role = planned.cast.roles[0]
     live = {inputs.worker_ids[name] for name in planned.cast.live}
-    waiting: dict[tuple[str, int], StandIn] = {}
-    for number, stand_in in enumerate(planned.stand_ins):
-        _choose_ids(inputs, stand_in, live)
+    waiting: dict[tuple[str, int], GivenObject] = {}
+    came: list[PeerEvent] = []
+    """What came while an owner was making an object."""
+    given: tuple[GivenObject, ...] = (*planned.provided, *planned.stand_ins)
+    for number, one in enumerate(given):
+        _choose_ids(inputs, one, live)
         own = GloballyUniqueId(inputs.worker_ids[role], OWN_IDS + number)
-        answer = inputs.calls[stand_in.request].response
-        assert answer is not None
-        rref = _live(inputs, RREF, stand_in.rref)
-        made = made_by(answer, rref, own)
-        sent = [peers[role].send(stand_in.owner, made, inputs.storages(answer), timeout_s=TIMEOUT_S)]
-        for fork in stand_in.forks:
+        rref = _live(inputs, RREF, one.rref)
+        storages: Sequence[bytes] = ()
+        if isinstance(one, StandIn):
+            answer = inputs.calls[one.request].response
+            assert answer is not None
+            made, storages = made_by(answer, rref, own), inputs.storages(answer)
+        else:
+            made = _provided(one, rref, own, loop, peers[role], handle, came.append)
+        sent = [peers[role].send(one.owner, made, storages, timeout_s=TIMEOUT_S)]
+        for fork in one.forks:
             told = to_message(RRefForkRequest(rref, _live(inputs, FORK, fork)))
-            sent.append(peers[role].send(stand_in.owner, told, timeout_s=TIMEOUT_S))
-        waiting |= {(peers[role].name, n): stand_in for n in sent}
-    _await(loop, handle, waiting)
+            sent.append(peers[role].send(one.owner, told, timeout_s=TIMEOUT_S))
+        waiting |= {(peers[role].name, n): one for n in sent}
+    _await(loop, handle, waiting, came)
+
+
+def _provided(
+    one: ObjectProvision,
+    rref: GloballyUniqueId,
+    fork: GloballyUniqueId,
+    loop: Loop,
+    peer: PlayedWorker,
+    handle: Handle,
+    keep: Callable[[PeerEvent], None],
+) -> RpcMessage:
+    """Lets an owner make an object; returns the remote call that takes it."""
+    name = f"{one.rref[0]}:{one.rref[1]}"
+    call = object_call("make", push(name), push(one.source), push(one.type))
+    answer = ask(loop, peer, one.owner, call, handle, keep=keep)
+    error, taker = (answer, None) if isinstance(answer, str) else read_told(answer)
+    if error is not None:
+        raise ReplayError(f"--provide {name}={one.source} failed in {one.owner}: {error}")
+    if taker is not None:
+        typed = ScriptRemoteCall(
+            args=(name,), schema=None, qualified_name=taker, ret_rref_id=rref, ret_fork_id=fork
+        )
+        return to_message(typed)
+    made = PythonRemoteCall(
+        tensors=(),
+        serialized_py_obj=object_pickle(name),
+        ret_rref_id=rref,
+        ret_fork_id=fork,
+        is_async_execution=False,
+    )
+    return to_message(made)
+
+
+def ask(
+    loop: Loop,
+    peer: PlayedWorker,
+    owner: str,
+    call: RpcMessage,
+    handle: Handle,
+    storages: Sequence[bytes] = (),
+    *,
+    keep: Callable[[PeerEvent], None],
+) -> RpcMessage | str:
+    """Makes a call of our own and waits for its answer, which it returns, or why none came; `keep` gets the
+    events that are not about it."""
+    key = peer.name, peer.send(owner, call, storages, timeout_s=MAKING_S)
+    found: RpcMessage | str | None = None
+    while found is None:
+        for event in loop.wait(MAKING_S):
+            if key in ended_by(event):
+                if isinstance(event, ResponseArrived):
+                    found = event.message
+                else:
+                    found = event.reason if isinstance(event, PipeLost) else "no answer came"
+            elif not handle(event):
+                keep(event)
+    return found
 
 
 def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -> RpcMessage:
@@ -109,7 +189,34 @@ def opcodes_of_value(data: bytes) -> bytes:
     return b"".join(kept)
 
 
-def _choose_ids(inputs: SessionInputs, stand_in: StandIn, live: Collection[int]) -> None:
+def load(
+    inputs: SessionInputs,
+    one: ValueLoad,
+    loop: Loop,
+    peer: PlayedWorker,
+    handle: Handle,
+    keep: Callable[[PeerEvent], None],
+) -> None:
+    """Puts values into the object of an RRef. Raises `ReplayError` where that fails, or no answer comes."""
+    rref, owner = _live(inputs, RREF, one.rref), inputs.ids_in_group[one.owner]
+    fork = push([owner, *astuple(rref), *astuple(rref), owner, one.type])
+    storages: Sequence[bytes] = ()
+    if one.file is not None:
+        call = object_call("load_file", fork, push(one.file))
+    else:
+        answer = inputs.calls[one.request or 0].response
+        assert answer is not None
+        index = tensor_of(answer)
+        assert index is not None
+        storages, table = inputs.storages(answer), answer.rpc.message.tensor_table
+        call = replace(object_call("load_value", fork, push_tensor(index)), tensor_table=table)
+    answered = ask(loop, peer, inputs.live_name(one.owner), call, handle, storages, keep=keep)
+    error = answered if isinstance(answered, str) else read_told(answered)[0]
+    if error is not None:
+        raise ReplayError(f"{one.owner}: {one.text}: {error}")
+
+
+def _choose_ids(inputs: SessionInputs, stand_in: GivenObject, live: Collection[int]) -> None:
     """Ids that live workers made: they count from 0 here, and would give them out again."""
     for kind, captured in ((RREF, stand_in.rref), *((FORK, fork) for fork in stand_in.forks)):
         created_on, local_id = captured
@@ -124,10 +231,13 @@ def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> Global
     return partner if isinstance(partner, GloballyUniqueId) else own
 
 
-def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) -> None:
+def _await(
+    loop: Loop, handle: Handle, waiting: dict[tuple[str, int], GivenObject], came: Sequence[PeerEvent]
+) -> None:
     """Waits until every owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
     while waiting:
-        for event in loop.wait(TIMEOUT_S):
+        events, came = came or loop.wait(TIMEOUT_S), ()
+        for event in events:
             if handle(event):
                 continue
             if isinstance(event, RequestArrived):
@@ -136,10 +246,10 @@ def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], StandIn]) 
                 stand_in, why = waiting.pop(key, None), _refused(event)
                 if stand_in is not None and why is not None:
                     name = f"{stand_in.rref[0]}:{stand_in.rref[1]}"
-                    raise ReplayError(f"{stand_in.owner} does not take the stand-in for RRef {name}: {why}")
+                    raise ReplayError(f"{stand_in.owner} does not take the object for RRef {name}: {why}")
 
 
-def _refused(event: ResponseArrived | Unanswered | PipeLost) -> str | None:
+def _refused(event: ResponseArrived | Unanswered | NotSent | PipeLost) -> str | None:
     """Says why an owner has not taken a value; None: it has."""
     if isinstance(event, ResponseArrived):
         kind = event.message.type

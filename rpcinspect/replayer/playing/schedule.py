@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from rpcinspect.replayer.planning.model import PlannedSession, Step
+from rpcinspect.replayer.planning.model import Ending, PlannedSession, Step
 from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PropagateGradientsResp,
@@ -255,6 +255,13 @@ class Schedule:
                 pace = 0.0 if self._speed is None else self._when(due) - now
                 found.append(max(pace, self._hold_s(due) - quiet_s if due.behind else 0.0, 0.0))
         return min(found, default=None)
+
+    def reached(self, ending: Ending) -> bool:
+        """Returns whether all has come and was sent that had before the end of a played worker's process."""
+        its = [due for due in self._heads() if due.step.role == ending.worker]
+        its += [self._answers[index] for index in self._unasked if index in self._answers]
+        its = [due for due in its if due.step.role == ending.worker and due.time_ns < ending.time_ns]
+        return not its and self._prefix >= ending.after
 
     @property
     def empty(self) -> bool:

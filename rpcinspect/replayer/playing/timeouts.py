@@ -69,6 +69,11 @@ class Timeouts:
         took = sorted(call.end_ns - call.begin_ns for call in calls.values() if call.end_ns is not None)
         self._usual_s = usual_s(took)
 
+    @property
+    def bounded(self) -> bool:
+        """Returns whether the user says how long to wait: no wait begins anew then."""
+        return self._timeout_s is not None
+
     def for_answer(self, call: Exchange) -> float:
         """Seconds for the answer to a request that is sent."""
         if call.end_ns is None:

@@ -61,16 +61,19 @@ KindAndId: TypeAlias = tuple[str, int | GloballyUniqueId]
 """Kind and id, as an `IdMap` keeps them."""
 
 
-def translate(record: RpcRecord, ids: IdMap, live_workers: Collection[int] = ()) -> RpcMessage:
+def translate(
+    record: RpcRecord, ids: IdMap, live_workers: Collection[int] = (), sender: int | None = None
+) -> RpcMessage:
     """Returns the captured message with live ids; the very same object if none of its ids has changed.
 
-    `live_workers`: ids of workers that make RRefs of their own, which are known once they have told of them.
+    `live_workers`: ids of workers that make RRefs of their own, which are known once they have told of them;
+    `sender`: who gets its gradients, where that is not the captured sender.
 
     Raises `ReplayError` where an id that is not known belongs to something else in the live run, and where
     the message can't be written with other ids.
     """
-    message, live = record.rpc.message, _Live(ids, live_workers)
-    if all(live.of(kind, captured) == captured for kind, captured in ids_of(record)):
+    message, live = record.rpc.message, _Live(ids, live_workers, sender)
+    if sender is None and all(live.of(kind, captured) == captured for kind, captured in ids_of(record)):
         return message
     try:
         return replace(message, payload=_payload(record, live))
@@ -102,6 +105,16 @@ def learn_own_fork(record: RpcRecord, ids: IdMap, number: int) -> None:
         for kind, place in ((RREF, 0), (FORK, 1)):
             last = HIGHEST_LOCAL_ID - 2 * number - place
             ids.same(kind, own, GloballyUniqueId(own.created_on if worker is None else worker, last))
+
+
+def learn_own_edge(record: RpcRecord, ids: IdMap) -> None:
+    """Gives another id to the edge of a call that a live worker made to itself, and that it now gets from
+    outside: it may give the captured id out for an answer. To be called before anything is sent."""
+    for envelope in record.rpc.envelopes:
+        if isinstance(envelope, RpcWithAutograd):
+            captured = envelope.autograd_metadata.autograd_message_id
+            worker, number = unpack_id(captured)
+            ids.same(AUTOGRAD_MESSAGE, captured, pack_id(worker, HIGHEST_LOCAL_ID - number))
 
 
 def ids_of(record: RpcRecord) -> list[KindAndId]:
@@ -163,9 +176,10 @@ def _creator(kind: str, value: int | GloballyUniqueId) -> int | None:
 class _Live:
     """Looks up captured ids in the live run."""
 
-    def __init__(self, ids: IdMap, live_workers: Collection[int] = ()) -> None:
+    def __init__(self, ids: IdMap, live_workers: Collection[int] = (), sender: int | None = None) -> None:
         self._ids = ids
         self._live_workers = live_workers
+        self._sender = sender
 
     def of(self, kind: str, captured: T) -> T:
         """The partner; without one, the same number of the same worker, unless that is something else's."""
@@ -209,7 +223,7 @@ class _Live:
         return replace(
             captured,
             autograd_metadata=self.metadata(captured.autograd_metadata),
-            from_worker_id=self.of(WORKER, captured.from_worker_id),
+            from_worker_id=self.of(WORKER, captured.from_worker_id) if self._sender is None else self._sender,
         )
 
     def fork(self, captured: RRefForkData) -> tuple[int, int, int, int, int, int]:

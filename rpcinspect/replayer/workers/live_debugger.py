@@ -35,7 +35,7 @@ from torch.distributed.rpc import internal
 from rpcinspect.replayer.agent.tensors import build
 from rpcinspect.replayer.workers.editor_link import Editor
 from rpcinspect.replayer.workers.live_nonfinite import (
-    FirstLine,
+    LineWatch,
     lines_of_user,
     nonfinite,
     tensors_in,
@@ -46,8 +46,11 @@ from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, p
 
 TORCH = os.path.dirname(torch.__file__)
 OURS = os.path.dirname(__file__)
-AGENTS = tuple(f"torch.distributed.rpc.{name}" for name in ("api", "backend_registry", "_utils"))
-"""Modules whose functions agents call at each other, at start and at the end."""
+AGENTS = (
+    *(f"torch.distributed.rpc.{name}" for name in ("api", "backend_registry", "_utils")),
+    "rpcinspect.replayer.",
+)
+"""Modules whose functions agents call at each other, at start and at the end; and ours."""
 FORWARDS = ("_remote_forward",)
 """Functions of torch that call `forward` of the object behind the RRef that they get first."""
 METHODS = ("_local_invoke", "_local_invoke_async_execution")
@@ -128,7 +131,7 @@ class LiveDebugger:
         def received(data: bytes, tensors: Sequence[torch.Tensor]) -> object:
             value = deserialize(data, tensors)
             asks = self._ask and isinstance(value, internal.PythonUDF)
-            asks = asks and getattr(value.func, "__module__", None) not in AGENTS
+            asks = asks and not str(getattr(value.func, "__module__", "")).startswith(AGENTS)
             return self._received(value, data, tensors) if asks else value
 
         def called(udf: Any) -> object:
@@ -154,7 +157,7 @@ class LiveDebugger:
         target = method_behind(udf)
         if target is not None and name_of(target) not in names:
             names.append(name_of(target))
-        holds = None if self._numbers is None else nonfinite(tensors)
+        holds = self._numbers is not None and nonfinite(tensors) == "NaN"  # masks are made of Inf
         told = self._link.ask(
             {"say": "got", "digest": digest_of(data, tensors), "names": names, "nonfinite": holds}
         )
@@ -198,7 +201,7 @@ class LiveDebugger:
     def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not message.stops:
             if self._numbers == "stop" and not bdb.Breakpoint.bplist and nonfinite(message.tensors) is None:
-                with FirstLine(is_of_user, functools.partial(self._line_broke, message)):
+                with LineWatch(is_of_user, functools.partial(self._line_broke, message)):
                     return function(*args, **kwargs)
             return self._traced(message.label, function, *args, **kwargs)
         head, names = f"{self._worker} holds at {message.label}: {message.text}", _names(message)

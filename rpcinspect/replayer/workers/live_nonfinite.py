@@ -72,9 +72,9 @@ def _hook(name: str, traceback: Sequence[str], found: TellBroken) -> Callable[[A
     return hook
 
 
-class FirstLine:
-    """Watches the variables of the user's functions in this thread, line by line, for the first that is not
-    finite. Use it in a `with` statement."""
+class LineWatch:
+    """Watches the user's functions in this thread, line by line, for the first variable that holds NaN, or
+    the first result that holds that or Inf: masks are made of it. Use it in a `with` statement."""
 
     def __init__(
         self, is_of_user: Callable[[CodeType], bool], found: Callable[[FrameType, int, str], Any]
@@ -105,7 +105,7 @@ class FirstLine:
             for name, value in frame.f_locals.items():
                 if isinstance(value, torch.Tensor) and known.get(name) != id(value):
                     known[name] = id(value)
-                    further = further or self._look(frame, line, [value], f"{{}} in {name}")
+                    further = further or self._look(frame, line, [value], f"{{}} in {name}", ("NaN",))
             if event == "return":
                 further = further or self._look(frame, line, tensors_in(argument), "{} as its result")
             line = frame.f_lineno
@@ -113,9 +113,16 @@ class FirstLine:
 
         return goes_on
 
-    def _look(self, frame: FrameType, line: int, values: list[torch.Tensor], words: str) -> Any:
+    def _look(
+        self,
+        frame: FrameType,
+        line: int,
+        values: list[torch.Tensor],
+        words: str,
+        counts: Sequence[str] = ("NaN", "Inf"),
+    ) -> Any:
         what = None if self._over else nonfinite(values)
-        if what is None:
+        if what not in counts:
             return None
         self._over = True
         return self._found(frame, line, words.format(what))

@@ -19,6 +19,9 @@ NO_MEMORY = (
     *("can't start new thread", "Resource temporarily unavailable"),
 )
 """What Python, C++ and torch write where they get no memory, or no thread for lack of it."""
+QUOTED_LINES = 10
+CRASH = "Fatal Python error"
+"""How Python begins what it says of one."""
 
 
 class Exit(Struct, frozen=True):
@@ -95,6 +98,15 @@ class EarlyExit(Struct, frozen=True, kw_only=True):
 
 def _how(code: int) -> str:
     return f"was ended by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
+
+
+def quoted(text: str) -> str:
+    """Returns the last lines of an output, for the end of a sentence; of a crash its first, where it
+    happened."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    crash = next((place for place, line in enumerate(lines) if line.startswith(CRASH)), None)
+    lines = lines[-QUOTED_LINES:] if crash is None else lines[crash : crash + QUOTED_LINES]
+    return ":\n" + "\n".join(lines) if lines else ""
 
 
 def signal_name(number: int) -> str:

@@ -5,7 +5,9 @@ Started as a script, by `workers.py`, with an end of a socket pair and a JSON ob
 import. That process, the *fork server*, imports everything once and then only forks: a process that hosts a
 group's store, and one for each live worker. It has no agent, no store and no thread of its own, since what
 has started threads can't be forked safely. A forked worker talks to our process over a socket pair of its
-own.
+own. What has initialised CUDA can't be forked either, and a module of the user's may do so when it is
+imported: where workers may use GPUs (`late`), the fork server imports nothing, and each process that it forks
+imports everything for itself.
 
 Nobody is left behind: a worker is killed by the kernel when the fork server dies; the fork server kills all
 workers by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
@@ -42,6 +44,7 @@ RENDEZVOUS_SCHEME = "rpcinspect"
 PACKAGE = Path(__file__).resolve().parents[2]
 MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
 """Modules without a file → what makes them when it is imported."""
+MAIN_NAMES = ("__main__", "__mp_main__")
 FOREVER_S = 1e6
 """A wait that ends when the other end of the socket closes."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
@@ -53,9 +56,10 @@ MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
 class ForkServer:
     """Forks processes and reaps them; carries out one command of our process at a time."""
 
-    def __init__(self, control: Any, scratch: str) -> None:
+    def __init__(self, control: Any, scratch: str, options: dict[str, Any]) -> None:
         self.control = control
         self.scratch = scratch
+        self.options = options
         self.children: dict[int, str] = {}
         """Process id → scratch directory."""
         self._wake, wake = socket.socketpair()
@@ -90,6 +94,8 @@ class ForkServer:
                 self.fork(command)
             elif command["do"] == "end":
                 self.kill(command["pid"])
+            elif command["do"] == "abort":
+                self.kill(command["pid"], signal.SIGABRT)
             if not self.control.said_more:
                 return True
 
@@ -133,22 +139,28 @@ class ForkServer:
             tempfile.tempdir = None
             faulthandler.enable()
             control = type(self.control)(socket.socket(fileno=control_file))
-            ROLES[command["role"]](control, command)
-            code = 0
+            late = self.options["late"] and command["role"] != "store"
+            if late:
+                command["missing"] = load_and_tell(self.options, control)
+            if not late or command["missing"] is not None:
+                ROLES[command["role"]](control, command)
+                code = 0
         except BaseException:
             traceback.print_exc()
         finally:
             flush()
             os._exit(code)  # no destructor of an agent may wait for others
 
-    def kill(self, pid: int) -> None:
-        """Kills a child that was not waited for: only such a child's id is certainly its own."""
+    def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
+        """Kills a child that was not waited for: only such a child's id is certainly its own. SIGABRT makes
+        it write first where its threads are."""
         if pid not in self.children:
             return
+        if number == signal.SIGKILL:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
     def reap(self) -> None:
         """Waits for children that have ended; reports their exit and peak memory to our process."""
@@ -208,8 +220,25 @@ def set_parent_death_signal(number: int) -> None:
 # --- what is imported ---------------------------------------------------------------------------------------
 
 
-def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
-    """Imports torch and the user's modules; calls `begin` with the name of each import."""
+def load_and_tell(options: dict[str, Any], control: Any) -> dict[str, str] | None:
+    """What `load` does; tells our process of each import. None: one has failed, and it was told why."""
+    module = ""
+
+    def begin(name: str) -> None:
+        nonlocal module
+        module = name
+        control.send({"importing": name})
+
+    try:
+        return load(options, begin)
+    except BaseException as error:
+        control.send(failed_import(module, error))
+        return None
+
+
+def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str]:
+    """Imports torch and the user's modules; calls `begin` with the name of each import. Returns which of the
+    names in messages are not there, and why."""
     begin("torch.distributed.rpc")
     import torch.distributed.autograd
     import torch.distributed.rpc  # noqa: F401
@@ -226,11 +255,18 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> None:
 
         begin(Path(options["main"]).stem)
         load_main(options["main"])
-    for module in sorted({name.rpartition(".")[0] for name in options["names"]}):
-        begin(module)
-        load_named(module)
+    missing = {}
+    failed: dict[str, str] = {}
+    begun = ""
+    for name in sorted(set(options["names"])):
+        if (module := name.rpartition(".")[0]) != begun:
+            begin(begun := module)
+        why = find_name(name, failed, has_main=options["main"] is not None)
+        if why is not None:
+            missing[name] = why
     begin("")
     check_files(options["files"])
+    return missing
 
 
 def check_files(files: dict[str, str]) -> None:
@@ -244,25 +280,36 @@ def check_files(files: dict[str, str]) -> None:
                 raise ImportError(f"{name} is imported from {origin}, not from {file}, which --path names")
 
 
-def load_named(module: str) -> None:
-    """The module of something that messages name. What can't be imported fails when it is used, or is a
-    class."""
-    while module and module.partition(".")[0] not in ("__main__", "__mp_main__"):
-        module = MADE_BY.get(module, module)
+def find_name(name: str, failed: dict[str, str], *, has_main: bool) -> str | None:
+    """Imports the module of something that messages name, and looks for it there. Returns why it can't be
+    found; None: it is there. `failed`: modules that could not be imported, to which more are added."""
+    parts = name.split(".")
+    if not all(part.isidentifier() for part in parts):
+        return None  # an operator, or what only loading shows
+    if parts[0] in MAIN_NAMES and not has_main:
+        return "it is in the job's script, which --main FILE names"
+    for count in range(len(parts) - 1, 0, -1):
+        module = ".".join(parts[:count])
+        if module in failed:
+            return failed[module]
         try:
-            importlib.import_module(module)
-            return
+            found = importlib.import_module(MADE_BY.get(module, module))
         except ModuleNotFoundError as error:
-            if module.isidentifier() and error.name == module:
-                print(
-                    f"no module {module} is found: calls of it will fail (--path FOLDER lets live workers "
-                    "find modules)",
-                    file=sys.stderr,
-                )
-            module = module.rpartition(".")[0]
-        except Exception:
+            if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+                continue  # the name of a class or a function, or nothing of it is there
+            failed[module] = f"importing {module} fails: {error}"
+        except Exception as error:
             traceback.print_exc()
-            return
+            failed[module] = f"importing {module} fails: {first_line(error)}"
+        else:
+            found = sys.modules.get(module, found)
+            for number, part in enumerate(parts[count:], count):
+                if not hasattr(found, part):
+                    return f"{'.'.join(parts[:number])} has no {part}"
+                found = getattr(found, part)
+            return None
+        return failed[module]
+    return f"no module {parts[0]} is found; --path FOLDER lets live workers find modules"
 
 
 # --- the store ----------------------------------------------------------------------------------------------
@@ -342,8 +389,10 @@ def join_group(
     try:
         init_rpc(command)
     except Exception as error:
-        control.send({"failed": f"{type(error).__name__}: {error}"})
-        raise
+        traceback.print_exc()
+        flush()
+        control.send({"failed": f"init_rpc: {type(error).__name__}: {error}"})
+        os._exit(1)
     ready = {"ready": True, "memory": bound_memory(command["memory"], threads)}
     control.send(ready, files=[file.fileno() for file in files])
     for file in files:
@@ -381,7 +430,7 @@ def init_rpc(command: dict[str, Any]) -> None:
             rpc_timeout=command["rpc_timeout_s"],
             device_maps=maps,
             _transports=["uv"],
-            _channels=["basic", "cuda_basic"] if command["cuda"] else ["basic"],
+            _channels=["basic", "cuda_basic"] if command["cuda"] and torch.version.cuda else ["basic"],
             **({"num_worker_threads": threads} if (threads := command.get("worker_threads")) else {}),
         ),
     )
@@ -413,6 +462,14 @@ def tell_device_maps(all_maps: dict[str, dict[str, dict[str, str]]]) -> None:
     backend_registry._set_devices_and_reverse_device_map = tell
 
 
+def about(missing: dict[str, str]) -> dict[str, Any]:
+    """What our process is told of a process that has imported everything."""
+    import torch
+
+    threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+    return {"torch": str(torch.__version__), "threads": threads, "missing": missing}
+
+
 def tell_devices(control: Any, command: dict[str, Any]) -> None:
     """Reports the GPUs that torch finds; runs in a process of its own, since a process that has used CUDA
     can't fork."""
@@ -420,7 +477,8 @@ def tell_devices(control: Any, command: dict[str, Any]) -> None:
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     names = [torch.cuda.get_device_name(number) for number in range(count)]
-    control.send({"ready": True, "torch": str(torch.__version__), "cuda": torch.version.cuda, "gpus": names})
+    found = about(command.get("missing") or {})
+    control.send({"ready": True, **found, "cuda": torch.version.cuda, "gpus": names})
 
 
 def play(control: Any, command: dict[str, Any]) -> None:
@@ -448,11 +506,15 @@ def flush() -> None:
             stream.flush()
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the type of an error, and the first line of its text."""
+    first = next(iter(str(error).splitlines()), "")
+    return type(error).__name__ + (f": {first}" if first else "")
+
+
 def failed_import(module: str, error: BaseException) -> dict[str, Any]:
     """The report of an import that failed; a script that exits writes why to standard error itself."""
-    first = next(iter(str(error).splitlines()), "")
-    text = type(error).__name__ + (f": {first}" if first else "")
-    failed: dict[str, Any] = {"failed": text, "importing": module}
+    failed: dict[str, Any] = {"failed": first_line(error), "importing": module}
     if isinstance(error, SystemExit):
         if error.code is not None and not isinstance(error.code, int):
             print(error.code, file=sys.stderr)
@@ -490,29 +552,20 @@ def main() -> None:
     scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
     os.environ.update(HOME=scratch, TMPDIR=scratch)  # torch and the user's modules may write when imported
     tempfile.tempdir = None
-    server = ForkServer(control, scratch)
+    server = ForkServer(control, scratch, options)
     # No exception, which would have to pass through whatever is being imported.
     signal.signal(signal.SIGTERM, lambda *_: server.give_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
         control.send({"scratch": scratch})
-        module = ""
-
-        def begin(name: str) -> None:
-            nonlocal module
-            module = name
-            control.send({"importing": name})
-
-        try:
-            load(options, begin)
-        except BaseException as error:
-            control.send(failed_import(module, error))
-            return
-        import torch
-
-        threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+        ready: dict[str, Any] = {"ready": True}
+        if not options["late"]:
+            missing = load_and_tell(options, control)
+            if missing is None:
+                return
+            ready |= about(missing)
         set_parent_death_signal(0)  # from here on the end of the socket says that our process is gone
-        control.send({"ready": True, "torch": str(torch.__version__), "threads": threads})
+        control.send(ready)
         server.serve()
     finally:
         server.close()

@@ -19,13 +19,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
+from rpcinspect.replayer.workers.environment import worker_environment
 from rpcinspect.replayer.workers.outputs import Outputs, ProcessOutput, Show
-from rpcinspect.replayer.workers.process_exit import Exit
+from rpcinspect.replayer.workers.process_exit import Exit, quoted
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
@@ -35,14 +37,15 @@ OLDEST_TORCH = (2, 2)
 """Earlier stores speak another protocol."""
 IMPORTING = "import"
 """What is shown of the process that imports, is shown under this name."""
-QUOTED_LINES = 10
-CRASH = "Fatal Python error"
-"""How Python begins what it says of one."""
 QUIT_S = 10.0
 END_S = 2.0
 """Until it is known how a process has ended whose socket is closed."""
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME")
-"""Of our environment; nothing else reaches a worker."""
+TRACEBACK_S = 2.0
+"""For a process to write where its threads are."""
+LOOK_S = 1.0
+"""How often it is told what is waited for."""
+Waiting: TypeAlias = Callable[[str, float], None]
+"""Called now and then while something is waited for, with what that is, and for how many seconds."""
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -64,7 +67,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     rpc_timeout_s: float = 60.0
     """Of the live workers' own calls."""
     cuda: bool = False
-    """Whether they may use GPUs."""
+    """Whether they may use GPUs. Then each process imports everything for itself: what has initialised CUDA
+    can't be forked."""
     debug: bool = False
     """Whether they may get a debugger."""
     import_timeout_s: float = 180.0
@@ -124,10 +128,16 @@ class Workers(Closing):
     start_process: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
     """Starts a program."""
 
-    def __init__(self, options: WorkerOptions | None = None, show: Show | None = None) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions | None = None,
+        show: Show | None = None,
+        waiting: Waiting = lambda what, seconds: None,
+    ) -> None:
         """Starts the fork server and waits until everything is imported. `show` gets the lines that processes
         write. Raises `ReplayError` with the reason of a failure."""
         self.options = options or WorkerOptions()
+        self._waiting = waiting
         self._ended: dict[int, Exit] = {}
         """Process id → how it ended, in the order in which they did."""
         self._parent_exit: Exit | None = None
@@ -154,14 +164,27 @@ class Workers(Closing):
         try:
             ready = self._until("ready", self.options.import_timeout_s, "the workers' parent process")
             self._ready = True
+            self._gpus = self._look() if self.options.cuda else None
+            ready = self._gpus or ready
             self.torch_version = str(ready.get("torch"))
             self.threads = int(ready.get("threads", 1))
-            """Of the parent process when it was ready; more than one: forking it may go wrong."""
+            """Of the process that has imported everything; more than one: forking it may go wrong."""
+            self.missing: dict[str, str] = ready.get("missing", {})
+            """Names in messages that live workers can't find, and why."""
             if _version(self.torch_version) < OLDEST_TORCH:
                 raise ReplayError(f"live workers need torch 2.2 or later, there is {self.torch_version}")
         except BaseException:
             self.close()
             raise
+
+    def gpus(self) -> Object:
+        """What torch says of GPUs, in a process of its own."""
+        return self._gpus or self._look()
+
+    def _look(self) -> Object:
+        child, found = self.fork({"role": "devices"}, "the process that looks for GPUs")
+        child.end()
+        return found
 
     def fork(self, command: Object, who: str) -> tuple[WorkerProcess, Object]:
         """Returns a new process in the role that `command` names, once it is ready, and its report."""
@@ -181,23 +204,45 @@ class Workers(Closing):
             theirs.close()
             output.hand_over()
         child = self._children[pid] = WorkerProcess(self, pid, ours, output, who, command.get("name"))
-        seconds = self.options.start_timeout_s
         try:
-            answer = ours.receive(seconds)
-            if answer is None:
-                found = child.wait(END_S) or Exit(None)
-                raise ReplayError(f"{who} {found.text} while it started{_quoted(child.tail())}")
-            if "failed" in answer[0]:
-                raise ReplayError(f"{who} could not start: {answer[0]['failed']}{_quoted(child.tail())}")
-            if answer[0].get("memory") is not None:
-                child.memory_bytes = command["memory"]
-            return child, answer[0]
-        except SilenceError:
-            child.end()
-            raise ReplayError(f"{who} was not ready within {seconds:g} s{_quoted(child.tail())}") from None
+            ready = self._begun(child)
         except BaseException:
             child.end()
             raise
+        if ready.get("memory") is not None:
+            child.memory_bytes = command["memory"]
+        return child, ready
+
+    def _begun(self, child: WorkerProcess) -> Object:
+        """Waits until a process is ready and returns its report; `ReplayError` says why it is not."""
+        options, began = self.options, time.monotonic()
+        seconds = options.start_timeout_s + (options.import_timeout_s if options.cuda else 0.0)
+        imports, what = "", f"{child.who} to begin"
+        while True:
+            waited_s = time.monotonic() - began
+            try:
+                answer = child.control.receive(max(min(LOOK_S, seconds - waited_s), 0.0))
+            except SilenceError:
+                if waited_s < seconds:
+                    self._waiting(what, time.monotonic() - began)
+                    continue
+                with contextlib.suppress(ReplayError):
+                    self._control.send({"do": "abort", "pid": child.pid})
+                    child.wait(TRACEBACK_S)
+                text = f"{child.who} was not ready within {seconds:g} s{imports}{quoted(child.tail())}"
+                raise ReplayError(text) from None
+            if answer is None:
+                found = child.wait(END_S) or Exit(None)
+                raise ReplayError(f"{child.who} {found.text} while it started{imports}{quoted(child.tail())}")
+            report = answer[0]
+            if "importing" in report and "failed" not in report:
+                what = f"{child.who} to import {report['importing']}"
+                imports = f" (it imports {report['importing']})"
+            elif "failed" in report:
+                why = _failed_import(report) if "importing" in report else report["failed"]
+                raise ReplayError(f"{child.who} could not start: {why}{quoted(child.tail())}")
+            else:
+                return report
 
     def ends(self, timeout_s: float = 0.0) -> Mapping[int, Exit]:
         """How processes that were forked have ended, by their ids, in the order in which they did; waits for
@@ -278,6 +323,7 @@ class Workers(Closing):
             "names": list(options.names),
             "main": str(Path(options.main).resolve()) if options.main else None,
             "debug": options.debug,
+            "late": options.cuda,
         }
         number = theirs.sock.fileno()
         # -I: neither the folder of the script nor this shell's PYTHONPATH decides what is imported.
@@ -294,18 +340,23 @@ class Workers(Closing):
 
     def _until(self, key: str, timeout_s: float, who: str) -> Object:
         """Waits for the next report of the parent process that has this key."""
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
         while True:
+            waited_s = time.monotonic() - began
             try:
-                heard = self._heard(max(deadline - time.monotonic(), 0.0))
+                heard = self._heard(max(min(LOOK_S, timeout_s - waited_s), 0.0))
             except SilenceError:
+                if waited_s < timeout_s:
+                    what = f"the import of {self._importing}" if self._importing else who
+                    self._waiting(what, time.monotonic() - began)
+                    continue
                 waits = f" (it imports {self._importing})" if self._importing else ""
                 told = f"{who} was not ready within {timeout_s:g} s{waits}"
-                raise ReplayError(f"{told}{_quoted(self._output.tail())}") from None
+                raise ReplayError(f"{told}{quoted(self._output.tail())}") from None
             if heard is None:
-                raise ReplayError(f"{self._end_of_parent()}{_quoted(self._output.tail())}")
+                raise ReplayError(f"{self._end_of_parent()}{quoted(self._output.tail())}")
             if "failed" in heard:
-                raise ReplayError(f"{_failed_import(heard)}{_quoted(self._output.tail())}")
+                raise ReplayError(f"{_failed_import(heard)}{quoted(self._output.tail())}")
             if key in heard:
                 return heard
 
@@ -332,36 +383,12 @@ class Workers(Closing):
         return what
 
 
-def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
-    """The whole environment of live workers."""
-    gpus = {"CUDA_VISIBLE_DEVICES": ""}
-    if cuda:
-        gpus = {name: value for name, value in os.environ.items() if name.startswith(("CUDA_", "NVIDIA_"))}
-    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    loopback = "lo0" if sys.platform == "darwin" else "lo"
-    return kept | {
-        "TP_SOCKET_IFNAME": loopback,
-        "GLOO_SOCKET_IFNAME": loopback,
-        "OMP_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": "1",  # it starts its threads when it is imported, before the fork
-        **gpus,
-    }
-
-
 def _failed_import(heard: Object) -> str:
     """Says which module can't be imported, and why."""
     head = f"importing {heard['importing']}" if heard.get("importing") else "import"
     if "exit" not in heard:
         return f"{head}: {heard['failed']}"
     return f'{head} exited with {heard["exit"]}: guard its script code with if __name__ == "__main__"'
-
-
-def _quoted(text: str) -> str:
-    """The last lines of an output, for the end of a sentence; of a crash its first, where it happened."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    crash = next((place for place, line in enumerate(lines) if line.startswith(CRASH)), None)
-    lines = lines[-QUOTED_LINES:] if crash is None else lines[crash : crash + QUOTED_LINES]
-    return ":\n" + "\n".join(lines) if lines else ""
 
 
 def _version(text: str) -> tuple[int, ...]:

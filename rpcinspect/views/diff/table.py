@@ -152,7 +152,10 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
         told_of = counted(comparison.unknown, "message")
         yield f"not known: {told_of} can't be compared in full, since both runs lack the same bytes"
     if not show_all and len(comparison.found) > 1:
-        yield f"--all lists all {len(comparison.found):,} differences"
+        count = sum(counted_codes.values())
+        kinds = [counted(count, "difference")] if count else []
+        kinds += [f"{len(others):,} not counted"] if others else []
+        yield f"--all lists all {' and '.join(kinds)}"
 
 
 def _listed(found: Found, comparison: Comparison) -> Iterator[str]:

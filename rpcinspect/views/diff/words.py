@@ -23,7 +23,7 @@ MEANINGS = {
     "dtype": "the type of a tensor",
     "shape": "the shape of a tensor",
     "requires-grad": "whether a tensor requires grad",
-    "quantizer": "scale, zero point or scheme of a quantised tensor",
+    "quantizer": "scale, zero point or scheme of a quantized tensor",
     "form": "how a tensor lies in its storage, with the same elements",
     "profile-events": "names of remote profile events",
     "value": "a value: of an answer, or elements of a tensor",

@@ -86,6 +86,7 @@ class WorkerLanes:
         self.labels = [end_label(label) + (f" (job {job})" if several else "") for job, label in found]
         self.names = [text(label) for _, label in found]
         """As filters know them."""
+        self.jobs = [job for job, _ in found]
 
     def of(self, row: int) -> tuple[int, int]:
         """Sender and receiver of a message."""
@@ -150,6 +151,7 @@ class _Columns:
             "kinds": KINDS,
             "lanes": self._lanes.labels,
             "names": self._lanes.names,
+            "jobs": self._lanes.jobs,
             "columns": dict(zip(COLUMNS, zip(*rows, strict=True), strict=False)),
             "doubts": {str(index): _doubt(doubts[index]) for index in indexes if index in doubts},
             **tables,

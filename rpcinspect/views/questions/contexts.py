@@ -1,4 +1,4 @@
-"""Autograd contexts: who made them, who took part, which gradients came, their clean-up; and their graphs.
+"""Autograd contexts: who made them, who took part, which gradients came, their cleanup; and their graphs.
 
 In: a run. Out: a table with a line for each context; `context` lines of JSON, which are the contract's with
 what came of each edge, and those of a graph.
@@ -45,7 +45,7 @@ COLUMNS = (
     Column(title="failed", of=lambda graph: graph.failed or None, right=True, unless="empty"),
     Column("zero_gradients", of="zero", title="zero", right=True),
     Column(title="bytes", of="nbytes", words=amount, right=True),
-    Column(title="clean-up", of="cleanup", words=lambda its: Links(its) if its else "none seen"),
+    Column(title="cleanup", of="cleanup", words=lambda its: Links(its) if its else "none seen"),
     Column(title="workers", cell=_workers, gives_way=True),
 )
 """Of graphs; the first two parts also of the records of a session."""

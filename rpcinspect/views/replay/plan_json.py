@@ -62,6 +62,9 @@ def plan_json(plan: Plan) -> Json:
                 "skips": dict(session.skips()),
                 **picked("arrivals")(session),
                 "stand_ins": stand_ins_json(session),
+                "provided": [picked("rref owner source")(one) for one in session.provided],
+                "loads": [picked("rref owner after file message")(one) for one in session.loads],
+                "needed": [picked("rref owner users functions type stand_in")(one) for one in session.needed],
             }
             for session in plan.sessions
         ],

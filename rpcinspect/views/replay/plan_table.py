@@ -1,4 +1,4 @@
-"""A plan for people: each session's steps in order, then what is skipped and why, and what would be run.
+"""A plan for people: what would be run, each session's steps in order, then what is skipped and why.
 
 In: a plan. Out: lines of printable text on a console.
 """
@@ -13,7 +13,15 @@ from rich.console import Console
 from rpcinspect.fields.phrases import counted, end_label, indexes, join_ends, printable
 from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
 from rpcinspect.replayer.planning.allowances import ATEN, BY_MAIN
-from rpcinspect.replayer.planning.model import REASONS, GlobalUse, Plan, PlannedSession, StandIn, Step
+from rpcinspect.replayer.planning.model import (
+    REASONS,
+    GlobalUse,
+    NeededObject,
+    Plan,
+    PlannedSession,
+    Step,
+    some_of,
+)
 from rpcinspect.replayer.planning.sources import MAIN_NAMES
 from rpcinspect.views.text.table import pad, write_line
 
@@ -22,7 +30,9 @@ STYLES = {"send": "", "answer": "cyan", "skip": "dim"}
 
 
 def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
-    """Prints everything; `control`: the agents' own calls too."""
+    """Prints everything, what would be refused first; `control`: the agents' own calls too."""
+    for line, style in _names(plan):
+        write_line(console, line, style)
     for session in plan.sessions:
         _show_session(session, console, len(plan.sessions), control=control)
     for line, style in _closing(plan):
@@ -31,16 +41,17 @@ def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
 
 def _show_session(session: PlannedSession, console: Console, of: int, *, control: bool) -> None:
     write_line(console, f"{session_title(session, of)} ({printable(session.cast.why)})", "bold")
-    for stand_in in session.stand_ins:
-        write_line(console, stand_in_line(stand_in), "yellow")
+    for line in given_lines(session):
+        write_line(console, line, "yellow")
     steps = [step for step in session.steps if control or step.code != "control"]
     heads = step_heads(steps)
     for step, head in zip(steps, heads, strict=True):
         answer = "" if step.answer is None else f"#{step.answer}"
         told = skip_phrase(step) if step.action == "skip" else printable(step.text or "")
         write_line(console, f"{head}  {told or answer}".rstrip(), STYLES[step.action])
-    sums = f"{session.count('send')} to send, {counted(session.count('answer'), 'answer')} to give"
-    write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
+    if of > 1:
+        sums = f"{session.count('send')} to send, {counted(session.count('answer'), 'answer')} to give"
+        write_line(console, f"{sums}, {sum(session.skips().values())} skipped")
     if session.overlaps:
         shown = indexes([one.message for one in session.overlaps])
         write_line(
@@ -56,9 +67,28 @@ def session_title(session: PlannedSession, of: int) -> str:
     return f"session {session.number + 1} of {of}: {played} played, {live or 'nobody'} live"
 
 
-def stand_in_line(stand_in: StandIn) -> str:
-    """Who gets what before the first step."""
-    return printable(f"{stand_in.owner} gets a {stand_in.text}")
+def given_lines(session: PlannedSession) -> Iterator[str]:
+    """Yields what live workers get that is not in the messages of the capture."""
+    for made in session.provided:
+        yield printable(f"{made.owner} gets an {made.text}")
+    for stand_in in session.stand_ins:
+        yield printable(f"{stand_in.owner} gets a {stand_in.text}")
+    for one in session.loads:
+        yield printable(f"{one.owner}: {one.text}")
+
+
+def needed_lines(needed: Sequence[NeededObject]) -> Iterator[tuple[str, str]]:
+    """Yields (line, style): the RRefs that skipped requests need, each with options to paste."""
+    if needed:
+        yield "Skipped requests need these objects, which were made before the capture began:", "bold"
+    for one in needed:
+        name = f"{one.rref[0]}:{one.rref[1]}"
+        kind = "" if one.type == "PyObject" else f", a TorchScript {one.type.rpartition('.')[2]}"
+        functions = some_of([end_label(function) for function in one.functions], 3)
+        users = some_of([f"#{index}" for index in one.users], 5)
+        yield printable(f"  RRef {name} of {one.owner}{kind}: for {users} ({functions})"), ""
+        stand_in = "" if one.stand_in is None else f"; or --stand-ins, from #{one.stand_in}"
+        yield f"    --provide {name}=MODULE:FUNCTION{stand_in}", "cyan"
 
 
 def step_heads(steps: Sequence[Step]) -> list[str]:
@@ -94,6 +124,7 @@ def _closing(plan: Plan) -> Iterator[tuple[str, str]]:
         yield f"{counted(plan.left_out, 'request')} left out: not in this context, and not needed for it", ""
     for code, count in plan.skips().items():
         yield f"{count:>6}  {code}: {REASONS[code]}", ""
+    yield from needed_lines([one for session in plan.sessions for one in session.needed])
     for note in plan.notes:
         yield f"note: {printable(note)}", "yellow"
     for doubt in plan.ambiguities[:MAX_DOUBTS]:
@@ -101,12 +132,10 @@ def _closing(plan: Plan) -> Iterator[tuple[str, str]]:
     if len(plan.ambiguities) > MAX_DOUBTS:
         more = counted(len(plan.ambiguities) - MAX_DOUBTS, "more ambiguous request")
         yield f"and {more}; --role NAME decides them, --format jsonl lists them", "yellow"
-    yield from _names(plan)
 
 
 def _names(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.globals:
-        yield "", ""
         yield "what the live workers would import and call:", "bold"
     for use in plan.globals:
         yield name_line(use, allowed=use.allowed or plan.trusted)
@@ -116,6 +145,8 @@ def _names(plan: Plan) -> Iterator[tuple[str, str]]:
         yield allow_line(plan.missing), "bold"
     elif plan.trusted and any(not use.allowed for use in plan.globals):
         yield "Nothing is refused: --trust-capture lets this capture run all that it names.", "bold yellow"
+    if plan.globals:
+        yield "", ""
 
 
 def allow_line(missing: Sequence[str]) -> str:

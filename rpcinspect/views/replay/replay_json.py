@@ -127,9 +127,8 @@ def report_json(outcome: ReplayOutcome, made: Report, error: str | None = None) 
         "kind": "report",
         **picked("verdict engine device roles sent answered failed skipped responses gradients")(made),
         **picked("wall_s captured_wall_s unanswered gradients_back not_observed self_calls")(made),
-        **picked("out_of_reach not_replayed unexpected runs identical_runs messages_wall_s interrupted")(
-            made
-        ),
+        **picked("out_of_reach not_replayed unexpected ambiguous runs identical_runs")(made),
+        **picked("messages_wall_s interrupted")(made),
         "failures": [*_failures(outcome, error)],
         "recording": recording_json(outcome.recording),
         "groups": {"captured": list(outcome.plan.captured_groups), "live": LIVE},

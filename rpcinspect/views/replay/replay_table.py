@@ -8,7 +8,7 @@ the same page of text.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -40,7 +40,7 @@ from rpcinspect.replayer.workers.live_group import LeafGradient
 from rpcinspect.rpc.dtypes import DTYPES, element_value
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import CLEAN_UP
-from rpcinspect.views.replay.plan_table import allow_line, name_line, session_title, stand_in_line
+from rpcinspect.views.replay.plan_table import allow_line, given_lines, name_line, needed_lines, session_title
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.columns import Line
 
@@ -95,9 +95,11 @@ def _lines(
         yield allow_line(made.missing), "bold"
         yield verdict_line(made)
         return
+    if error is not None:
+        yield from _quoted(error)
     if outcome.runs:
         yield from _sessions(sessions)
-        yield from _stand_ins(outcome)
+        yield from _given(outcome)
         yield from _results(outcome, made, sessions)
     yield from _held(outcome)
     yield from _skips(made, sessions)
@@ -105,6 +107,7 @@ def _lines(
         yield from _groups(outcome)
         yield from _failures(outcome)
         yield from _times(made)
+        yield from needed_lines([one for session in outcome.plan.sessions for one in session.needed])
     yield from _searches(outcome)
     yield from _recording(outcome.recording)
     for note in outcome.plan.notes:
@@ -113,8 +116,6 @@ def _lines(
         count = len(outcome.plan.ambiguities)
         doubts = counted(count, "request")
         yield f"note: the cause of {doubts} is not certain; --plan names {'it' if count == 1 else 'them'}", ""
-    if error is not None:
-        yield from _quoted(error)
     yield verdict_line(made)
 
 
@@ -130,7 +131,9 @@ def _sessions(sessions: Sequence[SessionResult]) -> Iterator[Line]:
         did = "nothing that can be compared" if happened else "nothing to do"
         if counts.expected:
             did = f"{counts.alike} of {counts.expected} messages as captured"
-        yield f"{session_title(session.planned, len(sessions))}; {did}", "bold"
+        title = session_title(session.planned, len(sessions))
+        alone = counts.expected and len(sessions) == 1  # then the table below has the numbers
+        yield title if alone else f"{title}; {did}", "bold"
     if left_out:
         yield f"and {counted(left_out, 'more session')}, everything as captured", ""
 
@@ -269,10 +272,12 @@ def _skips(made: Report, sessions: Sequence[SessionResult]) -> Iterator[Line]:
                 yield f"skipped: {rest:,} {code}: for other reasons; --plan lists them", "yellow"
             continue
         yield f"skipped: {count:,} {code}: {REASONS.get(code, code)}", "" if code == "control" else "yellow"
-    if made.self_calls:
-        yield f"self-calls: {counted(made.self_calls, 'gradient')}, not counted above", ""
-    if made.not_observed:
-        yield f"not observed: {counted(made.not_observed, 'gradient')} between live workers", ""
+    left: dict[str, list[int]] = defaultdict(list)
+    for message, reason in made.gradients_left.items():
+        left[reason].append(message)
+    for reason, its in left.items():
+        told = f"{counted(len(its), 'gradient')} ({indexes(its)})"
+        yield f"not compared: {told}: {printable(reason)}", "yellow"
 
 
 def _texts(sessions: Sequence[SessionResult], code: str) -> dict[int, str]:
@@ -335,11 +340,11 @@ def _groups(outcome: ReplayOutcome) -> Iterator[Line]:
         yield "note: run without world_size; results are the same", ""
 
 
-def _stand_ins(outcome: ReplayOutcome) -> Iterator[Line]:
+def _given(outcome: ReplayOutcome) -> Iterator[Line]:
     """What live workers got that is not what the capture began with."""
     for session in outcome.plan.sessions:
         where = f" (session {session.number + 1})" if len(outcome.plan.sessions) > 1 else ""
-        yield from ((f"{stand_in_line(one)}{where}", "yellow") for one in session.stand_ins)
+        yield from ((f"{line}{where}", "yellow") for line in given_lines(session))
 
 
 def _searches(outcome: ReplayOutcome) -> Iterator[Line]:

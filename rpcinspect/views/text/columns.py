@@ -32,14 +32,17 @@ STYLES = {"": "", "bad": "red", "odd": "yellow"}
 
 def table_lines(table: Table, width: int | None = None) -> Iterator[Line]:
     """Yields lines for a terminal of `width` cells: columns without room follow below, beside the first once
-    more."""
+    more; then those without any content are left out."""
     header = [column.title for column in table.columns]
     texts = [[cell if isinstance(cell, str) else _text(cell) for cell in row] for row in table.rows]
     rows = [header, *(texts if width is None else _narrowed(table, header, texts, width))]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     styles = ["bold", *(STYLES[style] for style in table.styles)]
     right = [column.right for column in table.columns]
-    for number, block in enumerate(_blocks(widths, width)):
+    shown = [*range(len(header))]
+    if width is not None and sum(widths) + BETWEEN * (len(widths) - 1) > width:
+        shown = [at for at in shown if not at or any(row[at] for row in rows[1:])]
+    for number, block in enumerate(_blocks(widths, shown, width)):
         if number:
             yield "", ""
         for row, style in zip(rows, styles, strict=True):
@@ -68,10 +71,10 @@ def _narrowed(
     return [(*row[:at], shorten_middle(row[at], room), *row[at + 1 :]) for row in rows]
 
 
-def _blocks(widths: Sequence[int], width: int | None) -> Iterator[list[int]]:
-    """Which columns stand beside each other."""
+def _blocks(widths: Sequence[int], shown: Sequence[int], width: int | None) -> Iterator[list[int]]:
+    """Which of the shown columns stand beside each other."""
     block, taken = [0], widths[0]
-    for at in range(1, len(widths)):
+    for at in shown[1:]:
         if width is not None and taken + BETWEEN + widths[at] > width and len(block) > 1:
             yield block
             block, taken = [0], widths[0]

@@ -124,7 +124,7 @@ def _sums(session: Session) -> Iterator[Text]:
         counts.append(counted(len(session.contexts), "autograd context"))
     if session.rrefs:
         counts.append(counted(len(session.rrefs), "RRef"))
-    counts.append(counted(totals.problems, "problem"))
+    counts.append(counted(totals.problems, "decoding problem"))
     yield Text(", ".join(counts))
 
 

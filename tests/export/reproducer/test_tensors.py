@@ -41,7 +41,7 @@ def collected(name: str, path: Path) -> list[int]:
     return messages
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch: quantised tensors are deprecated
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch: quantized tensors are deprecated
 @pytest.mark.parametrize("name", ["dtype_zoo", "views_alias"])
 def test_what_the_workers_sent(name: str, tmp_path: Path) -> None:
     load = reader()

@@ -135,7 +135,7 @@ def _tensors() -> dict[str, Any]:
         "grad": torch.ones(2, requires_grad=True),
         "sparse": torch.ones(2, 2).to_sparse(),
         "csr": torch.ones(2, 2).to_sparse_csr(),
-        "quantised": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
+        "quantized": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
         "complex": torch.ones(2, dtype=torch.complex64),
         "Parameter": torch.nn.Parameter(torch.ones(2)),
         "frozen": torch.nn.Parameter(torch.ones(2), requires_grad=False),

@@ -12,11 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.errors import DeviceError
-from rpcinspect.replayer.planning.devices import Devices
+from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
 from rpcinspect.replayer.replayer import ReplayOptions
-from rpcinspect.replayer.workers.workers import Workers
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
+from rpcinspect.run.run import RunModel
+from tests.places import recorded
 from tests.replayer.cuda_captures import on_cuda
-from tests.replayer.test_replayer import not_alike, replayed
+from tests.replayer.test_replayer import CAPTURES, not_alike, replayed
 from tests.truth import capture_of
 
 pytest.importorskip("torch")
@@ -32,7 +34,7 @@ class Job(Struct, frozen=True):
     answers: int
     gradients: int
     unsupported: int
-    """Requests that this engine can't replay: clean-ups that torch answers unseen."""
+    """Requests that this engine can't replay: cleanups that torch answers unseen."""
 
     def __str__(self) -> str:
         return self.name
@@ -94,6 +96,19 @@ def test_what_it_can_not_do_is_skipped_with_a_reason(workers: Workers) -> None:
     assert any(step.type == "RUN_WITH_PROFILING_REQ" for step in skipped)
 
 
+def test_a_scripted_remote_module() -> None:
+    """Its functions are made by a call of its owner, in the owner's process; the played worker has none."""
+    path = recorded("torch-suite/RemoteModuleTest.test_forward_sync_script.pcap")
+    outcome, made = replayed(path, options=AGENT, trust=True)
+    assert made.verdict == "identical"
+    assert (made.responses.expected, made.responses.identical) == (3, 3)
+    (forward,) = [
+        one for one in outcome.plan.sessions[0].steps if one.type == "SCRIPT_CALL" and one.code is not None
+    ]
+    assert forward.code == "unsupported"
+    assert "scripted RemoteModule" in str(forward.text)
+
+
 @pytest.mark.parametrize("engine", ["wire", "agent"])
 @pytest.mark.parametrize(("name", "gradients"), [("basic_chain", 4), ("devmap_cpu", 8)])
 def test_tensors_of_a_gpu_on_a_machine_without(
@@ -106,6 +121,22 @@ def test_tensors_of_a_gpu_on_a_machine_without(
     assert (made.gradients.identical, made.device) == (gradients, "cpu")
 
 
+def test_devices_that_are_mapped(workers: Workers, tmp_path: Path) -> None:
+    """`--map` decides for each device, and the live maps follow; to the CPU is all that a CPU can show."""
+    path = on_cuda(capture_of("devmap_cpu"), tmp_path / "cuda.pcap", 0, 1)
+    options = replace(AGENT, devices=Devices("cpu", {"cuda:0": "cpu", "cuda:1": "cpu"}))
+    outcome, made = replayed(path, options=options, workers=workers)
+    assert not_alike(outcome, ("identical",)) == []
+    assert made.gradients.identical == 8
+    with RunModel.open([str(path)]) as run:
+        calls = run.calls.values()
+        mapped = Devices("cuda", {"cuda:1": "cuda:0"})
+        moved = DevicePlacement.of(mapped, calls)
+        assert (moved.used, moved.moves) == ({"cuda:0"}, True)
+        maps = moved.maps(["worker0", "worker1"], calls)
+    assert maps["worker0"]["worker1"] == {"cuda:0": "cuda:0"}
+
+
 def test_a_gpu_that_is_not_there(workers: Workers) -> None:
     """The workers of these tests see none, whatever the machine has."""
     options = ReplayOptions(engine="agent", devices=Devices("cuda"))
@@ -113,3 +144,12 @@ def test_a_gpu_that_is_not_there(workers: Workers) -> None:
         DeviceError, match=r"^--device cuda: PyTorch \S+ (is built without CUDA|finds no GPU)$"
     ):
         replayed(capture_of("basic_chain"), options=options, workers=workers)
+
+
+def test_workers_that_import_for_themselves() -> None:
+    """As with `--device cuda`, where nothing may be forked that a module of the user's has initialised; here
+    everything is on the CPU."""
+    options = replace(AGENT, workers=WorkerOptions(path=(str(CAPTURES),), cuda=True))
+    outcome, made = replayed(capture_of("basic_chain"), options=options)
+    assert not_alike(outcome, ("identical",)) == []
+    assert (made.verdict, made.gradients.identical) == ("identical", 4)

@@ -60,13 +60,24 @@ def test_who_asks() -> None:
     expected = ExpectedQuestions(talk.calls())
 
     def taken(name: str, sender: str | None = None) -> int | None:
-        found = expected.take(udf(name), sender)
+        found, _ = expected.take(udf(name), sender)
         return None if found is None else found.begin_ns
 
     assert taken("app.g") == 10
     assert taken("app.f", "w2") == 20
     assert taken("app.else") == 0
     assert taken("app.f") is None
+
+
+def test_which_of_three_workers_asks_is_doubtful_where_they_ask_the_same() -> None:
+    talk = Workers(4)
+    for caller in (1, 2, 3):
+        talk.call(caller, 0, 10 * caller, 10 * caller + 5, "app.f")
+    talk.call(2, 0, 50, 55, "app.g")
+    expected = ExpectedQuestions(talk.calls())
+    assert expected.take(udf("app.f"), "w2")[1] is False
+    assert expected.take(udf("app.g"), None)[1] is False
+    assert [expected.take(udf("app.f"), None)[1] for _ in range(3)] == [True, False, False]
 
 
 def test_marks_of_a_question() -> None:

@@ -134,14 +134,38 @@ def test_what_is_kept_begins_another_pass_too() -> None:
     ]
 
 
-def test_two_gradients_at_once_are_one_pass_and_two_in_turn_are_two() -> None:
-    for begin, count in ((25, 1), (50, 2)):
-        talk = Workers(2)
-        talk.call(0, 1, 0, 10, context=(CONTEXT, 1), grads=(0, 1))
-        talk.call(0, 1, 12, 18, context=(CONTEXT, 2), grads=(0, 1))
-        gradient(talk, 0, 1, 20, 40, 1001)
-        gradient(talk, 0, 1, begin, 60, 1002)
-        assert len(passes_of(talk).of(CONTEXT)) == count
+@pytest.mark.parametrize("begin", [25, 50])
+def test_gradients_of_what_was_received_before_are_one_pass_at_once_and_in_turn(begin: int) -> None:
+    talk = Workers(2)
+    talk.call(0, 1, 0, 10, context=(CONTEXT, 1), grads=(0, 1))
+    talk.call(0, 1, 12, 18, context=(CONTEXT, 2), grads=(0, 1))
+    gradient(talk, 0, 1, 20, 40, 1001)
+    gradient(talk, 0, 1, begin, 60, 1002)
+    assert [one.edges for one in passes_of(talk).of(CONTEXT)] == [[1001, 1002]]
+
+
+def test_the_gradient_of_what_was_received_since_begins_another_pass() -> None:
+    talk = Workers(2)
+    talk.call(0, 1, 0, 10, context=(CONTEXT, 1), grads=(0, 1))
+    gradient(talk, 0, 1, 20, 40, 1001)
+    talk.call(0, 1, 42, 48, context=(CONTEXT, 2), grads=(0, 1))
+    gradient(talk, 0, 1, 50, 60, 1002)
+    assert [one.edges for one in passes_of(talk).of(CONTEXT)] == [[1001], [1002]]
+
+
+def test_a_pipeline_is_one_pass_though_its_second_stage_has_answered() -> None:
+    """The gradient of the first stage leaves after that of the second was answered: it waits for that only
+    which came from there."""
+    talk = Workers(3)
+    talk.call(0, 1, 0, 10, context=(CONTEXT, 1), grads=(0, 1))
+    talk.call(0, 2, 12, 18, context=(CONTEXT, 2), grads=(1, 1))
+    gradient(talk, 0, 2, 20, 40, 1002)
+    gradient(talk, 2, 0, 25, 30, 2)
+    gradient(talk, 0, 1, 50, 60, 1001)
+    found = passes_of(talk)
+    (one,) = found.of(CONTEXT)
+    assert (one.root, one.edges, one.arrived) == (True, [1002, 1001], [2])
+    assert {found_at(talk, index) for index in found.early} == {20}
 
 
 def test_a_pass_that_another_worker_began() -> None:

@@ -17,6 +17,7 @@ from rpcinspect.replayer.agent.passes import RolePasses
 from rpcinspect.replayer.agent.peer import AgentPeer, RoleInputs
 from rpcinspect.replayer.peers.loop import (
     Loop,
+    NotSent,
     PeerEvent,
     PipeLost,
     RequestArrived,
@@ -172,7 +173,8 @@ def test_what_the_process_could_not_send(ends: Ends) -> None:
     n = ends.peer.send("w1", message_of(CALL), timeout_s=5)
     ends.process.send({"said": "failed", "do": "call", "n": n, "error": "RuntimeError: no"})
     event = ends.event()
-    assert isinstance(event, PipeLost)
+    assert isinstance(event, NotSent)
+    assert (event.to, event.message_id) == ("w1", n)
     assert "RuntimeError: no" in event.reason
 
 

@@ -205,6 +205,17 @@ def test_a_closed_peer_takes_its_pipes_along(loop: Loop) -> None:
     assert not two.answer(requests[0], ret())
 
 
+@pytest.mark.parametrize(("reset", "reason"), [(False, "closed by the other side"), (True, "reset by peer")])
+def test_a_peer_ends_as_a_process_does(loop: Loop, reset: bool, reason: str) -> None:
+    one, two = pair(loop)
+    one.send("two", call())
+    events_of(loop, 1)
+    assert two.end(reset=reset)
+    (lost,) = events_of(loop, 1)
+    assert isinstance(lost, PipeLost)
+    assert reason in lost.reason
+
+
 def test_nobody_listens(loop: Loop) -> None:
     one, two = pair(loop)
     two.close()

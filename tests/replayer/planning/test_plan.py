@@ -183,7 +183,7 @@ def test_all_that_the_driver_called_is_sent(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "sends", "answers"),
     [
-        # forward and backward requests, clean-ups; gradients and clean-ups that come back
+        # forward and backward requests, cleanups; gradients and cleanups that come back
         ("basic_chain", 2 + 2 + 1, 2 + 1),
         ("param_detach", 2 + 2 + 1, 1 + 1),
         ("bwd_boom", 1 + 1 + 1, 1),

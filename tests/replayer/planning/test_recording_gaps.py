@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.run.run import RunModel
+from rpcinspect.tcp.segment import Endpoint, Flow
 from tests.places import recorded
 from tests.replayer.one_way import one_way
 
@@ -52,3 +54,20 @@ def test_a_request_that_hangs_in_a_whole_capture_lacks_nothing() -> None:
 def test_bytes_of_tensors(name: str, advice: str) -> None:
     (note,) = lacks(recorded(name)).notes
     assert advice in note
+
+
+@pytest.mark.parametrize(("host", "told"), [("client", True), (None, False)])
+def test_packets_of_one_host_of_three(host: str | None, told: bool) -> None:
+    """As if each worker of a capture were on a host of its own: of one host only its own packets are seen."""
+    at = {"client": "10.0.0.1", "mid": "10.0.0.2", "store": "10.0.0.3"}
+    with RunModel.open([str(recorded("reports/replay/nested.pcap"))]) as run:
+        session = run.session
+        pipes = []
+        for pipe, client, server in zip(session.pipes, session.clients, session.servers, strict=True):
+            if host in (client, server, None):
+                ends = (Endpoint(at[client], pipe.client.port), Endpoint(at[server], pipe.server.port))
+                pipes.append(replace(pipe, flow=Flow(*ends)))
+        workers = tuple(replace(one, addresses=()) for one in session.workers)
+        notes = read_gaps(replace(session, pipes=tuple(pipes), workers=workers), run.exchanges.calls).notes
+    expected = "All captured messages are from or to 10.0.0.1: those between 10.0.0.2, 10.0.0.3 are not in"
+    assert [note.startswith(expected) for note in notes] == [True] * told

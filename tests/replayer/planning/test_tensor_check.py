@@ -62,7 +62,7 @@ def sparse(
 
 
 def channels(axis: int = 0, scales: int = 2, scheme: str = "per_channel_affine") -> Case:
-    """A quantised 2 x 2 matrix."""
+    """A quantized 2 x 2 matrix."""
     whole = TensorMeta(
         dtype="qint8",
         sizes=(2, 2),
@@ -120,7 +120,7 @@ GOOD: dict[str, Case] = {
     "compressed rows": compressed(),
     "columns out of order": compressed((0, 2, 2), (1, 0)),
     "an empty row and a dense dimension": compressed((0, 0, 2), (0, 1), dense=(3,)),
-    "quantised": quantized("qint8", "per_tensor_affine"),
+    "quantized": quantized("qint8", "per_tensor_affine"),
     "per channel": channels(),
     "sparse": sparse(),
     "hybrid sparse": sparse(index_sizes=(1, 1), value_sizes=(1, 2), sizes=(5, 2)),
@@ -154,12 +154,12 @@ BAD: dict[str, tuple[Case, str]] = {
     "no device": (plain(device=""), "the device ''"),
     "grad of ints": (plain(dtype="int32", requires_grad=True), "int32 can't require grad"),
     "conjugated floats": (plain(conj=True), "float32 can't be conjugated"),
-    "quantised floats": (quantized("float32", "per_tensor_affine"), "float32 can't be quantised"),
-    "unknown scheme": (quantized("qint8", "foo"), "the quantisation scheme 'foo'"),
-    "symmetric": (quantized("qint8", "per_tensor_symmetric"), "the quantisation scheme"),
+    "quantized floats": (quantized("float32", "per_tensor_affine"), "float32 can't be quantized"),
+    "unknown scheme": (quantized("qint8", "foo"), "the quantization scheme 'foo'"),
+    "symmetric": (quantized("qint8", "per_tensor_symmetric"), "the quantization scheme"),
     "one scale": (channels(scales=1), "the scales are not one per channel"),
     "no such axis": (channels(axis=7), "axis 7 of 2"),
-    "without a quantiser": (plain(data=4, dtype="qint8"), "qint8 without a quantiser"),
+    "without a quantizer": (plain(data=4, dtype="qint8"), "qint8 without a quantizer"),
     "float indices": (sparse(dtype="float32"), "no matrix of int64"),
     "flat indices": (sparse(index_sizes=(2,)), "no matrix of int64"),
     "negated indices": (sparse(neg=True), "not as they are stored"),
@@ -177,7 +177,7 @@ BAD: dict[str, tuple[Case, str]] = {
 
 HARMLESS_AT_FIRST = {
     "negated indices",
-    "without a quantiser",
+    "without a quantizer",
     "short storage",
     "no such axis",
     "index too large",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -14,8 +15,11 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import PeerEvent, PeerLimits, RequestArrived, ResponseArrived
+from rpcinspect.replayer.peers.open_requests import OpenRequests
 from rpcinspect.replayer.peers.peer import Peer
+from rpcinspect.replayer.playing import timeouts
 from rpcinspect.replayer.playing.matching import NOTHING_LIKE_IT
+from rpcinspect.replayer.playing.outcome import AMBIGUOUS, AMBIGUOUS_SENDER
 from rpcinspect.replayer.playing.translate import LiveRecords
 from rpcinspect.replayer.playing.uncaptured import NOT_THERE
 from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit
@@ -27,7 +31,11 @@ from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PropagateGradientsResp,
     PythonCall,
+    PythonRemoteCall,
     PythonResp,
+    PythonRRefFetchCall,
+    PythonRRefFetchRet,
+    RemoteRet,
     RRefAck,
     RRefUserDelete,
 )
@@ -204,8 +212,13 @@ def test_an_answer_that_comes_too_late_is_not_counted() -> None:
     assert steps_of(played, "f", "g", "h") == ["unanswered", "unanswered", "identical"]
 
 
-def test_the_time_of_a_request_stands_still_while_its_worker_waits_for_us() -> None:
-    """w1 asks back while it serves `f`, and is answered only when `k`, which never answers, is given up."""
+@pytest.mark.parametrize(("timeout_s", "f"), [(None, "identical"), (0.3, "unanswered")])
+def test_the_time_of_a_request_stands_still_while_its_worker_waits_for_us(
+    timeout_s: float | None, f: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """w1 asks back while it serves `f`, and is answered only when `k`, which never answers, is given up.
+    `--timeout` bounds the whole wait for `f`."""
+    monkeypatch.setattr(timeouts, "LEAST_S", 0.3)
     workers = Workers(2)
     workers.call(0, 1, 0, 100, "app.f", text("fff"))
     workers.call(1, 0, 10, 90, "app.g", text("ggg"))
@@ -224,8 +237,8 @@ def test_the_time_of_a_request_stands_still_while_its_worker_waits_for_us() -> N
 
         worker.take = goes_on  # type: ignore[method-assign]
 
-    played = play(workers, does, timeout_s=0.3)
-    assert steps_of(played, "f", "g", "k") == ["identical", "identical", "unanswered"]
+    played = play(workers, does, timeout_s=timeout_s)
+    assert steps_of(played, "f", "g", "k") == [f, "identical", "unanswered"]
     assert [step.causes for step in played.planned.steps] == [(), (0,), ()]
 
 
@@ -529,6 +542,73 @@ def test_a_request_that_never_comes_is_given_up_and_what_follows_is_sent() -> No
     assert played.wall_s < 2.0
     outcome = next(one for one in played.player.outcomes() if one.result == "unanswered")
     assert outcome.text == "w1 never sent it"
+
+
+def test_a_request_of_which_nobody_knows_why_it_was_sent_is_ambiguous() -> None:
+    """w1 serves three callers when it asks g; two of them are live here, and their own programs don't run."""
+    workers = Workers(4)
+    workers.call(2, 1, 0, 100, "app.a")
+    workers.call(3, 1, 5, 100, "app.b")
+    workers.call(0, 1, 10, 100, "app.c")
+    workers.call(1, 0, 50, 60, "app.g")
+    played = play(workers, as_captured(workers))
+    (asked,) = [one for one in played.player.outcomes() if one.step.action == "answer"]
+    assert (asked.result, asked.text) == (None, AMBIGUOUS)
+    assert "while it serves #" in asked.step.doubt
+    assert steps_of(played, "c") == ["identical"]
+
+
+def test_a_difference_of_which_nobody_knows_whose_it_is_is_ambiguous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch's agent hands on what several live workers may have asked."""
+    asked = OpenRequests.asked
+
+    def doubtful(self: OpenRequests[None], *args: Any, **more: Any) -> None:
+        asked(self, *args, **{**more, "doubtful": True})
+
+    monkeypatch.setattr(OpenRequests, "asked", doubtful)
+    workers = Workers(2)
+    workers.call(0, 1, 0, 100, "app.f")
+    workers.call(1, 0, 10, 20, PythonCall(udf("app.g"), False))
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        if function(request) == b"f":
+            worker.ask("w0", PythonCall(udf("app.g"), True))
+        as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    assert steps_of(played, "f", "g") == ["identical", None]
+    (inbound,) = played.player.inbound
+    assert (inbound.result, inbound.text) == (None, AMBIGUOUS_SENDER)
+
+
+def test_what_needs_an_object_that_was_not_made_is_not_waited_for() -> None:
+    """w1 can't make the object: whoever uses it would wait for it at w1 until its time is over."""
+    rref, fork = GloballyUniqueId(0, 1), GloballyUniqueId(0, 2)
+    made = PythonRemoteCall(
+        tensors=(),
+        serialized_py_obj=udf("app.make"),
+        ret_rref_id=rref,
+        ret_fork_id=fork,
+        is_async_execution=False,
+    )
+    workers = Workers(2)
+    workers.call(0, 1, 0, 100, made, RemoteRet(rref, fork))
+    workers.call(0, 1, 10, 110, PythonRRefFetchCall(1, rref), PythonRRefFetchRet((), NONE))
+    workers.call(0, 1, 200, 300, PythonRRefFetchCall(1, rref), PythonRRefFetchRet((), NONE))
+    workers.call(0, 1, 400, 500, "app.k")
+
+    def does(worker: Scripted, request: RequestArrived) -> None:
+        if request.message.type == MessageType.PYTHON_REMOTE_CALL:
+            worker.answer(request, ExceptionResponse(b"ModuleNotFoundError: No module named 'app'"))
+        elif request.message.type == MessageType.PYTHON_CALL:
+            as_captured(workers)(worker, request)
+
+    played = play(workers, does)
+    results = [(one.step.message, one.result, one.text) for one in played.player.outcomes()]
+    needed = "it needs RRef 0:1, which #0 was to make and did not"
+    assert [one[1] for one in results] == ["different", "failed", "failed", "identical"]
+    assert [one[2] for one in results[1:3]] == [needed, f"not sent: {needed}"]
+    assert played.wall_s < 2.0
 
 
 def test_housekeeping_that_never_comes_is_no_failure() -> None:

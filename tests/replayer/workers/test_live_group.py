@@ -178,7 +178,7 @@ def test_ports_are_free_afterwards(workers: Workers) -> None:
 def test_a_name_that_is_taken(group: LiveGroup) -> None:
     group.start("w", 0)
     # torch lets the second one in by its name and finds out about the id.
-    with pytest.raises(ReplayError, match="other could not start: RuntimeError"):
+    with pytest.raises(ReplayError, match="other could not start: init_rpc: RuntimeError"):
         group.start("other", 0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit, count_oom_kills, signal_name
+from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit, count_oom_kills, quoted, signal_name
 
 GONE = Exit(None, parent_code=-9)
 
@@ -55,3 +55,12 @@ def test_processes_that_the_kernel_has_ended() -> None:
     found = count_oom_kills()
     (line,) = (line for line in before.splitlines() if line.startswith("oom_kill "))
     assert found >= int(line.split()[1])
+
+
+def test_what_is_quoted_of_an_output() -> None:
+    """The end, where an error stands; of a crash the place where it happened."""
+    assert quoted("\n \n") == ""
+    lines = [f"line {number}" for number in range(20)]
+    assert quoted("\n".join(lines)) == ":\n" + "\n".join(lines[-10:])
+    crash = ["Fatal Python error: Aborted", '  File "job.py", line 3 in hang', *lines]
+    assert quoted("\n".join([*lines, *crash])) == ":\n" + "\n".join(crash[:10])

@@ -15,7 +15,7 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.membership import PREFIX, TOKEN
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
-from rpcinspect.replayer.workers.workers import WorkerOptions, Workers, worker_environment
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from tests.replayer.left_behind import descendants, temporary_folders
 
 SECONDS = 30.0
@@ -105,13 +105,6 @@ def test_a_worker_that_never_gets_ready(workers: Workers, nothing_left: None) ->
 def test_an_interpreter_that_is_not_there() -> None:
     with pytest.raises(FileNotFoundError):
         Workers(WorkerOptions(interpreter="/no/such/python"))
-
-
-def test_the_environment_is_a_list_of_its_own() -> None:
-    found = worker_environment(3)
-    assert found["OMP_NUM_THREADS"] == "3"
-    assert found["CUDA_VISIBLE_DEVICES"] == ""
-    assert not {"PYTHONPATH", "HOME", "MASTER_ADDR"} & set(found)
 
 
 def test_this_process_never_imports_torch() -> None:
@@ -211,3 +204,64 @@ def test_nothing_outlives_this_process(tmp_path: Path, repo: Path, number: int, 
         time.sleep(0.02)
     assert temporary_folders(str(tmp_path), process.pid) == set()
     assert alive(below) == set()
+
+
+POISON = """
+import os, torch
+print(os.environ["CUBLAS_WORKSPACE_CONFIG"], "imported by", os.getpid(), flush=True)
+torch.set_num_threads(2)
+torch.cuda.is_available()
+torch.ones(600, 600) @ torch.ones(600, 600)
+
+def product():
+    return float((torch.ones(600, 600) @ torch.ones(600, 600)).sum())
+"""
+"""What can't be forked once it is imported: it has started threads, and looked for GPUs."""
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_workers_that_may_use_gpus_import_for_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    (tmp_path / "poison.py").write_text(POISON)
+    names = ("poison.product", "poison.nothing", "nowhere.f")
+    options = WorkerOptions(path=(str(tmp_path),), imports=("poison",), names=names, cuda=True)
+    with Workers(options) as workers:
+        assert workers.missing == {
+            "poison.nothing": "poison has no nothing",
+            "nowhere.f": "no module nowhere is found; --path FOLDER lets live workers find modules",
+        }
+        assert workers.torch_version.startswith("2.")
+        with LiveGroup(workers) as group:
+            child = group.start("w0", 0).child
+            end = time.monotonic() + SECONDS
+            while f":4096:8 imported by {child.pid}" not in child.tail() and time.monotonic() < end:
+                time.sleep(0.02)
+            assert f":4096:8 imported by {child.pid}" in child.tail()
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_import_that_fails_where_each_imports_for_itself(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "broken.py").write_text("1/0")
+    with pytest.raises(ReplayError, match=r"importing broken: ZeroDivisionError: .*:\nTraceback"):
+        Workers(WorkerOptions(path=(str(tmp_path),), imports=("broken",), cuda=True))
+
+
+def test_where_a_worker_hangs_is_told(workers: Workers, nothing_left: None) -> None:
+    """Somebody else joins the group, and never comes to an end: torch waits for that in `init_rpc`."""
+    options = workers.options
+    workers.options = WorkerOptions(start_timeout_s=2.0)
+    told: list[str] = []
+    workers._waiting, before = lambda what, seconds: told.append(what), workers._waiting
+    try:
+        with LiveGroup(workers) as group:
+            with StoreClient("127.0.0.1", group.port, prefix=PREFIX) as store:
+                store.set(TOKEN, b"Token_for_ghost_join")
+            with pytest.raises(ReplayError, match=r"w was not ready within 2 s:\n(.*\n)*.* in init_rpc"):
+                group.start("w", 0)
+    finally:
+        workers.options, workers._waiting = options, before
+    assert set(told) == {"the live worker w to begin"}

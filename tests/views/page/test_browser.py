@@ -101,6 +101,7 @@ FILTERS = (
     "rref_id == 0:0 or fork_id",
     "id < 5",
     "pipe != 0",
+    "job == 0",
     "capture == 0 and packet > 200",
     'flow ~ ":[0-9]+>127"',
     "tensors >= 1 and nbytes > 0.6KB",
@@ -241,8 +242,12 @@ def test_kinds_that_are_switched_off_are_counted(chromium: Browser, pages: Path)
     tab.wait("document.getElementById('canvas').dataset.lanes === '2'")
     tab.type("#search", "")
     tab.wait(f"{STATUS} === '118 messages'")
+    boxes = "[...document.querySelectorAll('#kinds .soft')]"
+    counts = f"{boxes}.reduce((sum, one) => sum + Number(one.textContent), 0)"
+    assert tab.run(counts) == 118
     tab.click("nav a[href='#calls']")
     tab.wait(f"{STATUS} === '59 calls'")
+    assert tab.run(counts) == 59
     harmless(tab, pages / "ps_race.html")
 
 

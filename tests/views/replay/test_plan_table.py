@@ -20,14 +20,17 @@ def shown(plan: Plan) -> list[str]:
 
 def test_a_plan() -> None:
     lines = shown(conversation().plan(PlanOptions(roles=("w0",), trust=True)))
-    assert lines[:5] == [
+    begin = lines.index("") + 1
+    assert lines[0] == "what the live workers would import and call:"
+    assert lines[begin - 2].startswith("Nothing is refused")
+    assert lines[begin : begin + 5] == [
         "session 1 of 1: w0 played, w1, w2 live (as the command line names them)",
         "     0  send    w0 → w1  PYTHON_CALL  #5",
         "     1  answer  w1 → w0  PYTHON_CALL  #4",
         "     2  skip    w1 → w2  PYTHON_CALL  nested-in-answer: w1 sends it itself while it serves #0",
         "     6  skip    w2 → w2  PYTHON_CALL  self-call: w2's own program calls itself",
     ]
-    assert "1 to send, 1 answer to give, 2 skipped" in lines
+    assert lines.count("1 to send, 1 answer to give") == 1
     assert any(line.startswith("     1  nested-in-answer: it is sent while") for line in lines)
 
 
@@ -39,11 +42,12 @@ def test_skipped_requests_of_live_workers_point_from_them() -> None:
 def test_refusals() -> None:
     lines = shown(conversation().plan(PlanOptions(roles=("w0",)), ExecutionPolicy()))
     assert "  REFUSED  app.f  you haven't allowed it (#0)" in lines
-    assert lines[-2] == "A replay would be refused: 1 name that you haven't allowed."
-    assert lines[-1].startswith("To allow this, add: --allow app:f ")
+    end = lines.index("")  # before the steps
+    assert lines[end - 2] == "A replay would be refused: 1 name that you haven't allowed."
+    assert lines[end - 1].startswith("To allow this, add: --allow app:f ")
     trusting = shown(conversation().plan(PlanOptions(roles=("w0",), trust=True), ExecutionPolicy()))
     assert "REFUSED" not in "".join(trusting)
-    assert trusting[-1].startswith("Nothing is refused")
+    assert trusting[trusting.index("") - 1].startswith("Nothing is refused")
 
 
 def test_doubts_and_notes() -> None:

@@ -78,6 +78,13 @@ def test_columns_without_room_follow_below_beside_the_first() -> None:
     assert told[1].split()[-5:] == ["1,000", "12", "ms", "3", "ms"]
 
 
+def test_columns_without_content_are_left_out_where_there_is_no_room() -> None:
+    rows = [("one name", "", "first", ""), ("another", "", "second", "")]
+    header = ("name", "unanswered requests", "place", "left")
+    assert columns(header, rows)[0] == "name      unanswered requests  place   left"
+    assert columns(header, rows, width=40) == ["name      place", "one name  first", "another   second"]
+
+
 def test_another_column_than_the_first_may_give_way() -> None:
     one = made(("#", "what", "count"), [("1", "a text of more than twenty cells", "7")], gives_way=1)
     (_, _), (line, _) = table_lines(one, 30)

@@ -34,7 +34,7 @@ def test_a_summary() -> None:
         f"32 messages in {CAPTURES / 'bwd_boom.pcap.gz'} ({size})",
         "16 housekeeping messages hidden; --all shows them",
         "9.07 KB of RPC, 64 bytes of tensors, 9.89 KB of the TCPStore, 4.58 KB of other traffic",
-        "1 autograd context, no problems",
+        "1 autograd context, no decoding problems",
         "",
         "worker   id  listens at",
         "worker0  0   127.0.0.1:39039",

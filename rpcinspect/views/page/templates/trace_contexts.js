@@ -30,7 +30,7 @@ class Contexts {
 
   row(n) {
     const context = this.run.contexts[n];
-    const words = [context.words, context.zero && `${context.zero} of zeros`, context.failed && `${context.failed} failed`, !context.cleanup && "no clean-up seen"];
+    const words = [context.words, context.zero && `${context.zero} of zeros`, context.failed && `${context.failed} failed`, !context.cleanup && "no cleanup seen"];
     return el("div", { class: `context${isBad(context) ? " bad" : ""}` },
       el("p", {}, el("b", {}, context.name), ` by ${this.run.lanes[context.creator] ?? "?"}`, el("span", { class: "n soft" }, duration(context.duration_ns))),
       el("p", { class: "soft" }, `${counted(context.edges, "edge")}, ${words.filter(Boolean).join(", ")}`));
@@ -69,7 +69,7 @@ class Contexts {
     const cleanup = context.cleanup.flatMap((index, at) => [at ? ", " : "", messageLink(this.run, index)]);
     return [
       el("h2", {}, `Context ${name}`, el("span", { class: "soft" }, ` ${context.context_id}`)),
-      el("p", {}, `made by ${printable(context.creator)}, ${duration(context.duration_ns)}: ${edges}; `, ...(cleanup.length ? ["clean-up ", ...cleanup] : ["no clean-up seen"])),
+      el("p", {}, `made by ${printable(context.creator)}, ${duration(context.duration_ns)}: ${edges}; `, ...(cleanup.length ? ["cleanup ", ...cleanup] : ["no cleanup seen"])),
       el("p", {}, el("button", { type: "button", on: { click: () => { location.hash = `q=ctx == ${name}`; } } }, "Its messages in the sequence diagram")),
     ];
   }

@@ -55,7 +55,7 @@ class Run {
   constructor(data) {
     const { columns } = data;
     Object.assign(this, {
-      count: data.count, lanes: data.lanes, names: data.names, kinds: data.kinds, texts: data.texts, types: data.types,
+      count: data.count, lanes: data.lanes, names: data.names, jobs: data.jobs, kinds: data.kinds, texts: data.texts, types: data.types,
       rawFunctions: data.functions, functions: data.functions.map(printable), ids: data.ids, contexts: data.contexts, findings: data.findings,
       startNs: BigInt(data.start_ns), doubts: data.doubts, captures: data.captures, fields: data.fields, typeNames: data.type_names,
     });

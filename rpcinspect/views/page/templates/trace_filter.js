@@ -17,6 +17,7 @@ const COLUMNS = {
   src: (run, place) => [run.names[run.src[place]]],
   dst: (run, place) => [run.names[run.dst[place]]],
   worker: (run, place) => [run.names[run.src[place]], run.names[run.dst[place]]],
+  job: (run, place) => [run.jobs[run.src[place]]],
   type: (run, place) => [run.types[run.type[place]]],
   body: (run, place) => [run.types[run.body[place]]],
   request: (run, place) => [run.is(place, ASKS)],

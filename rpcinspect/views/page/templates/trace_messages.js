@@ -18,6 +18,7 @@ class Messages {
     this.status = document.getElementById("status");
     this.head = document.getElementById("row-head");
     this.kinds = this.makeKinds();
+    this.countKinds();
     const narrow = matchMedia("(max-width: 720px)");
     this.rows = new Rows(document.getElementById("rows"), {
       height: () => (narrow.matches ? 46 : 26), label: "calls and messages", make: (n) => this.row(n), pick: (n) => this.choose(this.listed[n]),
@@ -32,16 +33,21 @@ class Messages {
 
   /** A switch for each kind of messages that there is. */
   makeKinds() {
-    const host = document.getElementById("kinds"), counts = new Map();
-    this.run.kind.forEach((kind) => counts.set(kind, (counts.get(kind) ?? 0) + 1));
+    const host = document.getElementById("kinds");
+    this.kindCounts = this.run.kinds.map(() => el("span", { class: "soft" }));
     return this.run.kinds.map((name, kind) => {
-      const all = counts.get(kind) === this.run.count; // a run of nothing but housekeeping is not empty
+      const count = this.run.kind.filter((one) => one === kind).length, all = count === this.run.count; // a run of nothing but housekeeping is not empty
       const box = el("input", { type: "checkbox", checked: name !== "housekeeping" || all, on: { change: () => this.show() } });
-      if (counts.has(kind)) {
-        host.append(el("label", { class: `kind ${name}` }, box, el("i", { "aria-hidden": "true" }), `${name} `, el("span", { class: "soft" }, counts.get(kind).toLocaleString("en"))));
-      }
+      if (count) host.append(el("label", { class: `kind ${name}` }, box, el("i", { "aria-hidden": "true" }), `${name} `, this.kindCounts[kind]));
       return box;
     });
+  }
+
+  /** Says beside each switch how many lines of the list it stands for. */
+  countKinds() {
+    const counts = this.run.kinds.map(() => 0);
+    this.run.kind.forEach((kind, place) => { if (!this.joined(place)) counts[kind] += 1; });
+    this.kindCounts.forEach((host, kind) => { host.textContent = counts[kind].toLocaleString("en"); });
   }
 
   listen() {
@@ -68,6 +74,7 @@ class Messages {
   list(calls) {
     if (this.calls === calls) return this.sequence.draw();
     Object.assign(this, { calls, sort: ["index", false] });
+    this.countKinds();
     return this.filter();
   }
 

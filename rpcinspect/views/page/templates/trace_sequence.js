@@ -361,7 +361,8 @@ class Sequence {
   labelOf(place) {
     const { run } = this, name = run.functionOf(place);
     if (!run.is(place, REQUEST)) return `#${run.index[place]}`;
-    return `#${run.index[place]} ${name ? name.split(".").at(-1) : run.types[run.type[place]].toLowerCase().replaceAll("_", " ")}`;
+    const short = name?.includes("::") ? name : name?.split(".").at(-1); // an operator's overload is no name: aten::add.Tensor
+    return `#${run.index[place]} ${short ?? run.types[run.type[place]]}`;
   }
 
   /** The message that is chosen, or below the pointer, with the one that belongs to it. */

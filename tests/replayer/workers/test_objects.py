@@ -1,0 +1,97 @@
+"""Objects that live workers make from functions and from each other; and what is put into them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+objects = pytest.importorskip("rpcinspect.replayer.workers.objects")
+
+
+@pytest.fixture(autouse=True)
+def makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module of functions that make objects, and no object yet."""
+    text = """
+class Layer:
+    def __init__(self, size=3, *, name="one"):
+        self.size, self.name = size, name
+def optional(size=4):
+    return size
+def of_others(objects):
+    return objects["0:1"].size + 1
+def keyword(*, size):
+    return size
+def broken():
+    return 1 // 0
+"""
+    (tmp_path / "maker_functions.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    objects.objects.clear()
+    sys.modules.pop("maker_functions", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("maker_functions:optional", 4),
+        ("maker_functions:optional(7)", 7),
+        ("maker_functions:optional([1, {'a': None}])", [1, {"a": None}]),
+        ("maker_functions:keyword(size=-2.5)", -2.5),
+        ("maker_functions:of_others", 9),
+        ("0:1.size", 8),
+        ("0:1.inner.weight", "w"),
+    ],
+)
+def test_what_a_source_stands_for(source: str, expected: object) -> None:
+    objects.objects["0:1"] = SimpleNamespace(size=8, inner=SimpleNamespace(weight="w"))
+    assert objects.made_by(source) == expected
+
+
+def test_arguments_are_values_only() -> None:
+    with pytest.raises(ValueError, match="malformed node"):
+        objects.made_by("maker_functions:optional(__import__('os').getpid())")
+
+
+def test_an_object_is_kept_until_it_is_taken() -> None:
+    assert objects.make("0:2", "maker_functions:Layer(5, name='two')", "PyObject") == (None, None)
+    assert (objects.take("0:2").size, objects.take("0:2").name) == (5, "two")
+
+
+def test_an_error_is_told_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert objects.make("0:2", "maker_functions:broken", "PyObject") == (
+        "ZeroDivisionError: integer division or modulo by zero",
+        None,
+    )
+    told = capsys.readouterr().err
+    assert "in broken" in told
+    assert "objects.py" not in told
+
+
+def test_values_that_fit() -> None:
+    layer = torch.nn.Linear(2, 3)
+    other = torch.nn.Linear(2, 3)
+    objects.fill(layer, other.state_dict())
+    assert torch.equal(layer.weight, other.weight)
+    objects.fill(layer.weight, torch.full((3, 2), 4.0))
+    assert layer.weight.detach().tolist() == [[4.0] * 2] * 3
+    assert layer.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "told"),
+    [
+        (lambda: torch.zeros(2), lambda: torch.zeros(3), r"Tensor\[3\] does not fit into Tensor\[2\]"),
+        (lambda: torch.zeros(2), lambda: {"a": 1}, r"dict does not fit into Tensor\[2\]"),
+        (list, dict, "list has no load_state_dict"),
+    ],
+)
+def test_values_that_do_not_fit(target: Any, values: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        objects.fill(target(), values())

@@ -1,0 +1,42 @@
+"""Hosts whose messages to each other were not captured."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rpcinspect.pipeline import Decoding
+from rpcinspect.session.hosts import host_of, unseen_hosts
+from rpcinspect.session.model import Session
+from rpcinspect.tcp.segment import Endpoint, Flow
+from tests.places import recorded
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    with Decoding([str(recorded("reports/replay/nested.pcap"))]) as decoding:
+        list(decoding.records())
+        return decoding.session
+
+
+def of_hosts(session: Session, *pairs: tuple[str, str]) -> Session:
+    """The session with one pipe for each pair of hosts."""
+    pipes = [replace(session.pipes[0], flow=Flow(Endpoint(a, 1), Endpoint(b, 2))) for a, b in pairs]
+    workers = tuple(replace(one, addresses=()) for one in session.workers)
+    return replace(session, pipes=tuple(pipes), workers=workers)
+
+
+def test_one_host_of_three(session: Session) -> None:
+    assert unseen_hosts(of_hosts(session, ("a", "b"), ("c", "a"), ("a", "a"))) == ("a", ["b", "c"])
+
+
+@pytest.mark.parametrize(
+    "pairs", [[("a", "b")], [("a", "b"), ("b", "c"), ("c", "a")], [("a", "a")], [("a", "b"), ("c", "d")], []]
+)
+def test_nothing_is_known_to_be_missing(session: Session, pairs: list[tuple[str, str]]) -> None:
+    assert unseen_hosts(of_hosts(session, *pairs)) == (None, [])
+
+
+def test_addresses() -> None:
+    assert host_of("uv://10.0.0.1:4711") == "10.0.0.1"
+    assert host_of("[::1]:80") == "[::1]"
