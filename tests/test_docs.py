@@ -166,6 +166,33 @@ def test_the_output_in_the_pages_is_real(page: Path, tmp_path: Path) -> None:
             assert any(got.startswith(line[:-1]) if cut else got == line for got in real), line
 
 
+DIALOGUES = re.findall(
+    r"^```\n\$ printf '(.*?)' \| (rpcinspect .*?[^\\])\n(.*?)^```",
+    text(ROOT / "docs" / "replay.md"),
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize(("typed", "command", "shown"), DIALOGUES)
+def test_dialogues_with_live_workers_are_real(typed: str, command: str, shown: str) -> None:
+    """As above; `…/captures` stands for the path of this checkout."""
+    pytest.importorskip("torch")
+    done = ran(
+        *shlex.split(command.replace("\\\n", " "))[1:],
+        given=typed.replace("\\n", "\n"),
+        stdin=subprocess.PIPE,
+        encoding="utf-8",
+        cwd=ROOT,
+    )
+    real = iter((done.stderr + done.stdout).replace(str(ROOT), "…").splitlines())
+    for line in shown.splitlines():
+        assert line == "…" or line in real, line
+
+
+def test_the_dialogues_are_found() -> None:
+    assert len(DIALOGUES) == 2
+
+
 def test_the_python_in_the_readme_shows_what_the_workers_sent() -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```", text(README), re.MULTILINE | re.DOTALL)
     done = subprocess.run(

@@ -68,7 +68,8 @@ CHILDREN = (
     *(
         f"rpcinspect.replayer.{name}"
         for name in (
-            *("workers.worker_main", "workers.live_worker", "workers.objects"),
+            *("workers.worker_main", "workers.live_worker", "workers.live_gradients", "workers.objects"),
+            *("workers.live_debugger", "workers.live_nonfinite", "workers.remote_pdb", "workers.editor_link"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),
@@ -80,7 +81,7 @@ CHILDREN = (
 )
 """What runs in processes of its own: live workers, where the user's code runs, torch's agents that play
 workers, and what is in the processes of a recorded command. Nothing else of ours may import it."""
-CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize"}
+CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize", "debugpy"}
 
 IN_PROCESS = ("rpcinspect.recorder.in_process", "rpcinspect.recorder.startup.rpcinspect_agent")
 """(module, what it may import): recording from within a program that uses torch."""
@@ -110,8 +111,10 @@ REPLAYER = ("planning", "peers", "workers", "playing", "agent", "replayer")
 REPLAYER_UPWARDS = {
     ("rpcinspect.replayer.planning.plan", "rpcinspect.replayer.agent.passes"),
     ("rpcinspect.replayer.workers.worker_main", "rpcinspect.replayer.agent.main"),
+    ("rpcinspect.replayer.workers.live_debugger", "rpcinspect.replayer.agent.tensors"),
 }
-"""(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent."""
+"""(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent; a debugger
+shows the tensors of a message as that agent would have them."""
 
 PARTS = {
     "views": {"diff", "page", "replay"},

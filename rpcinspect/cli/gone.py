@@ -24,6 +24,7 @@ GONE = {
         "--format mermaid": "export dot FILE… --context ID",
     },
     "replay": {
+        "--show-gradients": "replay FILE… --gradients",
         "--export": "reproduce FILE… -o DIR",
         "--pytest": "reproduce FILE… -o DIR --pytest",
         "--message": "reproduce FILE… -o DIR --message N",
@@ -45,7 +46,9 @@ def line_for(command: str, arguments: Sequence[str]) -> str | None:
         if option == "--format":
             option = " ".join(argument.split("=") if "=" in argument else arguments[at : at + 2])
         if option in old:
-            own = option.split()[0] in old[option].split()
+            new = old[option].split()
+            own = option.split()[0] in new
             what = "an option of another command" if own else "a command"
+            what = "an option of another name" if new[0] == command else what
             return f"{option} is {what} now: rpcinspect {old[option]}"
     return None

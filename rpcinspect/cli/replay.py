@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import option
+from rpcinspect.cli.replay_debugging import DebuggingOptions
 from rpcinspect.cli.replay_options import (
     ImportOption,
-    PlayOptions,
     SeedOption,
     ThreadsOption,
     read_workers,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rpcinspect.replayer.workers.workers import WorkerOptions
 
 
-class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
+class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
     """Resend captured requests to live workers and compare the answers.
 
     Live workers run what the capture names: it must come from senders whom you trust. What you did not allow
@@ -34,6 +34,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         "replay run.pcap --path ./src --main train.py",
         "replay run.pcap --path . --context 0:3 --seed 1 --tolerance",
         "replay run.pcap --path . --require-all --format jsonl",
+        "replay run.pcap --path . --stop-at nonfinite",
     )
 
     imports: ImportOption = []
@@ -71,9 +72,6 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         Literal["cpu", "cuda"], option("--device", "Use this device; cuda needs --engine agent.")
     ] = "cpu"
     maps: Annotated[list[str], option("--map CAPTURED=LIVE,…", "Map devices, such as cuda:0=cuda:1.")] = []
-    show_gradients: Annotated[
-        bool, option("--show-gradients", "Show the gradients that live workers hold at the end.")
-    ] = False
     quiet_workers: Annotated[bool, option("--quiet-workers", "Hide what live workers print.")] = False
 
     def run(self) -> int:
@@ -132,7 +130,6 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         from msgspec.structs import replace
 
         from rpcinspect.cli.arguments import read_size
-        from rpcinspect.cli.output import show_line
         from rpcinspect.replayer.planning.devices import Devices
         from rpcinspect.replayer.workers.seeds import MAX_TRIES, read_range
 
@@ -143,14 +140,14 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         if self.search_seed is not None and tried is None:
             form = f"not FROM:TO, such as 0:100, of at most {MAX_TRIES:,}"
             raise UsageMistake(f"--search-seed {self.search_seed}: {form}")
+        options = super().replay_options(files)
         return replace(
-            super().replay_options(files),
+            options,
             memory=memory,
-            show_gradients=self.show_gradients,
             devices=Devices(self.device, self._device_map()),
             seeds=read_workers(self.imports, self.seeds, self.threads),
             search_seeds=tried,
-            show=None if self.quiet_workers else show_line,
+            show=None if self.quiet_workers or options.terminal is None else options.terminal.show,
         )
 
     def _device_map(self) -> dict[str, str]:

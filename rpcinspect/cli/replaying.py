@@ -24,6 +24,7 @@ from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
+from rpcinspect.replayer.playing.stops import StopError
 from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.seeds import unknown
 from rpcinspect.run.run import RunModel
@@ -94,12 +95,16 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
             return exit_codes.USAGE
         try:
             with ProgressBar("replaying") as progress, ends_as_exits():
+                if options.terminal is not None:
+                    options.terminal.make_room = progress.close
                 outcome = replay(run, made, options, progress=progress, waiting=progress.waits)
-        except DeviceError as lacking:
-            say(str(lacking))
+        except (DeviceError, StopError) as wrong:
+            say(str(wrong))
             return exit_codes.USAGE
         except ReplayError as failed:
             error = str(failed)
+    for index in () if outcome.interrupted else outcome.missed_stops:
+        say(f"--stop-at {index}: no live worker got #{index}")
     result = report(outcome)
     _write(command, outcome, result, error)
     if error is not None and command.format == "jsonl":

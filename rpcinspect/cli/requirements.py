@@ -11,6 +11,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 RELEASES = "'rpcinspect[replay]'"
+DEBUGGER = "'rpcinspect[debug]'"
 CPU_BUILD = "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
@@ -22,6 +23,13 @@ def missing_torch() -> str | None:
         f"live workers need PyTorch, which is not installed here: {pip_install(RELEASES)} (several GB where "
         f"CUDA is the default); about 200 MB: {pip_install(CPU_BUILD)}"
     )
+
+
+def missing_debugpy() -> str | None:
+    """Returns what to install for an editor's debugger, in one line; None where it can be imported."""
+    if find_spec("debugpy") is not None:
+        return None
+    return f"--debug-port needs debugpy, which is not installed here: {pip_install(DEBUGGER)}"
 
 
 def missing_cuda() -> str | None:

@@ -105,8 +105,10 @@ _NAMED = re.compile(r"On WorkerInfo\(id=\d+, name=[^\n]*\):\n([A-Za-z_][\w.]{0,2
 _FRAME = re.compile(r'\s+File "([^"]*)", line (\d+), in (.*)')
 _TORCH = r"torch[/\\](?:_\w*|autograd|distributed|functional|jit|nn|optim|testing|utils)[/\\.]"
 """torch where it was built; a user's folder may be called torch too."""
+_OURS = r"rpcinspect[/\\]replayer[/\\]workers[/\\]"
+"""The frames through which a live worker calls a function."""
 _LIBRARY = re.compile(
-    rf"(?:^|[/\\])(?:(?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\]|{_TORCH})|^<frozen "
+    rf"(?:^|[/\\])(?:(?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\]|{_TORCH}|{_OURS})|^<frozen "
 )
 _CARETS = re.compile(r"\s*[~^]+\s*")
 

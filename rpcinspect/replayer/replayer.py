@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property, partial
@@ -31,6 +31,7 @@ from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession, Step, some_of
 from rpcinspect.replayer.planning.sessions import MAX_ID, worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
+from rpcinspect.replayer.playing.debugging import Debugging, DebugOptions, Gradients, SessionDebugger
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
@@ -45,7 +46,9 @@ from rpcinspect.replayer.playing.outcome import (
 from rpcinspect.replayer.playing.player import GRACE_S, Player
 from rpcinspect.replayer.playing.rref_substitutes import give
 from rpcinspect.replayer.playing.seed_search import EnoughError, search
+from rpcinspect.replayer.playing.stops import Stops
 from rpcinspect.replayer.playing.timeouts import Timeouts
+from rpcinspect.replayer.workers.debug_relay import DebugRelay, Terminal
 from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
 from rpcinspect.replayer.workers.outputs import Show
 from rpcinspect.replayer.workers.process_exit import EarlyExit
@@ -80,7 +83,12 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     repeat: int = 1
     record: Path | None = None
     """Where the played workers' own connections are written as a capture."""
-    show_gradients: bool = False
+    gradients: bool = False
+    """Whether to show what the leaves of live workers hold in each context."""
+    debug: DebugOptions | None = None
+    """What to stop at and to look for; None: live workers have no debugger."""
+    terminal: Terminal | None = None
+    """Of their debuggers."""
     engine: Engine = "wire"
     """That of the plan."""
     devices: Devices = field(default_factory=Devices)
@@ -121,6 +129,9 @@ def replay(
     if replayer.count and not plan.refused:
         replayer.check()
         with recorder or contextlib.nullcontext(), contextlib.ExitStack() as stack:
+            if replayer.debugging is not None:
+                assert options.terminal is not None
+                replayer.relay = stack.enter_context(DebugRelay(options.terminal))
             if workers is None and options.join is None:
                 started = Workers(with_modules(options.workers, plan), options.show, waiting)
                 workers = stack.enter_context(started)
@@ -150,6 +161,7 @@ def replay(
         wall_s=time.monotonic() - began,
         captured_wall_s=replayer.captured_wall_s,
         interrupted=interrupted,
+        missed_stops=tuple(sorted(replayer.debugging.missed)) if replayer.debugging is not None else (),
         recording=None
         if recorder is None
         else TrafficRecording(path=recorder.path, failure=recorder.failure),
@@ -199,6 +211,12 @@ class _Replayer:
         self.silent: set[str] = set()
         self.stubborn: set[str | None] = set()
         """Functions that did not answer, or not soon, see `Timeouts` and `Schedule`."""
+        self.relay: DebugRelay | None = None
+        self.debugging: Debugging | None = None
+        if options.debug is not None and options.terminal is not None:
+            stops = Stops.read(options.debug.stop_at, self._calls)
+            stops.check(plan.sessions, self._calls)
+            self.debugging = Debugging(options.debug, stops, options.terminal.say)
         moments = [call.begin_ns for call in self._calls.values()]
         moments += [call.end_ns for call in self._calls.values() if call.end_ns is not None]
         self.captured_wall_s = (max(moments) - min(moments)) / 1e9 if moments else 0.0
@@ -307,6 +325,7 @@ class _SessionRun:
     mute: bool = False
     """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
     player: Player | None = None
+    debugger: SessionDebugger | None = None
     gradients: dict[str, dict[int, tuple[LeafGradient, ...]]] | None = None
     ended: tuple[EarlyExit, ...] = ()
     trouble: list[str] = dataclass_field(default_factory=list)
@@ -340,9 +359,12 @@ class _SessionRun:
             wait_s = 0.0
             try:
                 group.seeds = self.seeds
+                if self.replay.debugging is not None and not self.mute:
+                    group.debug = self.replay.debugging.options.of_worker
                 group.maps = self.placement.maps(ids, self.calls.values())
                 for name in cast.live:
                     group.start(name, ids[name])
+                self.debugger = self._debugger(group)
                 self._play(group)
             except ReplayError:
                 wait_s = GRACE_S  # a process that has ended may be why, and the system tells it late
@@ -412,10 +434,19 @@ class _SessionRun:
     ) -> None:
         if self.mute:
             group.mute()
-        self._new_player(inputs, loop, peers, handle, group.ended).run()
-        if self.options.show_gradients:
-            self.gradients = dict(self._held(group))
-        group.mute()  # what follows is that played workers are gone
+        held = Gradients(group.workers)
+        clean_up = held.collect if self.options.gradients else lambda context: None
+        try:
+            self._new_player(inputs, loop, peers, handle, group.ended, clean_up).run()
+            if self.options.gradients:
+                for context in sorted(
+                    {one.context for one in self.calls.values() if one.context is not None}
+                ):
+                    held.collect(context)
+        finally:
+            if self.options.gradients:
+                self.gradients = held.found
+            group.mute()  # what follows is that played workers are gone
 
     def _new_player(
         self,
@@ -424,6 +455,7 @@ class _SessionRun:
         peers: Mapping[str, PlayedWorker],
         handle: Handle,
         ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
+        clean_up: Callable[[int], None] = lambda context: None,
     ) -> Player:
         timeouts = Timeouts(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)
         speed = self.options.speed
@@ -434,11 +466,24 @@ class _SessionRun:
             handle,
             timeouts,
             speed=speed,
+            debugger=self.debugger,
+            clean_up=clean_up,
             ended=ended,
             done=self.tick,
             waiting=self.replay.waiting,
         )
         return self.player
+
+    def _debugger(self, group: LiveGroup) -> SessionDebugger | None:
+        """The debugger of the session, whose live workers the relay serves from now on."""
+        debugging, relay = self.replay.debugging, self.replay.relay
+        if debugging is None or relay is None or self.mute:
+            return None
+        made = SessionDebugger(debugging, self.inputs(), group.workers)
+        for name, worker in group.workers.items():
+            for file in worker.child.control.take_files():
+                relay.add(name, file, made)
+        return made
 
     def _self_callers(self) -> set[str]:
         """Live workers to which a call of their own is sent."""
@@ -453,16 +498,6 @@ class _SessionRun:
         }
         free = (number for number in range(MAX_ID, 0, -1) if number not in self.ids.values())
         return dict(zip(sorted(callers), free, strict=False))
-
-    def _held(self, group: LiveGroup) -> Iterator[tuple[str, dict[int, tuple[LeafGradient, ...]]]]:
-        """What the leaves of live workers have accumulated in each context that they still have."""
-        contexts = sorted({call.context for call in self.calls.values() if call.context is not None})
-        for name, worker in group.workers.items():
-            found = {}
-            for context in contexts:
-                with contextlib.suppress(ReplayError):  # it has no such context, or not any more
-                    found[context] = worker.gradients(context)
-            yield name, found
 
     def _memory(self) -> int | None:
         """Bytes that each live worker may take; None: as much as there is."""

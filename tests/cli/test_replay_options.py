@@ -120,7 +120,7 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
         speed=1.0,
         repeat=5,
         record=tmp_path / "out.pcap",
-        show_gradients=True,
+        gradients=True,
     )
     sources = command.user_files()
     assert sources.find("basic_chain", "scale") is not None
@@ -132,7 +132,7 @@ def test_what_the_engine_is_told(tmp_path: Path) -> None:
     assert options.seeds == Seeds(everybody=3, own={"worker1": 16})
     assert (options.search_seeds, options.workers.threads) == (range(1000, 1010), 2)
     assert (options.timeout_s, options.speed, options.repeat) == (4.0, 1.0, 5)
-    assert (options.record, options.show_gradients) == (tmp_path / "out.pcap", True)
+    assert (options.record, options.gradients) == (tmp_path / "out.pcap", True)
 
 
 def test_memory() -> None:
@@ -168,7 +168,7 @@ def test_mistakes_about_a_running_group(words: tuple[object, ...], told: str) ->
     assert len(ran.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("option", ["--seed=1", "--memory=4GB", "--show-gradients", "--engine=agent"])
+@pytest.mark.parametrize("option", ["--seed=1", "--memory=4GB", "--gradients", "--engine=agent"])
 def test_workers_of_others_are_not_set_up(option: str) -> None:
     ran = rpcinspect("join", "tcp://h:1", CHAIN, option)
     assert ran.code == 2

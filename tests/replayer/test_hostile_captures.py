@@ -100,7 +100,7 @@ def test_this_process_loads_no_pickle(app: Path, tmp_path: Path) -> None:
     forks()
     for arguments in (
         [evil.write(tmp_path), "--path", app, "--trust-capture"],
-        [CHAIN, "--path", CAPTURES, "--show-gradients", "--record", tmp_path / "again.pcap"],
+        [CHAIN, "--path", CAPTURES, "--gradients", "--record", tmp_path / "again.pcap"],
     ):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
         with python("-c", WATCHED, "replay", *arguments, cwd=CAPTURES.parent, **pipes) as process:

@@ -148,6 +148,8 @@ class ReplayOutcome(Struct, frozen=True, kw_only=True):
     """Of everything, starting workers included."""
     captured_wall_s: float
     """From the first to the last message that was captured."""
+    missed_stops: tuple[int, ...] = ()
+    """Messages to stop at that no live worker got."""
     interrupted: bool = False
     recording: TrafficRecording | None = None
     searches: tuple[SeedSearch, ...] = ()
@@ -314,11 +316,15 @@ def _hint(line: str) -> str:
 def error_line(text: str) -> str:
     """The line of an error in which Python names the exception; native errors have their frames after it."""
     lines = [line.strip() for line in text.replace("\\n", "\n").splitlines() if line.strip()]
+    native = next((at for at, line in enumerate(lines) if at and line.startswith(_NATIVE)), len(lines))
+    lines = lines[:native]
     named = [line for line in lines if _EXCEPTION.match(line)]
     return (named or lines or ["an error without a text"])[-1][:MAX_LINE]
 
 
 MAX_LINE = 200
+_NATIVE = "Exception raised from "
+"""How the frames of a native error begin."""
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration)\b.*")
 
 _REASONS: Mapping[Nature, str] = {"rounding": ROUNDING, "mask": RANDOM, "other": STATE}

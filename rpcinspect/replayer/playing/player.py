@@ -34,6 +34,7 @@ from rpcinspect.replayer.peers.loop import (
 )
 from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replayer.planning.steps import NO_ANSWER
+from rpcinspect.replayer.playing.debugging import SessionDebugger, Wait
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
 from rpcinspect.replayer.playing.outcome import (
@@ -63,7 +64,7 @@ from rpcinspect.replayer.playing.uncaptured import (
 )
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.workers import Waiting
-from rpcinspect.rpc.message import RpcMessage, type_name
+from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
@@ -103,13 +104,16 @@ class Player:
         timeouts: Timeouts,
         *,
         speed: float | None = None,
+        debugger: SessionDebugger | None = None,
+        clean_up: Callable[[int], None] = lambda context: None,
         ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
         waiting: Waiting = lambda what, seconds: None,
     ) -> None:
         """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
-        processes have ended, in order, and may wait so many seconds for one; `done` is called with each
-        finished step, `waiting` each second in which nothing comes."""
+        processes have ended, in order, and may wait so many seconds for one; `clean_up` is called with a
+        context before it is cleaned up, `done` with each finished step, `waiting` each second in which
+        nothing comes."""
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
@@ -118,6 +122,8 @@ class Player:
         self._timeouts = timeouts
         self._ended = ended
         self._done = done
+        self._debugger = debugger
+        self._clean_up = clean_up
         self._waiting = waiting
         planned, calls = inputs.planned, inputs.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=timeouts.stubborn)
@@ -164,40 +170,69 @@ class Player:
         self.inbound: list[InboundOutcome] = []
         self.failure: str | None = None
         self.wall_s = 0.0
-        """From the beginning to the last message."""
+        """From the beginning to the last message, without the time in which a live worker was held."""
+        self._began = self._quiet_since = 0.0
+        self._looked = 0.0
+        """When it was looked last whether one is held."""
 
     # --- the loop -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Plays until everything is sent and answered, or given up. `KeyboardInterrupt` passes through."""
-        began = quiet_since = time.monotonic()
+        self._began = self._quiet_since = self._looked = time.monotonic()
         while True:
-            now = time.monotonic()
-            due = list(self._schedule.ready(now, now - quiet_since))
+            held, now = self._held(), time.monotonic()
+            due = list(self._schedule.ready(now, now - self._quiet_since, answers_only=held))
             for one in due:
                 self._send(one)
             if self._endings and not due:
-                self._end_worker(now - quiet_since)
-            over = self._schedule.empty and not self._sent
-            if over and not due and now - quiet_since >= LAST_S:
+                self._end_worker(now - self._quiet_since)
+            over = self._schedule.empty and not self._sent and not held
+            if over and not due and now - self._quiet_since >= LAST_S:
                 self._end_if_killed()
                 return
-            wake = self._schedule.wake_in(now, 0.0 if due else now - quiet_since)
-            tick = min(max((now - quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
-            events = self._loop.wait(tick if wake is None else min(wake, TICK_S))
+            wake = self._schedule.wake_in(now, 0.0 if due else now - self._quiet_since)
+            tick = min(max((now - self._quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
+            events = self._loop.wait(tick if wake is None or held else min(wake, TICK_S))
             self._renew(now)
             late, self._late = self._late, []
             progress = [self._take(event) for event in (*late, *events)]
             if due or any(progress):
-                quiet_since = time.monotonic()
+                self._quiet_since = time.monotonic()
                 self._told_s = 0.0
-                self.wall_s = quiet_since - began
+                self.wall_s = self._quiet_since - self._began
             elif not over and (ended := self._first_ended()) is not None:
                 self._end(ended.text)
                 return
-            elif wake is None:
-                self._give_up_silent(time.monotonic() - quiet_since)
-            self._tell_waiting(time.monotonic() - quiet_since)
+            elif wake is None and not held:
+                self._give_up_silent(time.monotonic() - self._quiet_since)
+            if not held:
+                self._tell_waiting(time.monotonic() - self._quiet_since)
+
+    def _held(self) -> bool:
+        """Returns whether no request is to be sent, since a live worker holds, or will soon; while it does,
+        time stands still. What it asks for meanwhile may need requests to be answered."""
+        before, self._looked = self._looked, time.monotonic()
+        if self._debugger is None:
+            return False
+        if self._debugger.holds:
+            passed = self._looked - before
+            self._began += passed
+            self._quiet_since += passed
+            for (name, message_id), sent in self._sent.items():
+                sent.at += passed
+                self._peers[self._role(name)].renew(message_id)
+        return self._debugger.is_to_hold and not self._requests
+
+    def _wait_for(self, over: Wait) -> None:
+        """Goes on with all but requests until something is over."""
+        while not over(SHORTEST_TICK_S):
+            self._held()
+            now = time.monotonic()
+            for due in list(self._schedule.ready(now, answers_only=True)):
+                self._send(due)
+            for event in self._loop.wait(0.0):
+                self._take(event)
 
     def _end_worker(self, quiet_s: float) -> None:
         """Lets a played worker end where its process did in the capture. What it was asked before may not
@@ -352,10 +387,15 @@ class Player:
         try:
             sender = self._inputs.programs.get(step.role)
             message = translate(call.request, self._ids, self._live_ids, sender)
+            storages = self._inputs.storages(call.request)
+            if call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ and call.context is not None:
+                self._clean_up(call.context)
+            if self._debugger is not None:
+                self._wait_for(self._debugger.before(step, call, message, storages))
             message_id = peer.send(
                 self._inputs.live_name(step.to),
                 message,
-                self._inputs.storages(call.request),
+                storages,
                 timeout_s=self._timeouts.for_answer(call),
             )
         except ReplayError as error:
@@ -448,6 +488,8 @@ class Player:
         call = sent.call
         live = self._live.decode(event.message, event.tensors)
         self.leftovers.came(sent.step.role, sent.step.to, live.record)
+        if self._debugger is not None:
+            self._debugger.came(live.record, live.read, call, call.callee, answers=True)
         latency_s = time.monotonic() - sent.at
         if call.response is None:
             outcome = too_much(sent.step, live.record, latency_s, cut_off=self._timeouts.cut_off(call))
@@ -486,6 +528,8 @@ class Player:
             self.inbound.append(one)
             return False
         step = self._steps[match.call.index]
+        if self._debugger is not None:
+            self._debugger.came(live.record, live.read, match.call, sender, answers=False)
         result, text = self._judged(match.call.request, match.differences)
         if event.doubtful and result == "different":
             result, text = None, AMBIGUOUS_SENDER
@@ -571,6 +615,8 @@ class Player:
 
     def _over(self, call: Exchange) -> None:
         """Notes that nothing more comes for a request that was to be sent."""
+        if self._debugger is not None:
+            self._debugger.over(call)
         self._timeouts.over(call)
         self._schedule.answered(call.index)
         if call.answer is not None:

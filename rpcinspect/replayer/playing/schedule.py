@@ -186,8 +186,9 @@ class Schedule:
 
     # --- what may be done -----------------------------------------------------------------------------------
 
-    def ready(self, now: float, quiet_s: float = 0.0) -> Iterator[DueMessage]:
+    def ready(self, now: float, quiet_s: float = 0.0, *, answers_only: bool = False) -> Iterator[DueMessage]:
         """Yields the messages that may be sent at this moment, in order; they count as sent.
+        `answers_only`: no requests.
 
         `quiet_s`: for how long nothing has happened. Of what only waits for an overlapping call, one at most
         is given out then, and none if there is something else.
@@ -196,6 +197,8 @@ class Schedule:
             self._began = now
         while True:
             free = [due for due in self._heads() if self._free(due, now)]
+            if answers_only:
+                free = [due for due in free if due.step.action == "answer"]
             settled = [due for due in free if not due.behind]
             if not settled:
                 settled = [due for due in free if quiet_s >= self._hold_s(due)]

@@ -8,7 +8,7 @@ user code.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from rpcinspect.files.closing import Closing
 from rpcinspect.replayer.planning.devices import DeviceMaps
 from rpcinspect.replayer.workers.process_exit import EarlyExit, Exit, count_oom_kills
 from rpcinspect.replayer.workers.seeds import Seeds
-from rpcinspect.replayer.workers.worker_protocol import Object
+from rpcinspect.replayer.workers.worker_protocol import Object, SilenceError
 from rpcinspect.replayer.workers.workers import WorkerProcess, Workers
 
 
@@ -31,6 +31,8 @@ class LeafGradient(Struct, frozen=True, kw_only=True):
     """Sparse ones are shown dense."""
     parameter: bool
     """The leaf is an nn.Parameter."""
+    name: str | None = None
+    """Of a parameter of a module that lives in the worker: `Stage2.fc.weight`."""
     data: bytes | None
     """In C order; None: there were too many bytes to show."""
 
@@ -56,6 +58,20 @@ class LiveWorker(Struct, frozen=True):
         """Returns whether the worker takes part in an autograd context that was not cleaned up. Raises
         `ReplayError` without an answer."""
         return self._ask("context", context_id=context_id)[0].get("there") is not False
+
+    def announce(self, what: Object, blob: bytes) -> None:
+        """Tells the worker of a message that it is about to get; see `announced`."""
+        self.child.control.send({"do": "message", **what}, blob)
+
+    def announced(self, timeout_s: float) -> bool:
+        """Returns whether the worker has done with what was announced; waits so long for it. Raises
+        `ReplayError` once the worker has ended."""
+        try:
+            if self.child.control.receive(timeout_s) is None:
+                raise ReplayError(f"{self.name} has ended")
+        except SilenceError:
+            return False
+        return True
 
     def leave(self, timeout_s: float = 30.0) -> bool:
         """Shuts the agent down gracefully; returns whether that succeeded within the time."""
@@ -91,6 +107,9 @@ class LiveGroup(Closing):
         """Caller → callee → own device → its device, of everybody; to be set before anybody is started."""
         self.seeds = Seeds()
         """Of random numbers; to be set before anybody is started."""
+        self.debug: Callable[[int], Object] | None = None
+        """What a worker's debugger has to know, by the worker's place in the group; None: it has none. To be
+        set before anybody is started."""
 
     def start(self, name: str, worker_id: int) -> LiveWorker:
         """Starts a worker and waits until it is a member. Raises `ReplayError` with the end of what the
@@ -144,6 +163,7 @@ class LiveGroup(Closing):
             "seed": self.seeds.of(name),
             "threads": options.threads,
             "rpc_timeout_s": options.rpc_timeout_s,
+            "debug": self.debug(len(self.workers)) if self.debug is not None else None,
         }
 
     def mute(self) -> None:

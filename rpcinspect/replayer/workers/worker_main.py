@@ -34,7 +34,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,8 +42,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 RENDEZVOUS_SCHEME = "rpcinspect"
 PACKAGE = Path(__file__).resolve().parents[2]
-GRADIENT_BYTES = 1 << 26
-"""Of the gradients that are shown at once; more are named without their bytes."""
 MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
 """Modules without a file → what makes them when it is imported."""
 MAIN_NAMES = ("__main__", "__mp_main__")
@@ -245,6 +243,8 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str
     import torch.distributed.autograd
     import torch.distributed.rpc  # noqa: F401
 
+    if options["debug"]:
+        import rpcinspect.replayer.workers.live_debugger  # noqa: F401
     sys.argv = [options["main"] or "rpcinspect"]
     sys.dont_write_bytecode = True  # nothing may be left beside the user's files
     for name in options["imports"]:
@@ -355,9 +355,18 @@ def work(control: Any, command: dict[str, Any]) -> None:
         random.seed(command["seed"])
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed(command["seed"] % (1 << 32))
-    join_group(control, command, LATER_THREADS)
+    debugger, files = None, list[socket.socket]()
+    if command["debug"] is not None:
+        from rpcinspect.replayer.workers.live_debugger import begin
+
+        debugger, files = begin(control, command)
+    join_group(control, command, LATER_THREADS, files)
     while (message := control.receive(FOREVER_S)) is not None:
-        if message[0]["do"] == "gradients":
+        if message[0]["do"] == "message" and debugger is not None:
+            control.send(debugger.announced(*message))
+        elif message[0]["do"] == "gradients":
+            from rpcinspect.replayer.workers.live_gradients import show_gradients
+
             answer, blob = show_gradients(message[0]["context_id"])
             control.send(answer, blob)
         elif message[0]["do"] == "context":
@@ -367,9 +376,11 @@ def work(control: Any, command: dict[str, Any]) -> None:
             control.send({"left": True})
 
 
-def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
+def join_group(
+    control: Any, command: dict[str, Any], threads: int, files: Sequence[socket.socket] = ()
+) -> None:
     """Joins the group, and reports to our process that it is ready, or why not. Limits its memory from then
-    on, with room for so many threads."""
+    on, with room for so many threads. `files` go along with the report."""
     import torch
 
     from rpcinspect.replayer.workers.bounds import bound_memory
@@ -382,7 +393,10 @@ def join_group(control: Any, command: dict[str, Any], threads: int) -> None:
         flush()
         control.send({"failed": f"init_rpc: {type(error).__name__}: {error}"})
         os._exit(1)
-    control.send({"ready": True, "memory": bound_memory(command["memory"], threads)})
+    ready = {"ready": True, "memory": bound_memory(command["memory"], threads)}
+    control.send(ready, files=[file.fileno() for file in files])
+    for file in files:
+        file.close()
 
 
 def init_rpc(command: dict[str, Any]) -> None:
@@ -483,35 +497,6 @@ def has_context(context_id: int) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
-    """What this worker's leaves have accumulated in a context, largest shapes last; bytes in C order."""
-    import torch
-    import torch.distributed.autograd as dist_autograd
-
-    try:
-        found = dist_autograd.get_gradients(context_id)
-    except RuntimeError as error:
-        return {"error": str(error).partition("\n")[0]}, b""
-    shown, blobs, total = [], [], 0
-    for leaf, grad in sorted(found.items(), key=lambda item: tuple(item[0].shape)):
-        dense = (grad.to_dense() if grad.layout != torch.strided else grad).detach().resolve_conj()
-        data = dense.contiguous().resolve_neg().view(-1).view(torch.uint8).cpu().numpy().tobytes()
-        fits = total + len(data) <= GRADIENT_BYTES
-        shown.append(
-            {
-                "dtype": str(grad.dtype).removeprefix("torch."),
-                "shape": list(grad.shape),
-                "layout": str(grad.layout).removeprefix("torch."),
-                "parameter": isinstance(leaf, torch.nn.Parameter),
-                "bytes": len(data) if fits else None,
-            }
-        )
-        if fits:
-            blobs.append(data)
-            total += len(data)
-    return {"gradients": shown}, b"".join(blobs)
 
 
 def flush() -> None:

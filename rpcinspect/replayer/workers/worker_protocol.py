@@ -96,6 +96,11 @@ class ControlSocket:
                 raise ReplayError("a live worker's process does not finish its line")
         return found
 
+    def take_files(self) -> list[int]:
+        """Returns the open files that came along; they are the caller's to close."""
+        taken, self.files = self.files, []
+        return taken
+
     @property
     def said_more(self) -> bool:
         """Whether something was read already that `receive` has not returned."""

@@ -69,6 +69,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     cuda: bool = False
     """Whether they may use GPUs. Then each process imports everything for itself: what has initialised CUDA
     can't be forked."""
+    debug: bool = False
+    """Whether they may get a debugger."""
     import_timeout_s: float = 180.0
     start_timeout_s: float = 60.0
     """For a store or a worker to be ready."""
@@ -320,6 +322,7 @@ class Workers(Closing):
             "files": dict(options.files),
             "names": list(options.names),
             "main": str(Path(options.main).resolve()) if options.main else None,
+            "debug": options.debug,
             "late": options.cuda,
         }
         number = theirs.sock.fileno()

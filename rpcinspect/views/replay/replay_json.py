@@ -99,7 +99,7 @@ def difference_json(differences: Sequence[Difference], result: Result | None) ->
 
 
 def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
-    """Yields the gradients that live workers hold, one line for each context."""
+    """Yields the gradients that live workers accumulated, one line for each context."""
     for worker, contexts in (session.gradients or {}).items():
         for context, gradients in contexts.items():
             yield {
@@ -116,6 +116,7 @@ def gradient_json(gradient: LeafGradient) -> Json:
     """A leaf's gradient; `sha256` as of decoded tensors, null where its bytes are too many."""
     return {
         **picked("dtype shape layout parameter")(gradient),
+        "name": None if gradient.name is None else text(gradient.name),
         "sha256": None if gradient.data is None else hashlib.sha256(gradient.data).hexdigest(),
     }
 

@@ -371,13 +371,13 @@ def _seconds(value: float) -> str:
 
 
 def _held(outcome: ReplayOutcome) -> Iterator[Line]:
-    """What live workers hold after the last run, if that was asked for."""
+    """What live workers accumulated in the last run, context by context, if that was asked for."""
     for session in outcome.runs[-1] if outcome.runs else ():
         if session.gradients is None:
             continue
         where = f" (session {session.planned.number + 1})" if len(outcome.plan.sessions) > 1 else ""
         if not any(session.gradients.values()):
-            yield f"live workers hold no gradients at the end{where}", ""
+            yield f"live workers got no gradients{where}", ""
         for worker, contexts in session.gradients.items():
             yield from _contexts(worker, contexts, where)
 
@@ -385,17 +385,18 @@ def _held(outcome: ReplayOutcome) -> Iterator[Line]:
 def _contexts(worker: str, contexts: Mapping[int, Sequence[LeafGradient]], where: str) -> Iterator[Line]:
     for context, gradients in contexts.items():
         leaves = counted(len(gradients), "gradient")
-        yield f"{end_label(worker)} holds {leaves} in context {packed(context)}{where}", "bold"
+        yield f"{end_label(worker)} has {leaves} in context {packed(context)}{where}", "bold"
         for gradient in gradients:
             yield f"  {gradient_phrase(gradient)}", ""
 
 
 def gradient_phrase(gradient: LeafGradient) -> str:
-    """`[3,4] float32 parameter: 0.5 1.0 …`."""
-    words = [f"[{','.join(map(str, gradient.shape))}]", gradient.dtype]
+    """`Stage2.fc.weight [4,16] float32: 0.5 1.0 …`, of what no module has `[3,4] float32 parameter: …`."""
+    words = [] if gradient.name is None else [gradient.name]
+    words += [f"[{','.join(map(str, gradient.shape))}]", gradient.dtype]
     if gradient.layout != "strided":
         words.append(f"{gradient.layout}, shown dense")
-    if gradient.parameter:
+    if gradient.parameter and gradient.name is None:
         words.append("parameter")
     values = _first_values(gradient)
     return printable(f"{' '.join(words)}: {values}")

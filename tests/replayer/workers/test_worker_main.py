@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +31,8 @@ def test_a_script_of_any_name_becomes_main(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     found = run(
-        "w.load({'imports': [], 'main': sys.argv[1], 'names': [], 'files': {}}, lambda name: None)\n"
+        "w.load({'imports': [], 'main': sys.argv[1], 'names': [], "
+        "'files': {}, 'debug': False}, lambda name: None)\n"
         "import __main__ as m, __mp_main__\n"
         "print(json.dumps([m is __mp_main__, m.WHO, m.ARGS, m.Model.__module__]))",
         str(script),
@@ -79,51 +79,3 @@ def test_the_module_itself_needs_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\n", done.stderr
-
-
-GRADIENTS = """
-import torch, base64
-import torch.distributed.autograd as dist_autograd
-dist_autograd._init(0)
-weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-table = torch.nn.Embedding(3, 2, sparse=True)
-half = torch.ones(3, dtype=torch.bfloat16, requires_grad=True)
-complex_leaf = torch.tensor([[1 + 2j]], requires_grad=True)
-out = (weight * weight).sum() + table(torch.tensor([2, 2])).sum() + half.sum().float()
-out = out + (complex_leaf * complex_leaf.conj()).real.sum()
-with dist_autograd.context() as context_id:
-    dist_autograd.backward(context_id, [out])
-    if len(sys.argv) > 1:
-        w.GRADIENT_BYTES = int(sys.argv[1])
-    shown, blob = w.show_gradients(context_id)
-unknown = w.show_gradients(12345)
-print(json.dumps([shown, base64.b16encode(blob).decode(), unknown[0]]))
-"""
-
-
-def test_gradients_as_they_are_shown() -> None:
-    pytest.importorskip("torch")
-    found = run(GRADIENTS)
-    assert isinstance(found, list)
-    shown, blob, unknown = found
-    assert [(row["dtype"], row["shape"], row["layout"], row["parameter"]) for row in shown["gradients"]] == [
-        ("complex64", [1, 1], "strided", False),
-        ("float32", [2], "strided", True),
-        ("bfloat16", [3], "strided", False),
-        ("float32", [3, 2], "sparse_coo", True),
-    ]
-    assert bytes.fromhex(blob) == (
-        struct.pack("<2f", 2.0, 4.0)  # 2 x, of x = 1 + 2i
-        + struct.pack("<2f", 2.0, -4.0)
-        + b"\x80\x3f" * 3
-        + struct.pack("<6f", 0, 0, 0, 0, 2.0, 2.0)
-    )
-    assert "12345" in unknown["error"]
-
-
-def test_too_many_gradients_are_named_only() -> None:
-    pytest.importorskip("torch")
-    found = run(GRADIENTS, "16")
-    assert isinstance(found, list)
-    assert [row["bytes"] for row in found[0]["gradients"]] == [8, 8, None, None]
-    assert len(bytes.fromhex(found[1])) == 16

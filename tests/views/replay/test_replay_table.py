@@ -278,14 +278,16 @@ def test_what_live_workers_hold() -> None:
     )
     session = session_of(plan.sessions[0], gradients={"worker1": {1 << 48: (held,)}})
     lines = shown(outcome_of(plan, [session]))
-    at = lines.index("worker1 holds 1 gradient in context 1:0")
+    at = lines.index("worker1 has 1 gradient in context 1:0")
     assert lines[at + 1] == "  [8] float32 parameter: 0.0 1.0 2.0 3.0 4.0 5.0 …"
+    named = gradient_phrase(replace(held, name="Head.fc.bias"))
+    assert named == "Head.fc.bias [8] float32: 0.0 1.0 2.0 3.0 4.0 5.0 …"
     assert gradient_phrase(replace(held, data=None)).endswith(": too many bytes to show")
     assert gradient_phrase(replace(held, layout="sparse_coo")) == (
         "[8] float32 sparse_coo, shown dense parameter: 0.0 1.0 2.0 3.0 4.0 5.0 …"
     )
     none = session_of(plan.sessions[0], gradients={"worker1": {}})
-    assert "live workers hold no gradients at the end" in shown(outcome_of(plan, [none]))
+    assert "live workers got no gradients" in shown(outcome_of(plan, [none]))
 
 
 def test_a_narrow_terminal_breaks_between_words() -> None:

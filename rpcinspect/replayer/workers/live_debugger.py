@@ -1,0 +1,450 @@
+"""What a live worker does with its messages beside running them: it stops, looks for NaN, calls hooks.
+
+In: what the user asks for, as `LiveGroup` tells it, and a socket to our process. Out: a `LiveDebugger` that
+is installed before `init_rpc`: torch looks `deserialize` and `_run_function` up when it begins. What a
+message is, and whether it stops, our process says: it knows the capture. Calls of Python are seen in the
+thread that runs them; all else, which only torch's C++ sees, our process announces before it is sent.
+
+Runs in live workers only. Mirrors `_run_function` of torch/distributed/rpc/internal.py and `_remote_forward`,
+`_local_invoke` of torch/distributed.
+"""
+
+from __future__ import annotations
+
+import bdb
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib
+import inspect
+import os
+import pdb
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch._C import _distributed_autograd
+from torch.distributed.rpc import internal
+
+from rpcinspect.replayer.agent.tensors import build
+from rpcinspect.replayer.workers.editor_link import Editor
+from rpcinspect.replayer.workers.live_nonfinite import (
+    LineWatch,
+    lines_of_user,
+    nonfinite,
+    tensors_in,
+    watch_graph,
+)
+from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb, flush
+from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
+
+TORCH = os.path.dirname(torch.__file__)
+OURS = os.path.dirname(__file__)
+AGENTS = (
+    *(f"torch.distributed.rpc.{name}" for name in ("api", "backend_registry", "_utils")),
+    "rpcinspect.replayer.",
+)
+"""Modules whose functions agents call at each other, at start and at the end; and ours."""
+FORWARDS = ("_remote_forward",)
+"""Functions of torch that call `forward` of the object behind the RRef that they get first."""
+METHODS = ("_local_invoke", "_local_invoke_async_execution")
+"""The same for the method whose name they get second."""
+
+
+@dataclass
+class ReceivedMessage:
+    """A message that a live worker gets: what a hook is called with."""
+
+    worker: str
+    """Who gets it."""
+    message: int | None
+    """Its number in the capture; None for one that only live workers know, such as a call between two."""
+    type: str
+    """As `decode` shows it, envelopes included: `FORWARD_AUTOGRAD_REQ`."""
+    sender: str | None
+    """Who sent it; None where that is not known."""
+    function: str | None
+    """`module.name` of the function or operator that it calls."""
+    context_id: int | None = None
+    """The distributed autograd context, for `torch.distributed.autograd.get_gradients`."""
+    args: tuple[Any, ...] = field(default=(), repr=False)
+    """Of a call of Python: the very objects that the function gets."""
+    kwargs: dict[str, Any] = field(default_factory=dict, repr=False)
+    tensors: list[torch.Tensor] = field(default_factory=list, repr=False)
+    """All tensors in it; of a BACKWARD_AUTOGRAD_REQ the gradients. Of what is no call of Python, copies."""
+    stops: bool = field(default=False, repr=False)
+    broken: bool = field(default=False, repr=False)
+    """It was told which line makes NaN or Inf."""
+    debugger: RemotePdb | None = field(default=None, repr=False)
+    """That stopped there."""
+
+    @property
+    def label(self) -> str:
+        """Returns the number, or what stands for it."""
+        return "?" if self.message is None else f"#{self.message}"
+
+    @property
+    def text(self) -> str:
+        """Returns the message in words."""
+        parts = [self.type] if self.function else []
+        parts += [f"from {self.sender}"] if self.sender else []
+        parts += [] if self.context_id is None else [f"context {context_text(self.context_id)}"]
+        return f"{self.function or self.type} ({', '.join(parts)})"
+
+
+SHOWN_FRAMES = 3
+"""Of the user's, of a forward."""
+
+
+class _KnownCall(internal.PythonUDF):  # type: ignore[misc]
+    """The call of a Python function with the message that brought it."""
+
+    message: ReceivedMessage
+
+
+class LiveDebugger:
+    """Stops, looks and hooks of one live worker."""
+
+    def __init__(self, worker: str, options: Object, link: DebugLink) -> None:
+        self._worker = worker
+        self._link = link
+        self._numbers: str | None = options["nonfinite"]
+        """`stop` at NaN and Inf, `say` them, or None."""
+        self._at_errors: bool = options["errors"]
+        self._ask: bool = options["ask"]
+        """Whether our process wants to hear of each call."""
+        self._hooks = [_function(name) for name in options["hooks"]]
+        self._failed_hooks: set[str] = set()
+        self._editor = None if options["port"] is None else Editor(worker, options["port"], link)
+        self._last: ReceivedMessage | None = None
+
+    def install(self) -> None:
+        """Takes the place of torch's functions. To be called before `init_rpc`."""
+        deserialize, run = internal.deserialize, internal._run_function
+
+        def received(data: bytes, tensors: Sequence[torch.Tensor]) -> object:
+            value = deserialize(data, tensors)
+            asks = self._ask and isinstance(value, internal.PythonUDF)
+            asks = asks and not str(getattr(value.func, "__module__", "")).startswith(AGENTS)
+            return self._received(value, data, tensors) if asks else value
+
+        def called(udf: Any) -> object:
+            if isinstance(udf, _KnownCall):
+                call = functools.partial(self._call, udf.message, udf.func)
+                return run(internal.PythonUDF(call, udf.args, udf.kwargs))
+            if bdb.Breakpoint.bplist and isinstance(udf, internal.PythonUDF):
+                call = functools.partial(self._traced, "breakpoint", udf.func)
+                return run(internal.PythonUDF(call, udf.args, udf.kwargs))
+            return run(udf)
+
+        internal.deserialize, internal._run_function = received, called
+        sys.breakpointhook = self._breakpoint
+        pdb.set_trace = self._breakpoint
+        if self._numbers is not None and not torch.is_anomaly_enabled():
+            torch.autograd.set_detect_anomaly(True, check_nan=False)
+
+    # --- calls of Python ------------------------------------------------------------------------------------
+
+    def _received(self, udf: Any, data: bytes, tensors: Sequence[torch.Tensor]) -> _KnownCall:
+        """The call with what our process knows of its message."""
+        names = [name_of(udf.func)]
+        target = method_behind(udf)
+        if target is not None and name_of(target) not in names:
+            names.append(name_of(target))
+        holds = self._numbers is not None and nonfinite(tensors) == "NaN"  # masks are made of Inf
+        told = self._link.ask(
+            {"say": "got", "digest": digest_of(data, tensors), "names": names, "nonfinite": holds}
+        )
+        call = _KnownCall(udf.func, udf.args, udf.kwargs)
+        call.message = ReceivedMessage(
+            worker=self._worker,
+            message=told["message"],
+            type=told["type"],
+            sender=told["sender"],
+            function=names[-1],
+            args=udf.args,
+            kwargs=udf.kwargs,
+            tensors=list(tensors),
+            stops=told["stops"],
+        )
+        return call
+
+    def _call(
+        self, message: ReceivedMessage, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Calls the function of a message."""
+        message.context_id = current_context()
+        self._last = message
+        self._call_hooks(message)
+        try:
+            result = self._run(message, function, args, kwargs)
+            self._look_at_result(message, result)
+        except Exception as error:
+            if self._at_errors and error.__traceback__ is not None:
+                head = f"{self._worker} holds at {message.label}: {type(error).__name__} in {message.text}"
+                names = {**_names(message), "error": error}
+                self._look(message.label, head, names, trace=error.__traceback__)
+            raise
+        finally:
+            if message.debugger is not None:
+                message.debugger.release()
+            # Nothing lives longer for our sake.
+            message.args, message.kwargs, message.tensors, message.debugger = (), {}, [], None
+        return result
+
+    def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if not message.stops:
+            if self._numbers == "stop" and not bdb.Breakpoint.bplist and nonfinite(message.tensors) is None:
+                with LineWatch(is_of_user, functools.partial(self._line_broke, message)):
+                    return function(*args, **kwargs)
+            return self._traced(message.label, function, *args, **kwargs)
+        head, names = f"{self._worker} holds at {message.label}: {message.text}", _names(message)
+        if self._editor is not None:
+            with self._editor.holding(head, message.message) as debugpy:
+                debugpy.breakpoint()
+                return function(*args, **kwargs)  # step into your function here
+        code = code_of(method_behind(internal.PythonUDF(function, args, kwargs)))
+        if code is not None:
+            call = functools.partial(function, *args, **kwargs)
+            key = message.message
+            return self._debugger(message.label).call(call, code, head=head, names=names, key=key)
+        names |= {"function": function, "args": args, "kwargs": kwargs}  # there is no line to stop at
+        self._look(message.label, head, names, key=message.message)
+        return function(*args, **kwargs)
+
+    def _traced(self, place: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Calls a function so that the user's own breakpoints stop, if there are any."""
+        if not bdb.Breakpoint.bplist:
+            return function(*args, **kwargs)
+        call, head = functools.partial(function, *args, **kwargs), f"{self._worker} holds in {place}"
+        return self._debugger(place).call(call, None, head=head, names={})
+
+    def _look_at_result(self, message: ReceivedMessage, result: Any) -> None:
+        """Looks at what a function has returned; what goes wrong in that is not the function's error."""
+        if self._numbers is None:
+            return
+        try:
+            self._returned(message, result)
+        except Exception:
+            traceback.print_exc()
+
+    def _returned(self, message: ReceivedMessage, result: Any) -> None:
+        if isinstance(result, torch.futures.Future):
+            result.add_done_callback(lambda future: self._look_at_result(message, _value(future)))
+            return
+        tensors = tensors_in(result)
+        watch_graph(tensors, functools.partial(self._gradient_broke, message))
+        what = nonfinite(tensors)
+        if what is None or message.broken:
+            return
+        head = f"{self._worker} returns {what} from {message.label}: {message.text}"
+        if self._found(head) and nonfinite(message.tensors) is None:
+            names = {**_names(message), "args": message.args, "kwargs": message.kwargs, "result": result}
+            self._look(message.label, head, names)
+
+    def _line_broke(self, message: ReceivedMessage, frame: FrameType, line: int, what: str) -> Any:
+        """A line of the user's has made the first value that is not finite; runs in its thread. Returns who
+        traces the function from now on."""
+        message.broken = True
+        place = f"{os.path.basename(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
+        head = f"{self._worker} makes {what}, {place}, in {message.label}: {message.text}"
+        if not self._found(head):
+            return None
+        if self._editor is not None:
+            self._look(message.label, head, {**_names(message), "names": dict(frame.f_locals)})
+            return None
+        message.debugger = debugger = self._debugger(message.label)
+        return debugger.trace_from_here(head, frame, _names(message))
+
+    def _gradient_broke(
+        self,
+        message: ReceivedMessage,
+        operation: str,
+        forward: Sequence[str],
+        received: Sequence[Any],
+        gradients: Sequence[Any],
+    ) -> None:
+        """An operation that got finite gradients makes one that is not; runs in its thread."""
+        what = nonfinite(gradients)
+        last = self._last.label if self._last is not None else "?"
+        where = list(lines_of_user(forward))
+        context = "" if message.context_id is None else f" (context {context_text(message.context_id)})"
+        where_now = f"in {last}{context}; forward, in {message.label}:"
+        head = f"{self._worker} makes {what} in the backward of {operation}, {where_now}"
+        head = "\n".join([head, *where[-SHOWN_FRAMES:]])
+        if self._found(head):
+            names = {**_names(self._last or message), "operation": operation, "forward": "\n".join(where)}
+            names |= {"received": received, "gradients": gradients}
+            self._look(last, head, names)
+
+    def _found(self, text: str) -> bool:
+        """Tells our process of NaN or Inf. Returns whether to stop there."""
+        return self._link.ask({"say": "found", "text": text})["stops"] and self._numbers == "stop"
+
+    # --- other messages -------------------------------------------------------------------------------------
+
+    def announced(self, what: Object, blob: bytes) -> Object:
+        """A message that torch's C++ takes is about to be sent; runs in the main thread. Returns the reply,
+        after which it is sent."""
+        rows = what.get("tensors", ())
+        message = ReceivedMessage(
+            worker=self._worker,
+            message=what["message"],
+            type=what["type"],
+            sender=what["sender"],
+            function=what["function"],
+            context_id=what["context_id"],
+            tensors=build(rows, parts_of(what, blob)[1]) if rows else [],
+        )
+        self._last = message
+        self._call_hooks(message)
+        if what["stops"]:
+            names = _names(message)
+            if message.type == "BACKWARD_AUTOGRAD_REQ":
+                names["gradients"] = message.tensors
+            head = f"{self._worker} holds before {message.label}: {what['why'] or ''}{message.text}"
+            self._look(message.label, head, names, key=message.message)
+        return {"announced": True}
+
+    # --- what the user brings -------------------------------------------------------------------------------
+
+    def _call_hooks(self, message: ReceivedMessage) -> None:
+        for name, hook in self._hooks:
+            try:
+                hook(message)
+            except Exception:
+                if name not in self._failed_hooks:
+                    self._failed_hooks.add(name)
+                    print(f"--hook {name} failed at {message.label}:", file=sys.stderr)
+                    traceback.print_exc()
+                    flush()
+
+    def _breakpoint(self, *args: object, **kwargs: object) -> None:
+        frame = sys._getframe(1)
+        where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        last = self._last
+        head = f"{self._worker} holds at breakpoint(), {where}"
+        names = {"context_id": current_context()} if last is None else _names(last)
+        self._debugger(where).stop_here_and_now(head, frame, names)
+
+    def _debugger(self, place: str) -> RemotePdb:
+        return RemotePdb(self._link, f"{self._worker} {place}")
+
+    def _look(
+        self,
+        place: str,
+        head: str,
+        names: dict[str, object],
+        *,
+        trace: TracebackType | None = None,
+        key: int | None = None,
+    ) -> None:
+        """Holds where no line of the user's is about to run, in the editor or on the terminal."""
+        if self._editor is None:
+            self._debugger(place).look(head, names, trace=trace, key=key)
+            return
+        with self._editor.holding(head, key) as debugpy:
+            debugpy.breakpoint()
+            del debugpy  # a line to stop at
+
+
+def begin(control: ControlSocket, command: Object) -> tuple[LiveDebugger | None, list[socket.socket]]:
+    """Installs what the user asks for in this worker; returns it with the other end of its socket, which goes
+    to our process."""
+    options = command["debug"]
+    if options is None:
+        return None, []
+    if options["anomaly"]:
+        torch.autograd.set_detect_anomaly(True)
+    ours, theirs = type(control).pair()
+    debugger = LiveDebugger(command["name"], options, DebugLink(ours))
+    debugger.install()
+    return debugger, [theirs.sock]
+
+
+def digest_of(data: bytes, tensors: Iterable[torch.Tensor]) -> str:
+    """Returns what a call is recognised by: its pickle and the bytes of its plain tensors."""
+    digest = hashlib.sha256(data)
+    for tensor in tensors:
+        if tensor.layout == torch.strided and not tensor.is_quantized:
+            storage = tensor.untyped_storage().cpu()
+            digest.update(ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b"")
+    return digest.hexdigest()
+
+
+def name_of(function: Any) -> str:
+    """`module.qualified_name` of a function, a method or an object that is called."""
+    owner = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(owner, '__module__', None) or 'builtins'}.{owner.__qualname__}"
+
+
+def method_behind(udf: Any) -> Any:
+    """Returns the user's function that a call leads to: for torch's own helpers, the method of the object
+    behind the RRef."""
+    function = udf.func
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", "")
+    if name in (*FORWARDS, *METHODS) and udf.args:
+        with contextlib.suppress(Exception):  # it fails when it is called
+            thing = udf.args[0].local_value()
+            return getattr(thing, "forward" if name in FORWARDS else udf.args[1])
+    if isinstance(function, torch.nn.Module):
+        return function.forward
+    return function
+
+
+def code_of(function: Any) -> CodeType | None:
+    """Returns the code of a function of the user; None for torch's own and for what is not written in
+    Python."""
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    with contextlib.suppress(ValueError):  # wrappers in a circle
+        function = inspect.unwrap(function)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code if isinstance(code, CodeType) and is_of_user(code) else None
+
+
+def is_of_user(code: CodeType) -> bool:
+    """Returns whether code has a file, which is neither torch's nor ours."""
+    return not code.co_filename.startswith((TORCH, OURS, "<"))
+
+
+def context_text(context_id: int) -> str:
+    """`0:3`: who made a context, and its number there."""
+    return f"{context_id >> 48}:{context_id & (1 << 48) - 1}"
+
+
+def current_context() -> int | None:
+    """Returns the autograd context of this thread."""
+    try:
+        return int(_distributed_autograd._current_context()._context_id())
+    except RuntimeError:
+        return None
+
+
+def _names(message: ReceivedMessage) -> dict[str, object]:
+    """Returns what the prompt knows beside the function's own names."""
+    return {"message": message, "context_id": message.context_id, "tensors": message.tensors}
+
+
+def _value(future: Any) -> object:
+    """Returns the value of a future that is done; None for an error."""
+    with contextlib.suppress(Exception):
+        return future.value()
+    return None
+
+
+def _function(name: str) -> tuple[str, Callable[[ReceivedMessage], object]]:
+    """Returns `module:function` with the function."""
+    module, _, attribute = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return name, found
