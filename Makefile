@@ -4,7 +4,7 @@
 #                   PyTorch for that (TORCH_INDEX=URL looks in that index too, such as PyTorch's own of CPU builds)
 #   make demo-light decode it, show one message in full and what a replay would send, find where two runs part
 #   make test       run all tests (PYTEST_ARGS='tests/tensorpipe -x' runs some of them)
-#   make test-fast  run those that start no process: most of what can break, in a fifth of the time
+#   make test-fast  run those that start no process and take no seconds, with fewer examples: most of what can break
 #   make test-thorough  run all with more examples and every capture: what tests/thorough.py leaves out otherwise
 #   make check      what CI checks beside the tests: ruff and mypy
 #   make fix        format, and repair what ruff can repair
@@ -81,7 +81,7 @@ test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 test-fast: $(VENV)/dev.stamp
-	WITHOUT_CHILDREN=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	WITHOUT_CHILDREN=1 HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n auto -m "not slow" --dist worksteal $(PYTEST_ARGS)
 
 test-thorough: $(VENV)/dev.stamp
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)

@@ -18,7 +18,7 @@ python=${PYTHON:-python3}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT INT TERM
 
-if ! "$python" -c 'import torch' 2>/dev/null; then
+if ! "$python" -c 'import importlib.util as u; raise SystemExit(u.find_spec("torch") is None)'; then
     echo "$python has no PyTorch: set PYTHON" >&2
     exit 2
 fi

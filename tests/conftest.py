@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a script; what tests start would ignore it, too, which some of them press.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ("tests.looks",)
+pytest_plugins = ("tests.looks", "tests.reports")
 
 
 @pytest.hookimpl(wrapper=True)

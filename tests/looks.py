@@ -9,8 +9,10 @@ each test is skipped where it would start a process (make test-fast): nobody has
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -24,6 +26,8 @@ STARTS = "it would start a process"
 STARTING = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system")
 WITHOUT_CHILDREN = bool(os.environ.get("WITHOUT_CHILDREN"))
 EVENTS = ("open", "os.listdir", "os.scandir", "subprocess.Popen", LOOKED)
+HEARD = frozenset({*EVENTS, *STARTING})
+"""The first question about each event: `id` is one, too, and some tests call it ten million times."""
 BELOW = (f"{SHARED}/", f"{SHARED.resolve()}/", f"../{SHARED.name}/")
 LOOKED_AT = os.path.abspath(os.environ["LOOKED_AT"]) if "LOOKED_AT" in os.environ else None
 
@@ -37,7 +41,7 @@ class Looks:
         self.skipped: str | None = None
         """Why it can't go on."""
 
-    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
+    def hear(self, event: str, arguments: tuple[object, ...]) -> None:
         """Skips the test at the place where it looks in vain, or starts what it may not."""
         if not self.running:
             return
@@ -58,7 +62,16 @@ class Looks:
 
 
 looks = Looks()
-sys.addaudithook(looks.audit)
+
+
+def audit(event: str, arguments: tuple[object, ...], heard: frozenset[str] = HEARD) -> None:
+    """A hook, which can't be taken out again."""
+    if event in heard:
+        looks.hear(event, arguments)
+
+
+if WITHOUT_SHARED or WITHOUT_CHILDREN or LOOKED_AT is not None:  # nobody else wants to know
+    sys.addaudithook(audit)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,6 +82,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         looks.running = False
+        if looks.skipped is not None:
+            with warnings.catch_warnings():  # of files that the test had opened for the process
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect(1)
         if looks.looked and LOOKED_AT is not None:
             with Path(LOOKED_AT).open("a", encoding="utf-8") as file:
                 file.write(item.nodeid + "\n")

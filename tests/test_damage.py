@@ -195,6 +195,7 @@ def test_messages_that_come_at_once_are_right_too(name: str) -> None:
             assert verdict.faults == []
 
 
+@pytest.mark.slow
 def test_late_starts_leave_nearly_every_tensor_certain() -> None:
     """Every later message comes out; of all their tensors, pooled, 98 % have a certain place."""
     wholes = [original(name) for name in (*QUICK, *LARGE)]

@@ -140,12 +140,13 @@ def test_a_million_empty_frames(tmp_path: Path) -> None:
     assert len(problems(lines)) < 10
 
 
+@pytest.mark.slow
 def test_descriptors_of_very_many_payloads_are_not_kept(tmp_path: Path) -> None:
     """2 MB each, all different: what was remembered of them once took 14 times as much, for ever."""
     network = Network()
     talk = PipeTalk(network)
     body = descriptor((0,) * 100_000, tag=b"00")
-    for number in range(6):
+    for number in range(4):
         network.write(talk.descriptor, body.replace(b"00", b"%02d" % number, 1) + bytes(800_000))
     talk.send(MARK)
     path = write(tmp_path / "x.pcap", network)
@@ -198,6 +199,7 @@ def pickles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("pickles") / "x.pcap", network)
 
 
+@pytest.mark.slow
 def test_pickles_are_read_within_bounds(pickles: Path) -> None:
     with bounded(SECONDS * 2, 600):  # each twice: as facts, and shown
         records, lines = read(pickles)
@@ -207,6 +209,7 @@ def test_pickles_are_read_within_bounds(pickles: Path) -> None:
             assert len(json.dumps(line["body"])) < 100_000
 
 
+@pytest.mark.slow
 def test_what_is_made_of_such_pickles_ends(pickles: Path) -> None:
     """Comparing and planning."""
     with bounded(SECONDS * 3, 1200), RunModel.open([str(pickles)]) as opened:
@@ -217,7 +220,8 @@ def test_what_is_made_of_such_pickles_ends(pickles: Path) -> None:
 
 
 def test_large_messages_are_not_kept_for_their_short_text(tmp_path: Path) -> None:
-    """60 MB of payloads, all different, of which the views show a line each."""
+    """60 MB of payloads, all different, of which the views show a line each. A process that begins with this
+    test takes 59 MB more while it reads them."""
     network = Network()
     talk = PipeTalk(network)
     for number in range(60):
@@ -242,7 +246,7 @@ def test_large_messages_are_not_kept_for_their_short_text(tmp_path: Path) -> Non
                 table.feed([record])
                 yield record.rpc.message.id
 
-    with bounded(SECONDS, 40):
+    with bounded(SECONDS, 70):
         assert sum(1 for _ in each()) == 60
 
 

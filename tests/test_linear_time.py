@@ -6,6 +6,8 @@ import pytest
 
 from tests.growing import BOUND, GROWTHS, Growth, costs
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 6
 LARGER = (1, 2, 4)
 """What grows with the square shows more the larger it is; what else the machine does may come at one size,

@@ -141,6 +141,7 @@ def is_deeper(root: Value, most: int) -> bool:
     levels: dict[int, int] = {}
     level_of, nothing = levels.get, repeat(0)
     stack: list[Any] = [root]
+    depth = 0
     while stack:
         node = stack.pop()
         if node is levels:  # what is below of the next one is done
@@ -149,10 +150,15 @@ def is_deeper(root: Value, most: int) -> bool:
             if level > most:
                 return True
             levels[id(node)] = level
+            depth -= 1
         elif id(node) not in levels:
-            parts = [part for part in children(node) if type(part) not in _WITHOUT_PARTS]
+            inner = node if type(node) in _SEQUENCES else children(node)
+            parts = [part for part in inner if type(part) not in _WITHOUT_PARTS]
             levels[id(node)] = 0 if parts else 1
             if parts:
+                depth += 1
+                if depth > most:  # the way down to here is such a way: no need to look at the rest
+                    return True
                 stack += (parts, node, levels, *parts)
     return False
 
@@ -160,3 +166,4 @@ def is_deeper(root: Value, most: int) -> bool:
 SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
 """Types of values that have no parts and name nothing."""
 _WITHOUT_PARTS = SCALARS | {Global}
+_SEQUENCES = (tuple, list)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import CaptureReader, pcap
+from rpcinspect.capture import CaptureReader, Reading, pcap
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import CaptureError, UnknownFormatError
 from tests.builders import Captured, pcap_file
@@ -25,6 +25,10 @@ PACKETS = [
 ReadAll = Callable[[bytes], tuple[list[tuple[bytes, int, int]], CaptureReader]]
 
 
+NATIVE = Reading(reader="native")
+"""Otherwise tshark, a process each time, is asked for what is no capture."""
+
+
 @pytest.fixture
 def read_all(tmp_path: Path) -> ReadAll:
     """Reads bytes as a file: (data, time, original length) of each packet, and the closed reader."""
@@ -33,7 +37,7 @@ def read_all(tmp_path: Path) -> ReadAll:
         path = tmp_path / "capture"
         path.write_bytes(data)
         rows = []
-        with CaptureReader(str(path)) as reader:
+        with CaptureReader(str(path), reading=NATIVE) as reader:
             for block in reader.blocks():
                 for offset, caplen, length, time_ns in zip(
                     block.offset.tolist(),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import CaptureReader
+from rpcinspect.capture import CaptureReader, Reading
 from rpcinspect.capture.pcapng import NO_LINK_TYPE
 from rpcinspect.errors import CaptureError, UnknownFormatError
 from tests.builders import (
@@ -29,6 +29,10 @@ Row = tuple[int, bytes, int, int, int]
 ReadAll = Callable[[bytes], tuple[list[Row], CaptureReader]]
 
 
+NATIVE = Reading(reader="native")
+"""Otherwise tshark, a process each time, is asked for what is no capture."""
+
+
 @pytest.fixture
 def read_all(tmp_path: Path) -> ReadAll:
     """Reads bytes as a file: (number, data, time, original length, link type) of each, and the reader."""
@@ -37,7 +41,7 @@ def read_all(tmp_path: Path) -> ReadAll:
         path = tmp_path / "capture"
         path.write_bytes(data)
         rows = []
-        with CaptureReader(str(path)) as reader:
+        with CaptureReader(str(path), reading=NATIVE) as reader:
             for block in reader.blocks():
                 assert len(block) > 0
                 for row in range(len(block)):

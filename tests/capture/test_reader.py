@@ -56,7 +56,7 @@ def test_compressed_file_without_content_is_one_line(size: int, tmp_path: Path) 
     path = tmp_path / "capture"
     path.write_bytes(gzip.compress(pcap_file(PACKETS))[:size])
     with pytest.raises(CaptureError) as caught:
-        CaptureReader(str(path))
+        CaptureReader(str(path), reading=Reading(reader="native"))
     assert "\n" not in str(caught.value)
 
 

@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.capture import CaptureReader
+from rpcinspect.capture import CaptureReader, Reading
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError
 from tests.builders import Captured, pcap_file
@@ -263,7 +263,7 @@ def test_damage_is_a_problem_or_a_capture_error(
     path = tmp_path / "capture"
     path.write_bytes(data[: int(share * len(data))])
     try:
-        with CaptureReader(str(path)) as reader:
+        with CaptureReader(str(path), reading=Reading(reader="native")) as reader:
             for block in reader.blocks():
                 assert len(block) > 0
     except CaptureError:

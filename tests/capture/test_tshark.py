@@ -27,6 +27,7 @@ from tests.cli.runner import decode
 from tests.decoded import Json, parse
 from tests.forks import command, ran
 from tests.places import recordings
+from tests.thorough import representative, some
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHAIN = ROOT / "captures" / "basic_chain.pcap"
@@ -77,22 +78,24 @@ TORCH = [path for path in recordings("torch") if path not in STRESS]
 
 
 @needs_tshark
-@pytest.mark.parametrize("path", TORCH, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", some(TORCH, 2), ids=lambda path: path.name)
 def test_captures_of_torch(path: Path) -> None:
+    """Quick, each second one."""
     same(path)
 
 
 @needs_tshark
 @pytest.mark.slow
-@pytest.mark.parametrize("path", STRESS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", representative(STRESS), ids=lambda path: path.name)
 def test_captures_of_torch_under_stress(path: Path) -> None:
     assert messages(same(path))
 
 
 @needs_tshark
 @pytest.mark.slow
-@pytest.mark.parametrize("path", recordings("."), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", some(recordings("."), 3), ids=lambda path: path.name)
 def test_bundled_captures(path: Path) -> None:
+    """Quick, each third one; all were captured by the same sniffers as those above."""
     same(path)
 
 

@@ -16,7 +16,7 @@ from rpcinspect.replayer.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOK
 from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from tests.cli.runner import CAPTURES, CHAIN, Ran, rpcinspect
-from tests.forks import command
+from tests.forks import command, popen
 from tests.replayer.live_calls import run as ask
 from tests.replayer.programs import QUIET, Programs, environment, free_port, start_as_fork, until
 from tests.views.replay.test_replay_json import check_contract
@@ -212,7 +212,7 @@ rpc.shutdown()
 def test_a_real_static_group_goes_on() -> None:
     port = free_port()
     workers = [
-        subprocess.Popen(
+        popen(
             [sys.executable, "-c", STATIC, str(rank), str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.cli.runner import CAPTURES, CHAIN, rpcinspect
 from tests.forks import command, forks
 from tests.places import recorded
 from tests.replayer.left_behind import descendants
+from tests.thorough import some
 
 pytest.importorskip("torch")
 
@@ -154,10 +156,11 @@ def test_the_cursor_comes_back(run: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("tenth", range(0, 10, 2))
+@pytest.mark.parametrize(
+    ("tenth", "number"), some(list(product(range(0, 10, 2), (signal.SIGINT, signal.SIGKILL))), 3)
+)
 def test_signals_at_any_moment(tenth: int, number: int, run: object) -> None:
-    """As from a terminal: to all processes of the foreground."""
+    """As from a terminal: to all processes of the foreground. Quick, each signal at two of five times."""
     replay = run(LOCKED, "--path", CAPTURES)  # type: ignore[operator]
     below: set[int] = set()
     end = time.monotonic() + SECONDS

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rpcinspect.diff.align import align_runs
 from tests.diff.stories import Story, answer
+from tests.thorough import examples
 
 
 def iterations(*arguments: int, first_context: int = 0) -> Story:
@@ -200,7 +201,7 @@ def scrambled(seed: int) -> Story:
     return story
 
 
-def scrambled_pairs(stories: int = 200) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+def scrambled_pairs(stories: int) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
     """The pairs of many stories, in both directions."""
     found = []
     for seed in range(0, 2 * stories, 2):
@@ -211,7 +212,7 @@ def scrambled_pairs(stories: int = 200) -> list[tuple[list[tuple[int, int]], lis
 
 def test_every_process_aligns_alike() -> None:
     """Python's numbers for texts are others in each: here at random, there those of PYTHONHASHSEED."""
-    script = "from tests.diff.test_align import scrambled_pairs; print(scrambled_pairs(80))"
+    script = f"from tests.diff.test_align import scrambled_pairs; print(scrambled_pairs({examples(80)}))"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONHASHSEED": "1"},
@@ -220,5 +221,5 @@ def test_every_process_aligns_alike() -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout.strip() == str(scrambled_pairs(80))
-    assert all(there == back for there, back in scrambled_pairs())
+    assert done.stdout.strip() == str(scrambled_pairs(examples(80)))
+    assert all(there == back for there, back in scrambled_pairs(examples(200)))

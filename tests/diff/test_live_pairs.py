@@ -15,9 +15,10 @@ import pytest
 from tests.cli.runner import rpcinspect
 from tests.recorder.parts import PROGRAM
 from tests.test_captures import load_record
+from tests.thorough import THOROUGH
 from tests.truth import CAPTURES
 
-RUNS = 3
+RUNS = 3 if THOROUGH else 2
 """Ten of them were the same, too, each with each: `captures/record.py --times 10` records them."""
 
 

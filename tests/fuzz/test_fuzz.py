@@ -13,6 +13,7 @@ import pytest
 from tests.fuzz.bounds import TooMuch, bounded
 from tests.fuzz.mutation import MAX_BYTES, change_frames, change_opcodes, change_parts, pack, unpack
 from tests.fuzz.targets import TARGETS
+from tests.thorough import examples
 
 VECTORS = sorted((Path(__file__).parent / "vectors").glob("*/*.bin"))
 SLOW_MACHINE = 5
@@ -28,10 +29,11 @@ def test_what_was_found_stays_mended(path: Path) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_short_run(name: str) -> None:
+    """Quick, a third of the inputs that a target names; thorough, ten times as many."""
     target, draw = TARGETS[name], random.Random(1)
     seeds = [seed for seed in target.seeds() if len(seed) <= MAX_BYTES]
     assert seeds
-    for number in range(target.inputs):
+    for number in range(examples(target.inputs)):
         data = draw.choice(seeds)
         for _ in range(number % 3):  # the first ones are the seeds themselves
             data = target.change(data, draw)

@@ -115,9 +115,9 @@ def test_a_sample_is_as_it_was_kept(repo: Path) -> None:
 def checkout(repo: Path, tmp_path: Path) -> Path:
     """A commit of the package with two captures, and what it says of them kept."""
     root = tmp_path / "checkout"
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(repo / "rpcinspect", root / "rpcinspect", ignore=ignored)
-    shutil.copytree(repo / "tests" / "golden", root / "tests" / "golden", ignore=ignored)
+    for part in ("rpcinspect", "tests/golden"):
+        shutil.copytree(repo / part, root / part)  # with what was compiled of it
+    (root / ".gitignore").write_text("__pycache__/\n")
     files = ("tests/__init__.py", "tests/places.py", "bench/golden.py")
     for name in (*files, "captures/basic_chain.pcap", "captures/draws.pcap.gz"):
         (root / name).parent.mkdir(exist_ok=True)

@@ -12,6 +12,7 @@ import pytest
 
 from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import Library, build_agent
+from tests.forks import popen
 from tests.recorder.recording import environment
 from tests.replayer.programs import free_port
 
@@ -50,7 +51,7 @@ class Parent:
     """parent.py: the process that all workers of a test run are forks of."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
+        self._process = popen(
             [sys.executable, "-W", "ignore", str(Path(__file__).with_name("parent.py"))],
             env=environment(TP_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"),
             stdin=subprocess.PIPE,

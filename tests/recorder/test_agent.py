@@ -17,6 +17,7 @@ from tests.recorder.agents import PROLOGUE, need_agent
 from tests.recorder.parts import parted, workloads
 from tests.recorder.recording import environment, finish, record, start
 from tests.replayer.programs import free_port
+from tests.thorough import some
 
 pytestmark = pytest.mark.slow
 
@@ -79,11 +80,12 @@ ENDS = {"killed": "-9", "gone": "5", "exits": "6", "leaves": "0"}
 """How the first worker of a group ends, and its exit code."""
 
 
-@pytest.mark.parametrize(("method", "ends"), [("spawn", ["killed"]), ("fork", list(ENDS))])
+@pytest.mark.parametrize(("method", "ends"), some([("fork", list(ENDS)), ("spawn", ["killed"])], 2))
 def test_however_a_worker_ends_all_of_its_messages_are_there(
     tmp_path: Path, method: str, ends: list[str]
 ) -> None:
-    """Right after its last answer; its peer is killed. One group after the other in the same log."""
+    """Right after its last answer; its peer is killed. One group after the other in the same log. Quick, only
+    of forks: that workers of other starts are recorded hold test_worker_ends.py and test_record.py."""
     (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + JOB)
     env = environment(OMP_NUM_THREADS="1")
     job = ["job.py", method, *(word for end in ends for word in (end, str(free_port())))]

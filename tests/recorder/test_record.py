@@ -16,6 +16,7 @@ from tests import decoded
 from tests.carriers import frames
 from tests.recorder.parts import parted, workloads
 from tests.recorder.recording import Ran, need_own_network, record
+from tests.thorough import some
 from tests.truth import Workload
 
 pytestmark = [pytest.mark.rooted, pytest.mark.slow]
@@ -48,12 +49,11 @@ def check_run(run: Workload, done: Ran) -> None:
 
 
 def test_jobs_are_recorded_as_their_workers_saw_them(tmp_path: Path) -> None:
-    """One after the other; the last leaves the choice of transports to torch."""
-    names = ("basic_chain", "rref_relay", "views_alias")
-    done = well(record(*WIRE, *workloads(*names, DEFAULT), folder=tmp_path))
+    """One after the other; the last leaves the choice of transports to torch. test_wire_and_agent.py has many
+    more of the wire."""
+    done = well(record(*WIRE, *workloads("rref_relay", DEFAULT), folder=tmp_path))
     parts = parted(done, tmp_path)
-    for name in names:
-        check_run(parts[name].of_wire, done)
+    check_run(parts["rref_relay"].of_wire, done)
     output = decoded.decode(parts[DEFAULT].capture)
     assert output.problems() == []
     assert {pipe["transport"] for pipe in output.of("pipe")} == {"uv"}
@@ -93,8 +93,9 @@ def check_job(done: Ran, folder: Path) -> decoded.Decoded:
     return output
 
 
-@pytest.mark.parametrize("how", ["spawn", "fork"])
+@pytest.mark.parametrize("how", some(["fork", "spawn"], 2))
 def test_children_of_python_are_recorded(tmp_path: Path, how: str) -> None:
+    """Quick, forks: those that torch spawns are recorded in test_worker_ends.py."""
     done = well(record(*WIRE, sys.executable, JOB, how, folder=tmp_path))
     assert check_job(done, tmp_path).problems() == []
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 
 import pytest
 
+from tests.forks import ran
 from tests.recorder.agents import need_agent
 from tests.recorder.both import WORKLOADS, hold_against_each_other, record_both
 from tests.recorder.parts import Part, parted, workloads
@@ -66,15 +66,7 @@ def test_a_log_of_shared_memory_replays_identical(of_shared_memory: Mapping[str,
     assert dict(sorted(run.decoded.summary["by_type"].items())) == expected["by_type"]
     assert run.decoded.problems() == []
     command = ("replay", str(part.log), "--path", "jobs", "--format", "jsonl")
-    replayed = subprocess.run(
-        [sys.executable, "-m", "rpcinspect", *command],
-        check=False,
-        cwd=part.folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    replayed = ran(*command, cwd=part.folder, env=environment(), encoding="utf-8", timeout=300)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
     report = json.loads(replayed.stdout.splitlines()[-1])
     assert report["verdict"] == "identical"

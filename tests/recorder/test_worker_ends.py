@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rpcinspect.run.run import RunModel, open_run
+from tests.cli.runner import rpcinspect
 from tests.recorder.agents import need_agent
 from tests.recorder.recording import Ran, environment, need_own_network, record
 from tests.replayer.programs import free_port
@@ -21,7 +22,7 @@ PYTHON = (sys.executable, "-W", "ignore")
 QUICK = environment(OMP_NUM_THREADS="1", TP_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _agent() -> None:
     pytest.importorskip("torch")
     need_agent()
@@ -48,9 +49,18 @@ def unanswered(run: RunModel) -> dict[str, tuple[str, str]]:
     return {finding.workers[1]: (finding.text, finding.remedy or "") for finding in found}
 
 
-def test_children_of_the_commands_process(tmp_path: Path) -> None:
-    done, run = recorded(tmp_path, *PYTHON, JOB, "fork", "ends,killed,raises,exits,leaves,ends")
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Ran, RunModel]]:
+    """A recording of workers that end in every way, and where its log lies."""
+    folder = tmp_path_factory.mktemp("forked")
+    done, run = recorded(folder, *PYTHON, JOB, "fork", "ends,killed,raises,exits,leaves,ends")
     assert done.code == 0, done.err
+    with run:
+        yield folder / "x.rpclog", done, run
+
+
+def test_children_of_the_commands_process(forked: tuple[Path, Ran, RunModel]) -> None:
+    _, done, run = forked
     assert ends(run) == {
         "worker0": "exit status 0",
         "worker1": "killed by SIGKILL",
@@ -72,6 +82,22 @@ def test_children_of_the_commands_process(tmp_path: Path) -> None:
     assert [w.name for w in run.closings.ended][:2] == ["worker1", "worker4"]
 
 
+def test_a_redacted_log_keeps_how_they_ended(forked: tuple[Path, Ran, RunModel], tmp_path: Path) -> None:
+    log, _, run = forked
+    assert rpcinspect("export", "rpclog", log, "-o", tmp_path / "y.rpclog").code == 0
+    with open_run(str(tmp_path / "y.rpclog")) as again:
+        assert [w.ended for w in again.workers] == [w.ended for w in run.workers]
+    assert rpcinspect("export", "rpclog", log, "-o", tmp_path / "z.rpclog", "--redact").code == 0
+    with open_run(str(tmp_path / "z.rpclog")) as other:
+        assert [str(w.ended) for w in other.workers] == [
+            *("exit status 0", "killed by SIGKILL", "exit status 1"),
+            *("exit status 3", "exit status 4", "exit status 0"),
+        ]
+    data = (tmp_path / "z.rpclog").read_bytes()
+    assert b"ValueError" not in data
+    assert b'"pid"' not in data
+
+
 def test_children_that_torch_spawns(tmp_path: Path) -> None:
     """Once one has failed, torch ends the others by SIGTERM."""
     done, run = recorded(tmp_path, *PYTHON, JOB, "spawn", "waits,raises")
@@ -81,13 +107,12 @@ def test_children_that_torch_spawns(tmp_path: Path) -> None:
 
 
 def test_workers_of_torchrun(tmp_path: Path) -> None:
-    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "3", "--master-port", str(free_port()))
-    done, run = recorded(tmp_path, *PYTHON, *torchrun, JOB, "all", "waits,killed,waits")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))
+    done, run = recorded(tmp_path, *PYTHON, *torchrun, JOB, "all", "waits,killed")
     assert done.code == 1
     assert ends(run) == {
         "worker0": "killed by SIGTERM",
         "worker1": "killed by SIGKILL",
-        "worker2": "killed by SIGTERM",
     }
     assert next(w.name for w in run.closings.ended) == "worker1"
 
@@ -116,25 +141,6 @@ def test_the_commands_own_process_and_one_that_still_runs(tmp_path: Path) -> Non
         assert waits.pid is not None
         assert any(line.startswith("WARNING: worker1 ") and "still runs" in line for line in done.told)
     os.kill(waits.pid, 9)
-
-
-def test_a_redacted_log_keeps_how_they_ended(tmp_path: Path) -> None:
-    done, run = recorded(tmp_path, *PYTHON, JOB, "fork", "ends,killed,raises")
-    assert done.code == 0, done.err
-    decode = [sys.executable, "-m", "rpcinspect", "export", "rpclog", "x.rpclog", "-o"]
-    subprocess.run([*decode, "y.rpclog"], check=True, env=environment(), cwd=tmp_path)
-    with open_run(str(tmp_path / "y.rpclog")) as again:
-        assert [w.ended for w in again.workers] == [w.ended for w in run.workers]
-    subprocess.run([*decode, "z.rpclog", "--redact"], check=True, env=environment(), cwd=tmp_path)
-    with open_run(str(tmp_path / "z.rpclog")) as other:
-        assert [str(w.ended) for w in other.workers] == [
-            "exit status 0",
-            "killed by SIGKILL",
-            "exit status 1",
-        ]
-    data = (tmp_path / "z.rpclog").read_bytes()
-    assert b"ValueError" not in data
-    assert b'"pid"' not in data
 
 
 def test_the_last_lines_say_it_of_the_wire_too(tmp_path: Path) -> None:

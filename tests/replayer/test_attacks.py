@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,26 @@ ROWS = [tuple(line.split("\t")) for line in LINES]
 PLAYED = {"a17_class": "different", "e_f3_truncated_rref": "identical", "e_f9_own_fork_1": "different"}
 PLAYED |= dict.fromkeys(("f_h_deepstate", "f_h_facts", "f_h_hides", "f_h_longkey"), "different")
 """What reaches a live worker, since it does no harm there."""
+LARGE = {
+    "a15_keys",
+    "a16_keys",
+    "a21_depth",
+    "d_hang_hides",
+    "d_hang_notes",
+    "d_hang_set",
+    "e_f10_lists_20000",
+}
+LARGE |= {"f_h_deepstate", "f_h_facts", "f_h_hides", "f_h_longattr", "f_h_longkey", "f_h_slots"}
+"""Pickles of a hundred thousand opcodes and more."""
+
+
+def rows(*columns: int, which: Callable[[tuple[str, ...]], bool]) -> list[Any]:
+    """Parameters of tests: these columns of these rows of the index."""
+    return [
+        pytest.param(*(row[column] for column in columns), marks=[pytest.mark.slow] * (row[0] in LARGE))
+        for row in ROWS
+        if which(row)
+    ]
 
 
 def capture(name: str) -> Path:
@@ -37,7 +59,7 @@ def test_the_index_has_every_capture() -> None:
     assert files == {row[0] for row in ROWS}
 
 
-@pytest.mark.parametrize(("name", "folder", "names"), [(r[0], r[1], r[3]) for r in ROWS if r[2] == "refused"])
+@pytest.mark.parametrize(("name", "folder", "names"), rows(0, 1, 3, which=lambda row: row[2] == "refused"))
 def test_what_would_run_is_refused_before_anything_starts(name: str, folder: str, names: str) -> None:
     ran = attack(name, folder)
     assert ran.code == 4
@@ -46,7 +68,7 @@ def test_what_would_run_is_refused_before_anything_starts(name: str, folder: str
     assert {use["name"] for use in report["refused"]} == set(names.split(", "))
 
 
-@pytest.mark.parametrize(("name", "folder", "why"), [(r[0], r[1], r[3]) for r in ROWS if r[2] == "not sent"])
+@pytest.mark.parametrize(("name", "folder", "why"), rows(0, 1, 3, which=lambda row: row[2] == "not sent"))
 def test_what_would_crash_a_worker_is_not_sent(name: str, folder: str, why: str) -> None:
     ran = attack(name, folder)
     assert ran.code == 1
@@ -55,7 +77,7 @@ def test_what_would_crash_a_worker_is_not_sent(name: str, folder: str, why: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "folder", "outcome"), [r[:3] for r in ROWS if r[2] not in ("refused", "not sent")]
+    ("name", "folder", "outcome"), rows(0, 1, 2, which=lambda row: row[2] not in ("refused", "not sent"))
 )
 def test_what_passes_does_no_harm(name: str, folder: str, outcome: str) -> None:
     report = attack(name, folder).objects[-1]
@@ -65,7 +87,7 @@ def test_what_passes_does_no_harm(name: str, folder: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "folder"), [row[:2] for row in ROWS if row[0].startswith("n_") or row[0] == "f_k_line"]
+    ("name", "folder"), rows(0, 1, which=lambda row: row[0].startswith("n_") or row[0] == "f_k_line")
 )
 def test_no_line_is_offered_for_what_runs_anything(name: str, folder: str) -> None:
     assert [
@@ -73,7 +95,7 @@ def test_no_line_is_offered_for_what_runs_anything(name: str, folder: str) -> No
     ] == [None]
 
 
-@pytest.mark.parametrize(("name", "finding"), [(row[0], row[4]) for row in ROWS if row[4] != "-"])
+@pytest.mark.parametrize(("name", "finding"), rows(0, 4, which=lambda row: row[4] != "-"))
 def test_decode_tells_of_it(name: str, finding: str) -> None:
     ran = decode(capture(name), "--check", "--format", "jsonl")
     assert ran.code == 1

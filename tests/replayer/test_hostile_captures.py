@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from rpcinspect.rpc.tensor import TensorMeta, to_tensor_table
 from tests.cli.runner import CAPTURES, CHAIN, Ran, rpcinspect
+from tests.forks import forks, python
 from tests.replayer.hostile_captures import APP, SYSTEM, Job, called_with, sings
 from tests.replayer.left_behind import descendants
 from tests.replayer.talks import udf
@@ -97,20 +97,16 @@ def test_this_process_loads_no_pickle(app: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     back = b"\x80\x04" + sings("by its name", tmp_path / "answer") + b"."
     evil = Job().call(called_with(sings("by its name", canary))).call(udf("app.ask"), back=back)
+    forks()
     for arguments in (
         [evil.write(tmp_path), "--path", app, "--trust-capture"],
         [CHAIN, "--path", CAPTURES, "--gradients", "--record", tmp_path / "again.pcap"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-c", WATCHED, "replay", *map(str, arguments)],
-            check=False,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            cwd=CAPTURES.parent,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1].startswith("identical")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+        with python("-c", WATCHED, "replay", *arguments, cwd=CAPTURES.parent, **pipes) as process:
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert out.splitlines()[-1].startswith("identical")
     assert canary.exists()
 
 

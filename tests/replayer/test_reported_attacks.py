@@ -28,7 +28,12 @@ REFUSED: dict[str, tuple[str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("file", REFUSED)
+LARGE = "walk_limit.rpclog.zst"
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, marks=[pytest.mark.slow] * (file == LARGE)) for file in REFUSED]
+)
 def test_nothing_is_started(file: str) -> None:
     name, with_path = REFUSED[file]
     path = ["--path", recorded("reports/hostile/src")] if with_path else []

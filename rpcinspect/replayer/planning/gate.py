@@ -57,7 +57,7 @@ class ExecutionPolicy:
 
     def __init__(self, allow: Sequence[Allowance] = (), sources: Sources | None = None) -> None:
         self._allow = tuple(allow)
-        self._sources = sources or Sources()
+        self.sources = sources or Sources()
         self._known: dict[Global, NameRuling] = {}
 
     def inspect(
@@ -108,7 +108,7 @@ class ExecutionPolicy:
     def _standing(self, name: Global) -> NameRuling:
         if self._named(name):
             return NameRuling(True)
-        found = self._sources.find(name.module, name.name)
+        found = self.sources.find(name.module, name.name)
         allow = self._hint(name)
         if found is None:
             reason = "an attribute chain" if "." in name.name else NOBODY
@@ -121,12 +121,12 @@ class ExecutionPolicy:
             return NameRuling(False, reason=reason, allow=allow, dangerous=_is_dangerous(found.of))
         if "." in name.name and has_dunder(name.name):
             return NameRuling(False, found.kind, "a special method, with an object of any class", allow)
-        of_class = self._sources.class_standing(name.module, name.name)
+        of_class = self.sources.class_standing(name.module, name.name)
         if of_class is not None:
             return replace(of_class, allow=allow)
         if found.kind == "value":
             return NameRuling(True, "value", allow=allow, constructing="" if found.literal else MADE)
-        loading = "" if self._sources.is_rebuilder(name.module, name.name) else REBUILDS
+        loading = "" if self.sources.is_rebuilder(name.module, name.name) else REBUILDS
         return NameRuling(True, "function", allow=allow, loading=loading)
 
     def method(self, owner: Global, name: str, explicit: bool = False) -> NameRuling:
@@ -136,7 +136,7 @@ class ExecutionPolicy:
         allow = self._hint(chain) or self._method_hint(owner, name)
         if self._named(chain):
             return NameRuling(True)
-        found = None if explicit else self._sources.find(chain.module, chain.name)
+        found = None if explicit else self.sources.find(chain.module, chain.name)
         if found is None:
             bad = has_dunder(name) or is_dangerous(owner)
             return NameRuling(False, reason="a method that you haven't allowed", allow=allow, dangerous=bad)
@@ -149,7 +149,7 @@ class ExecutionPolicy:
 
     def _hint(self, name: Global) -> str:
         """The argument that a refusal offers for a name; `--main` for one of a script that is not given."""
-        if name.module in MAIN_NAMES and not self._sources.has_main:
+        if name.module in MAIN_NAMES and not self.sources.has_main:
             return BY_MAIN
         return hint(name.module, name.name)
 
@@ -160,7 +160,7 @@ class ExecutionPolicy:
         if has_dunder(name) or name in OF_FILES or not (owner in HELPERS or hint(owner.module, owner.name)):
             return ""
         usual = name == "step" or name in HARMLESS_METHODS["torch.nn.Sequential"]
-        return f"{owner.module}:{owner.name}.{name}" if usual or self._sources.has_method(name) else ""
+        return f"{owner.module}:{owner.name}.{name}" if usual or self.sources.has_method(name) else ""
 
     def _named(self, name: Global) -> bool:
         return any(one.covers(name.module, name.name) for one in self._allow)
@@ -222,7 +222,7 @@ class ExecutionPolicy:
             return ""
         if standing.kind != "any":
             return standing.calling
-        of_class = self._sources.class_standing(cls.module, cls.name)
+        of_class = self.sources.class_standing(cls.module, cls.name)
         return MADE if of_class is None else of_class.calling
 
     def _answer(self, judge: Judge, pickle: PythonPickle) -> None:

@@ -264,6 +264,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Requests that may or may not have been nested."""
     notes: tuple[str, ...]
     """What the whole replay should be read with: state that is not in the capture, for one."""
+    random: str | None = None
+    """Which requests draw random numbers, and what helps."""
     left_out: int
     """Requests that `--context` left out."""
     trusted: bool

@@ -33,6 +33,7 @@ from rpcinspect.replayer.planning.model import (
 )
 from rpcinspect.replayer.planning.order import arrivals, order, overlaps
 from rpcinspect.replayer.planning.provisions import checkpoint_loads, parameter_loads, provisions
+from rpcinspect.replayer.planning.random_numbers import random_note
 from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.replayer.planning.selection import select
 from rpcinspect.replayer.planning.sessions import (
@@ -125,12 +126,14 @@ def plan(
         whole = plan(run, replace(options, trust=True), gate, named=inspection.judged)
         spare = _spare_answers(whole)
         missing = missing_allowances(use for use in whole.globals if not spare.issuperset(use.messages))
+    steps = [step for one in sessions for step in one.steps]
     return Plan(
         sessions=sessions,
         globals=uses,
         missing=missing,
         ambiguities=tuple(doubt for index, doubt in sorted(causes.doubts.items()) if index in planned),
         notes=(*_notes(run), *gaps.notes),
+        random=random_note(uses, steps, run.calls, facts, gate.sources),
         left_out=left_out,
         trusted=options.trust,
         captured_groups=group_kinds(every),

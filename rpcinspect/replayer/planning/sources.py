@@ -96,6 +96,11 @@ class Sources:
         ]
         return any(place.how == "def" for body in classes for place in body.names.get(name, ()))
 
+    def path_of(self, module: str) -> Path | None:
+        """Returns the file of a module that the user named; None where it is none of these."""
+        file = self._parsed(module)
+        return file.path if file is not None and file.named else None
+
     def files(self) -> dict[str, str]:
         """The modules that were looked up, with the source files that they must be imported from."""
         files = [(name, file) for name, file in self._files.items() if name not in MAIN_NAMES]

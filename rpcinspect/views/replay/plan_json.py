@@ -75,7 +75,7 @@ def plan_json(plan: Plan) -> Json:
             for one in session.overlaps
         ],
         "groups": {"captured": list(plan.captured_groups), "live": LIVE},
-        **picked("notes left_out trusted")(plan),
+        **picked("notes random left_out trusted")(plan),
     }
 
 

@@ -125,7 +125,7 @@ def _closing(plan: Plan) -> Iterator[tuple[str, str]]:
     for code, count in plan.skips().items():
         yield f"{count:>6}  {code}: {REASONS[code]}", ""
     yield from needed_lines([one for session in plan.sessions for one in session.needed])
-    for note in plan.notes:
+    for note in (*plan.notes, *filter(None, [plan.random])):
         yield f"note: {printable(note)}", "yellow"
     for doubt in plan.ambiguities[:MAX_DOUBTS]:
         yield f"ambiguous: {printable(doubt.text)}", "yellow"

@@ -110,7 +110,8 @@ def _lines(
         yield from needed_lines([one for session in outcome.plan.sessions for one in session.needed])
     yield from _searches(outcome)
     yield from _recording(outcome.recording)
-    for note in outcome.plan.notes:
+    drawn = [outcome.plan.random] if made.verdict == "different" and outcome.plan.random else []
+    for note in (*outcome.plan.notes, *drawn):
         yield f"note: {printable(note)}", "yellow"
     if outcome.plan.ambiguities:
         count = len(outcome.plan.ambiguities)

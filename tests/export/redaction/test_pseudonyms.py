@@ -30,7 +30,8 @@ def test_names_keep_their_order() -> None:
     assert made == sorted(made)
     assert len(set(made)) == len(NAMES)
     many = [f"worker{n}" for n in range(500)]
-    made = [Pseudonyms(b"k", many).word(name.encode()) for name in sorted(many)]
+    words = Pseudonyms(b"k", many)
+    made = [words.word(name.encode()) for name in sorted(many)]
     assert made == sorted(made)
     assert len(set(made)) == 500
 

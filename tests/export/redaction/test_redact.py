@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rpcinspect.views.text.detail import detail
 from tests.cli.runner import rpcinspect
 from tests.decoded import decode
 from tests.export.redaction.redacting import CAPTURES, decoded, redacted, skeleton
 from tests.places import content, recordings
+from tests.thorough import representative
+from tests.views.opened import file_console, opened
 
 VAULT = CAPTURES / "redaction/vault.pcap.gz"
 HUGE = 300_000
@@ -35,9 +38,11 @@ def test_bundled_captures_tell_the_same(name: str, network: bool, tmp_path: Path
     assert skeleton(after) == skeleton(decode(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["torch", "torch-suite", "versions"])
 def test_other_captures_tell_the_same(folder: str, tmp_path: Path) -> None:
-    for path in recordings(folder):
+    """Quick, each fourth of torch's tests."""
+    for path in representative(recordings(folder)):
         if path.stat().st_size > HUGE:
             continue
         before = skeleton(decode(path))
@@ -123,8 +128,14 @@ def test_no_secret_is_left_in_what_is_shown_of_it(tmp_path: Path) -> None:
         assert "Zq7" not in shown, form
         assert "vault" not in shown
         assert str(truth()["numbers"][1]) not in shown
-    for index in range(82):
-        assert "Zq7" not in rpcinspect("decode", path, "--message", index, "--all").out
+    with opened(path) as session:
+        assert len(session.messages) == 82
+        for record in session.messages:  # as `decode --message N --all` does
+            console, out = file_console()
+            for part in detail(record, session.session, session.bytes, every_byte=True):
+                console.print(part)
+            assert out.getvalue()
+            assert "Zq7" not in out.getvalue(), record
 
 
 def test_what_is_compressed_inside_is_gone_too(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -82,12 +82,14 @@ def hunt(
     draw: Draw,
     count: int,
     *,
+    schemas: Sequence[str],
     seconds: float = float("inf"),
     tell: Callable[[Found], None] | None = None,
 ) -> Tally:
-    """As many programs, or as many seconds; one find of each kind is made small and told."""
+    """As many programs, or as many seconds; one find of each kind is made small and told. `schemas` are those
+    of the operators that may be called."""
     tally, end = Tally(), time.monotonic() + seconds
-    operators = passing_operators(draw)
+    operators = passing_operators(draw, schemas)
     waiting: list[tuple[Program, str, Job]] = []
     for number in range(count):
         if time.monotonic() > end:
@@ -134,11 +136,11 @@ def _raised(
         tell(found)
 
 
-def passing_operators(draw: Draw) -> tuple[str, ...]:
-    """Schemas of operators that the gate lets through with some arguments."""
+def passing_operators(draw: Draw, schemas: Sequence[str]) -> tuple[str, ...]:
+    """Those schemas whose operators the gate lets through with some arguments."""
     return tuple(
         schema
-        for schema in scripts.schemas()
+        for schema in schemas
         if any(verdict(scripts.operator(draw, schema), script_values.CALL, "nothing")[0] for _ in range(3))
     )
 
@@ -228,7 +230,8 @@ def main() -> int:
         asked.out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     with Oracle() as oracle:
-        tally = hunt(oracle, random.Random(asked.seed), asked.pickles, seconds=asked.seconds, tell=tell)
+        draw = random.Random(asked.seed)
+        tally = hunt(oracle, draw, asked.pickles, schemas=scripts.schemas(), seconds=asked.seconds, tell=tell)
     took, total = time.monotonic() - begin, sum(tally.made.values())
     print(f"seed {asked.seed}: {total:,} pickles in {took:.0f} s, {total / took:.0f} a second\n{tally}")
     if asked.out is not None:

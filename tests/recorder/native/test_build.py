@@ -17,6 +17,7 @@ import pytest
 
 from rpcinspect.recorder.native import build as module
 from rpcinspect.recorder.native.build import is_ours, parts, why_not
+from tests.forks import popen, run
 from tests.recorder.agents import need_agent
 from tests.recorder.recording import ROOT, environment
 
@@ -24,15 +25,14 @@ BUILD = ROOT / "rpcinspect" / "recorder" / "native" / "build.py"
 
 
 def build(cache: Path, *options: str, **env: str) -> list[dict[str, Any]]:
-    """What it says, line by line."""
-    done = subprocess.run(
-        [sys.executable, *options, str(BUILD)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=environment(**{"XDG_CACHE_HOME": str(cache), **env}),
-    )
+    """What it says, line by line; by a fork of a process that has torch, unless it is to have another one."""
+    program = [sys.executable, *options, str(BUILD)]
+    surroundings = environment(**{"XDG_CACHE_HOME": str(cache), **env})
+    if options or "PYTHONPATH" in env:
+        pipes = {"capture_output": True, "text": True}
+        done = subprocess.run(program, check=False, **pipes, timeout=600, env=surroundings)
+    else:
+        done = run(program, timeout=600, env=surroundings)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -112,10 +112,7 @@ def test_two_at_a_time_build_once(tmp_path: Path) -> None:
         tmp_path / "c++", f'echo >>{count}; sleep 1; for last; do :; done; cp {library.path} "$last"'
     )
     env = environment(XDG_CACHE_HOME=str(tmp_path), CXX=str(compiler))
-    both = [
-        subprocess.Popen([sys.executable, str(BUILD)], env=env, stdout=subprocess.PIPE, text=True)
-        for _ in "12"
-    ]
+    both = [popen([sys.executable, str(BUILD)], env=env, stdout=subprocess.PIPE, text=True) for _ in "12"]
     told = [json.loads(process.communicate(timeout=300)[0].splitlines()[-1]) for process in both]
     assert count.read_text() == "\n"
     assert told[0] == told[1]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from tests.replayer.left_behind import descendants, temporary_folders
+from tests.thorough import some
 
 SECONDS = 30.0
 
@@ -163,13 +165,14 @@ def test_a_parent_that_is_killed_takes_its_workers_along() -> None:
 
 
 WHO = ("the store of the live group", "the live worker w")
+DEADLY = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 
 
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["import", "run"])
+@pytest.mark.parametrize(("when", "number"), some(list(product(("import", "run"), DEADLY)), 2))
 @pytest.mark.slow
 def test_nothing_outlives_this_process(tmp_path: Path, repo: Path, number: int, when: str) -> None:
+    """Quick, each signal and each time in one at least."""
     pytest.importorskip("torch")
     (tmp_path / "slow.py").write_text(
         f"open({str(tmp_path / 'begun')!r}, 'w').close()\nimport time\ntime.sleep(1000)\n", encoding="utf-8"

@@ -135,8 +135,8 @@ def test_the_first_difference_has_a_row_in_any_case() -> None:
 
 
 def test_folds_are_bounded() -> None:
-    comparison, rows = compared(story(1, more=3000), story(1, more=3000))
+    comparison, rows = compared(story(1, more=1500), story(1, more=1500))
     check_nothing_is_lost(comparison, rows)
     (fold,) = rows.items
     assert isinstance(fold, Fold)
-    assert MIN_FOLDED < len(fold.rows) < fold.count == 6002
+    assert MIN_FOLDED < len(fold.rows) < fold.count == 3002

@@ -493,9 +493,9 @@ def test_narrow_screens_do_not_scroll_sideways(chromium: Browser, pages: Path) -
 
 @pytest.mark.slow
 def test_very_many_messages(chromium: Browser, tmp_path: Path) -> None:
-    """Fifty thousand, or ten."""
+    """Fifty thousand, or five."""
     story = Story(5)
-    rounds = 5000 if THOROUGH else 1000
+    rounds = 5000 if THOROUGH else 500
     for n in range(rounds):
         story.iteration(n, calls=3)
     run = story_run(story)
