@@ -335,7 +335,7 @@ def test_an_editor() -> None:
         text=True,
     ) as process:
         try:
-            with Editor(port + 1, 60) as editor:  # that of the second live worker
+            with Editor(port + 1, 150) as editor:  # that of the second live worker
                 thread = editor.event("stopped")["threadId"]
                 editor.ask("stepIn", threadId=thread)
                 assert editor.event("stopped")["reason"] == "step"

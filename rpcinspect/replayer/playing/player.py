@@ -3,7 +3,8 @@
 In: a planned session, its captured messages, and peers that are members of the live workers' group. Out:
 what came of each step, and of each request of live workers. One thread, one loop of events; the schedule says
 what may be sent, `Expected` which captured request a live one repeats, `translate` which ids have other
-numbers here. Nothing that live workers send is executed or trusted; whatever they do, it ends in finite time.
+numbers here. Nothing that live workers send is executed or trusted; whatever they do, it ends in finite time,
+unless the user holds one of them in a debugger.
 
 May assume that the gate has passed everything that the plan sends and gives as an answer. Longer than other
 modules: each event of the one loop may change what all others wait for.

@@ -5,8 +5,7 @@ is installed before `init_rpc`: torch looks `deserialize` and `_run_function` up
 message is, and whether it stops, our process says: it knows the capture. Calls of Python are seen in the
 thread that runs them; all else, which only torch's C++ sees, our process announces before it is sent.
 
-Runs in live workers only. Mirrors `_run_function` of torch/distributed/rpc/internal.py and `_remote_forward`,
-`_local_invoke` of torch/distributed.
+Runs in live workers only. Mirrors `_run_function` of torch/distributed/rpc/internal.py.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import ctypes
 import functools
 import hashlib
 import importlib
-import inspect
 import os
 import pdb
 import socket
@@ -25,14 +23,21 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
-from torch._C import _distributed_autograd
 from torch.distributed.rpc import internal
 
 from rpcinspect.replayer.agent.tensors import build
+from rpcinspect.replayer.workers.called_functions import (
+    code_of,
+    context_text,
+    current_context,
+    is_of_user,
+    method_behind,
+    name_of,
+)
 from rpcinspect.replayer.workers.editor_link import Editor
 from rpcinspect.replayer.workers.live_nonfinite import (
     LineWatch,
@@ -44,17 +49,11 @@ from rpcinspect.replayer.workers.live_nonfinite import (
 from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb, flush
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
 
-TORCH = os.path.dirname(torch.__file__)
-OURS = os.path.dirname(__file__)
 AGENTS = (
     *(f"torch.distributed.rpc.{name}" for name in ("api", "backend_registry", "_utils")),
     "rpcinspect.replayer.",
 )
 """Modules whose functions agents call at each other, at start and at the end; and ours."""
-FORWARDS = ("_remote_forward",)
-"""Functions of torch that call `forward` of the object behind the RRef that they get first."""
-METHODS = ("_local_invoke", "_local_invoke_async_execution")
-"""The same for the method whose name they get second."""
 
 
 @dataclass
@@ -376,57 +375,6 @@ def digest_of(data: bytes, tensors: Iterable[torch.Tensor]) -> str:
             storage = tensor.untyped_storage().cpu()
             digest.update(ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b"")
     return digest.hexdigest()
-
-
-def name_of(function: Any) -> str:
-    """`module.qualified_name` of a function, a method or an object that is called."""
-    owner = function if hasattr(function, "__qualname__") else type(function)
-    return f"{getattr(owner, '__module__', None) or 'builtins'}.{owner.__qualname__}"
-
-
-def method_behind(udf: Any) -> Any:
-    """Returns the user's function that a call leads to: for torch's own helpers, the method of the object
-    behind the RRef."""
-    function = udf.func
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = getattr(function, "__name__", "")
-    if name in (*FORWARDS, *METHODS) and udf.args:
-        with contextlib.suppress(Exception):  # it fails when it is called
-            thing = udf.args[0].local_value()
-            return getattr(thing, "forward" if name in FORWARDS else udf.args[1])
-    if isinstance(function, torch.nn.Module):
-        return function.forward
-    return function
-
-
-def code_of(function: Any) -> CodeType | None:
-    """Returns the code of a function of the user; None for torch's own and for what is not written in
-    Python."""
-    if not inspect.isroutine(function):
-        function = type(function).__call__
-    with contextlib.suppress(ValueError):  # wrappers in a circle
-        function = inspect.unwrap(function)
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code if isinstance(code, CodeType) and is_of_user(code) else None
-
-
-def is_of_user(code: CodeType) -> bool:
-    """Returns whether code has a file, which is neither torch's nor ours."""
-    return not code.co_filename.startswith((TORCH, OURS, "<"))
-
-
-def context_text(context_id: int) -> str:
-    """`0:3`: who made a context, and its number there."""
-    return f"{context_id >> 48}:{context_id & (1 << 48) - 1}"
-
-
-def current_context() -> int | None:
-    """Returns the autograd context of this thread."""
-    try:
-        return int(_distributed_autograd._current_context()._context_id())
-    except RuntimeError:
-        return None
 
 
 def _names(message: ReceivedMessage) -> dict[str, object]:

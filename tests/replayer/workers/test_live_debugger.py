@@ -15,7 +15,7 @@ IMPORT = """
 import collections, functools, json, sys, operator
 import torch
 from torch.distributed.rpc.internal import PythonUDF
-import rpcinspect.replayer.workers.live_debugger as d
+import rpcinspect.replayer.workers.called_functions as d
 OWN = '''
 def udf(function, *args):
     return PythonUDF(function, args, {})
