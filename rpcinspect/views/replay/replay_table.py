@@ -102,7 +102,8 @@ def _lines(
         yield from _given(outcome)
         yield from _results(outcome, made, sessions)
     yield from _held(outcome)
-    yield from _skips(made, sessions)
+    if error is None:
+        yield from _skips(made, sessions)
     if outcome.runs:
         yield from _groups(outcome)
         yield from _failures(outcome)
