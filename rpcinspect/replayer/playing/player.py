@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.equality.difference import Difference, verdict
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.errors import ReplayError
@@ -33,9 +32,18 @@ from rpcinspect.replayer.peers.loop import (
     ResponseArrived,
     Unanswered,
 )
-from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
+from rpcinspect.replayer.planning.model import Step
 from rpcinspect.replayer.planning.steps import NO_ANSWER
 from rpcinspect.replayer.playing.debugging import SessionDebugger, Wait
+from rpcinspect.replayer.playing.expectations import (
+    NEEDS_WHAT_IS_LACKING,
+    UnmadeRRefs,
+    as_answered,
+    judged,
+    lacks_answer,
+    may_come,
+    of_interest,
+)
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
 from rpcinspect.replayer.playing.outcome import (
@@ -66,10 +74,9 @@ from rpcinspect.replayer.playing.uncaptured import (
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.workers import Waiting
 from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
-from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, missing_bytes, rref_of, uncertain
+from rpcinspect.rpc.questions import HOUSEKEEPING
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.session.provenance import Id
 
 TICK_S = 0.05
 SHORTEST_TICK_S = 0.01
@@ -138,7 +145,7 @@ class Player:
             learn_own_fork(calls[step.message].request, self._ids, number)
             if step.role in inputs.programs:
                 learn_own_edge(calls[step.message].request, self._ids)
-        asked, spare = _may_come(planned, calls)
+        asked, spare = may_come(planned, calls)
         played = [inputs.worker_ids[role] for role in planned.cast.roles if role in inputs.worker_ids]
         self._expected = Expected(asked, inputs.read, inputs.rules, self._ids, played, spare)
         self._refused_lacking = False
@@ -163,8 +170,7 @@ class Player:
         """How long nothing had come when that was told last."""
         self._endings = list(planned.endings)
         """Of played workers' processes, those to come."""
-        self._broken: dict[Id, int] = {}
-        """RRef that was not made here, though it was in the capture → the request that was to make it."""
+        self._unmade = UnmadeRRefs()
         self._grace_s = GRACE_S
         self._gone: dict[str, str] = {}
         """Worker → how its process ended, of those with which something was lost."""
@@ -382,7 +388,7 @@ class Player:
         if gone is not None:
             self._give_up(step, "failed", f"not sent: {gone}")
             return
-        if self._broken and (reason := self._needs_broken(call)) is not None:
+        if (reason := self._unmade.reason(call)) is not None:
             self._give_up(step, "failed", f"not sent: {reason}")
             return
         try:
@@ -408,27 +414,6 @@ class Player:
         self._last[step.to] = self._last[step.role] = step.message
         if step.message in self._inputs.early and call.answer is not None:
             self._schedule.arrived(call.answer)
-
-    def _needs_broken(self, call: Exchange) -> str | None:
-        """Returns which RRef that a request needs was not made here; its owner would wait for it."""
-        needed = {fork.rref_id for fork in call.request.facts.forks} | {rref_of(call.request)}
-        broken = next((rref for rref in needed if rref in self._broken), None)
-        if broken is None:
-            return None
-        maker = self._broken[broken]
-        return f"it needs RRef {broken[0]}:{broken[1]}, which #{maker} was to make and did not"
-
-    def _break(self, call: Exchange, live: RpcRecord) -> None:
-        """Gives up what waits for an RRef that a live worker has failed to make."""
-        made = created(call.request)
-        if made is None or not failed(live) or call.response is None or failed(call.response):
-            return
-        self._broken[made[0]] = call.index
-        for key, sent in list(self._sent.items()):
-            reason = self._needs_broken(sent.call)
-            if reason is not None:
-                del self._sent[key]
-                self._give_up(sent.step, "failed", reason)
 
     def _not_told(self, call: Exchange) -> str | None:
         """Returns which answer in the context of a call did not come as captured: it may have brought ids."""
@@ -498,20 +483,24 @@ class Player:
             found = compare_messages(
                 call.response, live.record, self._inputs.read, live.read, self._inputs.rules, self._ids
             )
-            result, text = self._judged(call.response, found)
+            result, text = judged(call.response, found, self._inputs)
             if self._refused_lacking and result == "different" and refused_here(live.record):
                 result, text = None, NEEDS_WHAT_IS_LACKING
             outcome = StepOutcome(
                 step=sent.step,
                 result=result,
-                differences=self._of_interest(found),
+                differences=of_interest(found, self._inputs),
                 text=text,
                 same_payload=same_payload(call.response, live.record),
                 latency_s=latency_s,
             )
         self._finish(outcome)
         self._over(call)
-        self._break(call, live.record)
+        if self._unmade.note(call, live.record):
+            for key, waiting in list(self._sent.items()):
+                if (reason := self._unmade.reason(waiting.call)) is not None:
+                    del self._sent[key]
+                    self._give_up(waiting.step, "failed", reason)
         return True
 
     def _take_request(self, event: RequestArrived) -> bool:
@@ -531,10 +520,10 @@ class Player:
         step = self._steps[match.call.index]
         if self._debugger is not None:
             self._debugger.came(live.record, live.read, match.call, sender, answers=False)
-        result, text = self._judged(match.call.request, match.differences)
+        result, text = judged(match.call.request, match.differences, self._inputs)
         if event.doubtful and result == "different":
             result, text = None, AMBIGUOUS_SENDER
-        differences = self._of_interest(match.differences)
+        differences = of_interest(match.differences, self._inputs)
         same = same_payload(match.call.request, live.record)
         expected = step.action == "answer" and step.message not in self._outcomes
         given = step.action == "answer" or step.spare is not None
@@ -551,13 +540,13 @@ class Player:
             )
         )
         if not given:
-            if step.code == "missing-bytes" or _lacks_answer(match.call, step):
+            if step.code == "missing-bytes" or lacks_answer(match.call, step):
                 self._refuse_lacking(event, live.record)
             else:
                 self._reply(event, refusal())
             return True
         came = StepOutcome(
-            step=_as_answered(step), result=result, differences=differences, text=text, same_payload=same
+            step=as_answered(step), result=result, differences=differences, text=text, same_payload=same
         )
         if expected:
             self._requests[step.message] = event
@@ -623,21 +612,6 @@ class Player:
         if call.answer is not None:
             self._schedule.arrived(call.answer)
 
-    def _judged(self, captured: RpcRecord, found: Sequence[Difference]) -> tuple[Result | None, str | None]:
-        """The result, and what is to be said of it. Nothing is known of bytes that were not captured: where
-        all others are equal, the message is neither that nor different."""
-        rules, its = self._inputs.rules, self._of_interest(found)
-        if missing_bytes(captured) or uncertain(captured):
-            known = [difference for difference in its if difference.code != "unknown"]
-            if len(known) < len(its) and verdict(known, rules) != "different":
-                return None, NOT_ALL_CAPTURED
-        return verdict(its, rules), None
-
-    def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
-        """Returns the differences without those of devices: the replay decides where tensors lie."""
-        codes = ("device", "device-map") if self._inputs.elsewhere else ("device",)
-        return tuple(difference for difference in found if difference.code not in codes)
-
     # --- what was not captured ------------------------------------------------------------------------------
 
     def _unexpected(
@@ -668,45 +642,3 @@ class Player:
     def _role(self, peer: str) -> str:
         """The worker that a peer of this name stands for."""
         return self._roles.get(peer) or self._inputs.captured_name(peer)
-
-
-def _may_come(
-    planned: PlannedSession, calls: Mapping[int, Exchange]
-) -> tuple[list[Exchange], dict[Spare, list[Exchange]]]:
-    """The captured requests of live workers to played ones: those that are to come, be it without getting the
-    captured answer, and those that the plan leaves out."""
-    expected: list[Exchange] = []
-    spare: dict[Spare, list[Exchange]] = {"like": [], "equal": []}
-    cast = planned.cast
-    for step in planned.steps:
-        call = calls.get(step.message)
-        if call is None or call.control or call.caller not in cast.live:
-            continue
-        if call.callee not in cast.roles and not (call.caller == call.callee and step.action == "answer"):
-            continue
-        if step.action == "answer" or (step.spare is None and step.code in REFUSED):
-            expected.append(call)
-        else:
-            spare[step.spare or "equal"].append(call)
-    return expected, spare
-
-
-def _lacks_answer(call: Exchange, step: Step) -> bool:
-    """Returns whether the answer to a request was not captured, or not all of it."""
-    answer = call.response
-    return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))
-
-
-def _as_answered(step: Step) -> Step:
-    """A step that the plan leaves out, once its request has come all the same."""
-    if step.action == "answer":
-        return step
-    text = f"the plan leaves it out ({step.text}), but it came"
-    return replace(step, action="answer", code=None, text=text)
-
-
-NOT_ALL_CAPTURED = "some bytes of the captured one are missing; all others are the same"
-NEEDS_WHAT_IS_LACKING = "its function makes a request whose answer the recording lacks"
-
-REFUSED = frozenset({"missing-bytes", "not-allowed", "unsupported"})
-"""Why a live worker's request is skipped although it comes: its captured answer can't be given."""

@@ -1,0 +1,71 @@
+"""RRefs that were not made, what live workers may send, and the result of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rpcinspect.equality.difference import Difference
+from rpcinspect.equality.rules import Rules
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
+from rpcinspect.replayer.planning.plan import PlanOptions, plan
+from rpcinspect.replayer.playing.expectations import UnmadeRRefs, judged, may_come, of_interest
+from rpcinspect.replayer.playing.inputs import SessionInputs
+from rpcinspect.rpc.questions import HOUSEKEEPING, rref_of
+from rpcinspect.run.run import RunModel
+from tests.places import recorded
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[RunModel]:
+    with RunModel.open([str(recorded("rref_relay.pcap"))]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def inputs(run: RunModel) -> SessionInputs:
+    [planned] = plan(run, PlanOptions(trust=True), ExecutionPolicy()).sessions
+    return SessionInputs(planned=planned, calls=run.calls, read=run.read, rules=Rules(), worker_ids={})
+
+
+def test_who_needs_an_rref_that_was_not_made(run: RunModel) -> None:
+    """The answer of another call, an error, stands for that of the remote call."""
+    maker = next(
+        call
+        for call in run.calls.values()
+        if call.request.rpc.command.__class__.__name__ == "PythonRemoteCall"
+    )
+    users = [call for call in run.calls.values() if rref_of(call.request) == rref_of(maker.request)]
+    with RunModel.open([str(recorded("bwd_boom.pcap"))]) as other:
+        answers = [call.response for call in other.calls.values() if call.response is not None]
+        error = next(answer for answer in answers if failed(answer))
+        unmade = UnmadeRRefs()
+        assert maker.response is not None
+        assert not unmade.note(maker, maker.response)
+        assert all(unmade.reason(call) is None for call in users)
+        assert unmade.note(maker, error)
+    waiting = [call.index for call in users if unmade.reason(call) is not None]
+    assert len(waiting) > 1
+    assert f"which #{maker.index} was to make and did not" in (unmade.reason(users[-1]) or "")
+
+
+def test_only_requests_of_live_workers_may_come(inputs: SessionInputs) -> None:
+    asked, spare = may_come(inputs.planned, inputs.calls)
+    cast = inputs.planned.cast
+    every = [*asked, *(call for its in spare.values() for call in its)]
+    assert {call.caller for call in every} <= set(cast.live)
+    assert {call.callee for call in every} <= set(cast.roles)
+    assert {call.index for call in asked} == {
+        step.message for step in inputs.planned.steps if step.action == "answer"
+    }
+    assert any(call.kind in HOUSEKEEPING for call in asked)
+
+
+def test_devices_are_no_result(run: RunModel, inputs: SessionInputs) -> None:
+    record = next(call.request for call in run.calls.values())
+    device = Difference(path="tensors[0].device", code="device", a_value="cpu", b_value="cuda:0")
+    value = Difference(path="args[0]", code="value", a_value=1, b_value=2)
+    assert of_interest([device, value], inputs) == (value,)
+    assert judged(record, [device], inputs) == ("identical", None)
+    assert judged(record, [device, value], inputs) == ("different", None)
