@@ -12,7 +12,7 @@ from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.expectations import UnmadeRRefs, judged, may_come, of_interest
 from rpcinspect.replayer.playing.inputs import SessionInputs
-from rpcinspect.rpc.questions import HOUSEKEEPING, rref_of
+from rpcinspect.rpc.questions import HOUSEKEEPING, failed, rref_of
 from rpcinspect.run.run import RunModel
 from tests.places import recorded
 
