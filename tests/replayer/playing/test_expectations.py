@@ -12,7 +12,7 @@ from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.expectations import UnmadeRRefs, judged, may_come, of_interest
 from rpcinspect.replayer.playing.inputs import SessionInputs
-from rpcinspect.rpc.questions import HOUSEKEEPING, failed, rref_of
+from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, rref_of
 from rpcinspect.run.run import RunModel
 from tests.places import recorded
 
@@ -36,7 +36,9 @@ def test_who_needs_an_rref_that_was_not_made(run: RunModel) -> None:
         for call in run.calls.values()
         if call.request.rpc.command.__class__.__name__ == "PythonRemoteCall"
     )
-    users = [call for call in run.calls.values() if rref_of(call.request) == rref_of(maker.request)]
+    made = created(maker.request)
+    assert made is not None
+    users = [call for call in run.calls.values() if rref_of(call.request) == made[0]]
     with RunModel.open([str(recorded("bwd_boom.pcap"))]) as other:
         answers = [call.response for call in other.calls.values() if call.response is not None]
         error = next(answer for answer in answers if failed(answer))
@@ -45,9 +47,12 @@ def test_who_needs_an_rref_that_was_not_made(run: RunModel) -> None:
         assert not unmade.note(maker, maker.response)
         assert all(unmade.reason(call) is None for call in users)
         assert unmade.note(maker, error)
-    waiting = [call.index for call in users if unmade.reason(call) is not None]
-    assert len(waiting) > 1
-    assert f"which #{maker.index} was to make and did not" in (unmade.reason(users[-1]) or "")
+    assert users
+    for call in users:
+        assert f"which #{maker.index} was to make and did not" in (unmade.reason(call) or "")
+    others = [call for call in run.calls.values() if call.index < maker.index]
+    assert others
+    assert all(unmade.reason(call) is None for call in others)
 
 
 def test_only_requests_of_live_workers_may_come(inputs: SessionInputs) -> None:
