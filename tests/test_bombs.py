@@ -105,7 +105,7 @@ def test_a_ratio_counts_only_above_what_may_be_honest(how: str, tmp_path: Path) 
 
     def messages(unpacking: Unpacking) -> tuple[int, list[str]]:
         with Decoding([str(path)], Options(reading=Reading(unpacking=unpacking))) as decoding:
-            return sum(1 for _ in decoding.records()), decoding.ended_early
+            return sum(1 for _ in decoding.records()), decoding.notices
 
     assert messages(Unpacking()) == (20, [])
     assert messages(Unpacking(free_bytes=30 << 20, ratio=2)) == (20, [])

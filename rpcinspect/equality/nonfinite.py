@@ -1,7 +1,7 @@
 """Whether a message carries NaN or infinity.
 
 In: a message and a reader of its bytes. Out: which of the two, by bits. Elements that were not captured
-count as finite, and so do quantised ones, which are integers.
+count as finite, and so do quantized ones, which are integers.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ TORCH_TOLERANCES: Mapping[str, Tolerance] = MappingProxyType(
     }
 )
 """The defaults of torch.testing.assert_close. It has none for other types, nor do we: their bits count. Its
-tolerance for quantized tensors is for their dequantised values; here their integers count."""
+tolerance for quantized tensors is for their dequantized values; here their integers count."""
 
 
 class Rules(Struct, frozen=True, kw_only=True):

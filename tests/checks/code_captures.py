@@ -260,6 +260,9 @@ CAUSED: dict[tuple[str, str], tuple[Case, ...]] = {
     ("leaked-context", "warning"): (recorded("faults/leaks"),),
     ("leaked-rref", "warning"): (recorded("faults/leaks"),),
     ("zero-gradient", "info"): (recorded("faults/leaks"),),
+    ("nonfinite-tensor", "warning"): (
+        *(log(f"reports/job/{name}") for name in ("nan.pcap", "nan_late.pcap", "two_a.rpclog")),
+    ),
     ("device-map-missing", "error"): (
         recorded("faults/unfit"),
         made("a tensor of a GPU without a map", on_a_gpu({"cuda:1": "cuda:1"}), "cuda_basic"),
@@ -330,6 +333,7 @@ NEARLY: dict[str, tuple[Case, ...]] = {
         recorded("reports/replay/part"),
     ),
     "zero-gradient": (recorded("faults/tidy"),),
+    "nonfinite-tensor": (log("reports/job/plain.pcap"), recorded("basic_chain")),
     "device-map-missing": (
         recorded("faults/fit"),
         recorded("devmap_cpu"),

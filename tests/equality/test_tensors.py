@@ -139,7 +139,7 @@ def test_meta_tensors_have_no_bytes_to_be_equal() -> None:
     assert codes(compare(other, other)) == ["unknown"]
 
 
-def test_quantised_tensors_of_another_scale() -> None:
+def test_quantized_tensors_of_another_scale() -> None:
     """assert_close compares what they stand for (row 95)."""
     torch = import_torch()
     with quiet():
