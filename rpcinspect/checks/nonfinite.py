@@ -368,26 +368,25 @@ def _is_before(row: int, made: _Made, evidence: CaptureEvidence) -> bool:
 
 def _begins_late(job: int, evidence: CaptureEvidence) -> bool:
     """Returns whether the first requests of a worker are missing: each agent counts its own from 0."""
-    columns = evidence.session.messages
+    session, columns = evidence.session, evidence.session.messages
+    requests = np.asarray(columns.from_client) != 0
+    firsts = np.full(len(session.pipes), np.iinfo(np.int64).max)
+    np.minimum.at(firsts, np.asarray(columns.pipe)[requests], np.asarray(columns.id)[requests])
     first: dict[str, int] = {}
-    for row in np.flatnonzero(np.asarray(columns.from_client)).tolist():
-        if evidence.job(row) == job:
-            sender = _ends(row, evidence)[0]
-            first[sender] = min(first.get(sender, columns.id[row]), columns.id[row])
-    return any(first.values())
+    for pipe, sender in enumerate(session.clients):
+        if evidence.jobs[pipe] == job:
+            first[sender] = min(first.get(sender, int(firsts[pipe])), int(firsts[pipe]))
+    return any(0 < number < np.iinfo(np.int64).max for number in first.values())
 
 
 def _serves(made: _Made, evidence: CaptureEvidence) -> bool:
     """Returns whether the sender has a request to serve when it sends the message."""
-    session, columns = evidence.session, evidence.session.messages
-    kept, now = session.messages.housekeeping(), columns.time_ns[made.row]
-    for row in np.flatnonzero(np.asarray(columns.from_client)).tolist():
-        if kept[row] or evidence.job(row) != made.job or _ends(row, evidence)[1] != made.sender:
-            continue
-        answer = columns.partner[row]
-        if columns.time_ns[row] < now and (answer == NONE or columns.end_time_ns[answer] > now):
-            return True
-    return False
+    columns, now = evidence.session.messages, evidence.session.messages.time_ns[made.row]
+    pipes = evidence.pipes_to.get((made.job, made.sender), [])
+    asked = (np.asarray(columns.from_client) != 0) & np.isin(np.asarray(columns.pipe), pipes)
+    asked &= np.frombuffer(evidence.session.messages.housekeeping(), np.int8) == 0
+    answers = np.asarray(columns.partner)[asked & (np.asarray(columns.time_ns) < now)]
+    return bool(np.any(answers == NONE) or np.any(np.asarray(columns.end_time_ns)[answers] > now))
 
 
 def _share(made: _Made) -> str:

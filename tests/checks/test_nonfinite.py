@@ -161,6 +161,9 @@ def test_numbers_behind_the_first_bytes(
     [finding] = told(path)
     assert finding.text.startswith("#38 from worker0 to worker1 is the first message that carries NaN: 1 NaN")
     assert "sent some, too" not in finding.text
+    assert finding.remedy.startswith(
+        "Look at what worker0's own program computes, which a replay does not run"
+    )
 
 
 def test_a_capture_that_begins_in_the_middle(tmp_path: Path) -> None:
@@ -171,6 +174,7 @@ def test_a_capture_that_begins_in_the_middle(tmp_path: Path) -> None:
         "carry such numbers, too. As far as the capture shows, worker:2 (#15) had received none, and sent "
         "some, too."
     )
+    assert finding.remedy.startswith("Replay it with --live worker:1 --anomaly")
 
 
 def test_infinities_among_arguments_are_masks(tmp_path: Path) -> None:
