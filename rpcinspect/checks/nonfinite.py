@@ -45,6 +45,7 @@ MAX_AGAIN = 1 << 30
 MAX_GATHERED = 1 << 24
 """Bytes of a tensor whose elements do not lie one behind the other."""
 MAX_OTHERS = 3
+UNSEEN = "were not looked at"
 
 
 class _Longer(Struct, frozen=True):
@@ -242,7 +243,7 @@ class NonfiniteTensors(Check):
             text += f" As far as the capture shows, {', '.join(shown)} had received none, and sent some, too."
         unread = [row for row in self._unread if _is_before(row, first, evidence)]
         if unread and not doubt:
-            text += f" Tensors of {counted(len(unread), 'earlier message')} were not looked at."
+            text += f" Tensors of {counted(len(unread), 'earlier message')} {UNSEEN}."
         if self._untold:
             text += f" Of some tensors only the first {FIRST_BYTES:,} bytes were looked at."
         return Finding(
@@ -270,8 +271,7 @@ class NonfiniteTensors(Check):
                 return f"Who made them is not known: the capture lost messages to {made.sender}."
         for row, missing in self._unread.items():
             if _ends(row, evidence)[1] == made.sender and _is_before(row, made, evidence):
-                tensors = "bytes" if missing else "tensors"
-                why = "are missing" if missing else "were not looked at"
+                tensors, why = ("bytes", "are missing") if missing else ("tensors", UNSEEN)
                 index = int(session.index[row])
                 return f"Who made them is not known: {tensors} of #{index}, which {made.sender} got, {why}."
         return None
@@ -339,6 +339,8 @@ def _counts(found: NonfiniteCount, kind: int) -> bool:
 
 
 def _remedy(sender: str, origin: _Origin, doubt: str | None) -> str:
+    if doubt and UNSEEN in doubt:
+        return "Look at the values of these tensors: decode --message shows them."
     if doubt:
         return "Give the captures or logs of the other hosts together with this one."
     if origin.own_program:

@@ -128,7 +128,11 @@ def _refuse_request(event: PeerEvent) -> None:
     """Ends the session where a live worker asks for something before the job's first message: nobody would
     answer."""
     if isinstance(event, RequestArrived):
-        raise ReplayError(f"{event.sender} makes a request before anything was sent")
+        raise _unasked(event)
+
+
+def _unasked(event: RequestArrived) -> ReplayError:
+    return ReplayError(f"{event.sender} makes a request before anything was sent")
 
 
 def ask(
@@ -251,7 +255,8 @@ def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], GivenObjec
         for event in loop.wait(TIMEOUT_S):
             if handle(event):
                 continue
-            _refuse_request(event)
+            if isinstance(event, RequestArrived):
+                raise _unasked(event)
             for key in ended_by(event):
                 stand_in, why = waiting.pop(key, None), _refused(event)
                 if stand_in is not None and why is not None:
