@@ -2,21 +2,31 @@
 
 A message is first if its sender had received none before it. NaN counts everywhere; infinities count in
 gradients and results only, since masks among the arguments of calls are made of them. Of each tensor the
-first bytes are read while messages come; once something was found, the rest of earlier ones is, too. Kept are
-the rows of messages with such numbers, and the places of longer tensors before the first of them.
+first bytes are read while messages come. If something was found, the rest of longer ones is read as long as
+their sender or receiver has no such numbers yet: they may be where they came from. Kept are the rows of
+messages with such numbers, and the places of longer tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.checks.nonfinite_count import (
+    LAYOUTS,
+    NOT_READ,
+    NonfiniteCount,
+    count_elements,
+    count_nonfinite,
+)
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.rpc.message import MessageType, is_request
+from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes, repeated_range
@@ -35,14 +45,7 @@ MAX_AGAIN = 1 << 30
 MAX_GATHERED = 1 << 24
 """Bytes of a tensor whose elements do not lie one behind the other."""
 MAX_OTHERS = 3
-
-
-class _Numbers(Struct, frozen=True):
-    """What a tensor holds."""
-
-    nan: int
-    infinite: int
-    elements: int
+UNSEEN = "were not looked at"
 
 
 class _Longer(Struct, frozen=True):
@@ -64,19 +67,33 @@ class _Made(Struct, frozen=True):
     sender: str
     receiver: str
     tensor: int
-    numbers: _Numbers
+    numbers: NonfiniteCount
+
+
+class _Origin(Struct, frozen=True):
+    """Who made the numbers of a message from what."""
+
+    text: str
+    messages: list[int] = []
+    """Indexes that the text names."""
+    own_program: bool = False
+    """The sender's own program made them: it served no request."""
+    looks_back: bool = False
+    """What the sender received at any time before matters."""
 
 
 class NonfiniteTensors(Check):
     def __init__(self, source: CaptureBytes) -> None:
         self._source = source
-        self._found: dict[int, tuple[int, _Numbers]] = {}
+        self._found: dict[int, tuple[int, NonfiniteCount]] = {}
         """Row → the first such tensor, what it holds."""
         self._longer: list[_Longer] = []
-        self._unread: list[int] = []
-        """Rows of messages with tensors whose bytes were not captured."""
+        self._masks: list[int] = []
+        """Rows of requests with infinities among the arguments, which are not told of."""
+        self._unread: dict[int, bool] = {}
+        """Row of a message with tensors that were not looked at → whether bytes of them were not captured."""
         self._untold = False
-        """There were more of them than are kept."""
+        """There were more longer tensors than are kept, or read."""
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         descriptors = record.tp.tensors
@@ -85,138 +102,162 @@ class NonfiniteTensors(Check):
         whole = -1
         for meta in record.like.tensors:
             whole += meta.part_of is None
-            if meta.dtype not in LAYOUTS or meta.storage is None or meta.storage >= len(descriptors):
+            if meta.storage is None or meta.storage >= len(descriptors) or 0 in meta.sizes:
+                continue
+            if meta.dtype not in LAYOUTS:
+                if meta.dtype in NOT_READ:
+                    self._unread.setdefault(record.row, False)
                 continue
             extent = descriptors[meta.storage].extent
-            if 0 in meta.sizes:
-                continue
             if extent is None or extent.missing or not extent.pieces:
-                self._unread.append(record.row)
+                self._unread[record.row] = True
                 continue
-            found = self._look(record, digest, meta, whole, extent)
-            if found is not None and _counts(found, digest.kind):
-                self._found.setdefault(record.row, (whole, found))
+            self._note(record.row, digest.kind, whole, self._look(record, digest, meta, whole, extent))
+            if record.row in self._found:
                 break
         return True
 
+    def _note(self, row: int, kind: int, tensor: int, found: NonfiniteCount | None) -> None:
+        """Keeps what a tensor of a message holds."""
+        if found is None:
+            return
+        if _counts(found, kind):
+            self._found.setdefault(row, (tensor, found))
+        elif not self._masks or self._masks[-1] != row:
+            self._masks.append(row)
+
     def _look(
         self, record: RpcRecord, digest: MessageDigest, meta: TensorMeta, tensor: int, extent: Extent
-    ) -> _Numbers | None:
+    ) -> NonfiniteCount | None:
         """Returns what a tensor holds; None where all is finite, as far as it is read now."""
         its = repeated_range(meta, extent.length)
         if its is None:
-            return self._gathered(meta, extent)
+            return self._gathered(record.row, meta, extent)
         start, end, times = its
         part = extent if end - start == extent.length else extent.part(start, end)
         if part.length <= FIRST_BYTES:
-            return _numbers(part.read(self._source), meta.dtype, times)
-        if not _numbers(part.part(0, FIRST_BYTES).read(self._source), meta.dtype, 1):
+            return count_nonfinite(part.read(self._source), meta.dtype, times)
+        if not count_nonfinite(part.part(0, FIRST_BYTES).read(self._source), meta.dtype, 1):
             self._note_longer(_Longer(record.row, digest.kind, tensor, meta.dtype, part))
             return None
         return self._all_of(part, meta.dtype, times)
 
     def _note_longer(self, one: _Longer) -> None:
-        if self._found:
-            return
         if len(self._longer) < MAX_LONGER:
             self._longer.append(one)
         else:
             self._untold = True
 
-    def _gathered(self, meta: TensorMeta, extent: Extent) -> _Numbers | None:
+    def _gathered(self, row: int, meta: TensorMeta, extent: Extent) -> NonfiniteCount | None:
         if extent.length > MAX_GATHERED:
+            self._unread.setdefault(row, False)
             return None
         data = extent.read(self._source)
-        if _numbers(data, meta.dtype, 1) is None:
+        if count_nonfinite(data, meta.dtype, 1) is None:
             return None
         try:
-            return _numbers(logical_bytes(meta, data, max_bytes=MAX_GATHERED), meta.dtype, 1)
+            return count_nonfinite(logical_bytes(meta, data, max_bytes=MAX_GATHERED), meta.dtype, 1)
         except RpcInspectError:
+            self._unread.setdefault(row, False)
             return None
 
-    def _all_of(self, part: Extent, dtype: str, times: int = 1) -> _Numbers | None:
+    def _all_of(self, part: Extent, dtype: str, times: int = 1) -> NonfiniteCount | None:
         """Returns what all of a longer tensor holds."""
         nan = infinite = elements = 0
         for start in range(0, part.length, CHUNK):
             data = part.part(start, min(start + CHUNK, part.length)).read(self._source)
-            found = _numbers(data, dtype, times)
+            found = count_nonfinite(data, dtype, times)
             if found is not None:
                 nan, infinite = nan + found.nan, infinite + found.infinite
-            elements += _elements(len(data), dtype) * times
-        return _Numbers(nan, infinite, elements) if nan or infinite else None
+            elements += count_elements(len(data), dtype) * times
+        return NonfiniteCount(nan, infinite, elements) if nan or infinite else None
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
-        if not self._found:
-            return
-        self._look_behind(evidence)
-        made = list(self._made(evidence))
-        for job in sorted({one.job for one in made}):
-            its = [one for one in made if one.job == job]
-            yield self._finding(its[0], its[1:], evidence)
+        if self._found:
+            for _, made in sorted(self._made(evidence).items()):
+                yield self._finding(made[0], made[1:], evidence)
 
-    def _look_behind(self, evidence: CaptureEvidence) -> None:
-        """Reads the rest of longer tensors of messages before the first that was found."""
-        index = evidence.session.index
-        first = min(int(index[row]) for row in self._found)
-        left = MAX_AGAIN
-        for one in sorted(self._longer, key=lambda one: int(index[one.row])):
-            if int(index[one.row]) > first:
-                return
-            left -= one.extent.length
-            if left < 0:
-                self._untold = True
-                return
-            found = self._all_of(one.extent, one.dtype)
-            if found is not None and _counts(found, one.kind):
-                self._found[one.row] = (one.tensor, found)
-                return
-
-    def _made(self, evidence: CaptureEvidence) -> Iterator[_Made]:
-        """Yields the first such message of each worker that had received none, in the order of time."""
+    def _made(self, evidence: CaptureEvidence) -> dict[int, list[_Made]]:
+        """Returns job → each worker's first such message, if it had received none; in the order of time."""
         session, columns = evidence.session, evidence.session.messages
+        last: dict[int, int] = defaultdict(lambda: -1)
+        for row in self._found:
+            last[evidence.job(row)] = max(last[evidence.job(row)], int(session.index[row]))
+        longer: dict[int, list[_Longer]] = defaultdict(list)
+        for one in self._longer:
+            if one.row not in self._found:
+                longer[one.row].append(one)
         has: dict[tuple[int, str], int] = {}
         """(job, worker) → since when it has such numbers, as far as messages show."""
-        for row in sorted(self._found, key=lambda row: int(session.index[row])):
-            pipe, job = columns.pipe[row], evidence.job(row)
-            ends = session.clients[pipe], session.servers[pipe]
-            sender, receiver = ends if columns.from_client[row] else ends[::-1]
-            if has.get((job, sender), columns.time_ns[row] + 1) > columns.time_ns[row]:
+        made: dict[int, list[_Made]] = defaultdict(list)
+        left = MAX_AGAIN
+        for row in sorted({*self._found, *longer}, key=lambda row: int(session.index[row])):
+            job, (sender, receiver) = evidence.job(row), _ends(row, evidence)
+            if int(session.index[row]) > last[job]:
+                continue
+            sender_has = has.get((job, sender), columns.time_ns[row] + 1) <= columns.time_ns[row]
+            if not (sender_has and (job, receiver) in has):
+                left = self._look_behind(longer[row], left)
+            if row not in self._found:
+                continue
+            if not sender_has:
                 tensor, found = self._found[row]
-                yield _Made(row, int(session.index[row]), job, sender, receiver, tensor, found)
+                made[job].append(_Made(row, int(session.index[row]), job, sender, receiver, tensor, found))
                 has[job, sender] = columns.time_ns[row]
             has.setdefault((job, receiver), columns.end_time_ns[row])
+        return made
+
+    def _look_behind(self, longer: Iterable[_Longer], left: int) -> int:
+        """Reads the rest of a message's longer tensors; `left`: how many bytes may be read. Returns how many
+        then may."""
+        for one in longer:
+            if one.extent.length > left:
+                self._untold = True
+                return left
+            left -= one.extent.length
+            self._note(one.row, one.kind, one.tensor, self._all_of(one.extent, one.dtype))
+        return left
 
     def _finding(self, first: _Made, others: list[_Made], evidence: CaptureEvidence) -> Finding:
         doubt = self._doubt(first, evidence)
-        what, used = (doubt, []) if doubt else self._origin(first, evidence)
-        later = len(self._of_job(first.job, evidence)) - 1
+        origin = _Origin(doubt) if doubt else self._origin(first, evidence)
+        its = [row for row in self._found if evidence.job(row) == first.job]
+        what = "message that carries NaN"
+        if not first.numbers.nan:
+            what = "answer or gradient that carries infinities"
         text = (
-            f"#{first.index} from {first.sender} to {first.receiver} is the first message that carries "
-            f"{_named(first.numbers)}: {_share(first)}. {what}"
+            f"#{first.index} from {first.sender} to {first.receiver} is the first {what}: {_share(first)}. "
+            f"{origin.text}"
         )
-        if later:
-            verb = "carries" if later == 1 else "carry"
-            text += f" {counted(later, 'later message')} {verb} such numbers, too."
+        if origin.looks_back and _begins_late(first.job, evidence):
+            text += f" The capture begins after the job: what {first.sender} received before is not in it."
+        if len(its) > 1:
+            least = "At least " if any(evidence.job(one.row) == first.job for one in self._longer) else ""
+            verb = "carries" if len(its) == 2 else "carry"
+            text += f" {least}{counted(len(its) - 1, 'later message')} {verb} such numbers, too."
+        with_nan = [int(evidence.session.index[row]) for row in its if self._found[row][1].nan]
+        if with_nan and not first.numbers.nan:
+            text += f" The first that carries NaN is #{min(with_nan)}."
         if others:
             shown = [f"{one.sender} (#{one.index})" for one in others[:MAX_OTHERS]]
             text += f" As far as the capture shows, {', '.join(shown)} had received none, and sent some, too."
+        unread = [row for row in self._unread if _is_before(row, first, evidence)]
+        if unread and not doubt:
+            text += f" Tensors of {counted(len(unread), 'earlier message')} {UNSEEN}."
         if self._untold:
-            text += f" Of some earlier tensors only the first {FIRST_BYTES:,} bytes were looked at."
+            text += f" Of some tensors only the first {FIRST_BYTES:,} bytes were looked at."
         return Finding(
             code="nonfinite-tensor",
             severity="warning",
             text=text,
-            remedy="Give the captures or logs of the other hosts together with this one."
-            if doubt
-            else f"Replay it with --live {first.sender} --anomaly, which names the operation and the line "
-            "of its forward; --stop-at nonfinite stops there.",
-            messages=tuple(dict.fromkeys([first.index, *used]))[:MAX_INDEXES],
+            remedy=_remedy(first.sender, origin, doubt),
+            messages=tuple(dict.fromkeys([first.index, *origin.messages]))[:MAX_INDEXES],
             workers=tuple(unique([first.sender, first.receiver])),
         )
 
     def _doubt(self, made: _Made, evidence: CaptureEvidence) -> str | None:
         """Returns why the sender may have received such numbers all the same; None: it has not."""
-        session, columns = evidence.session, evidence.session.messages
+        session = evidence.session
         names = [worker.name for worker in session.workers if worker.job == made.job and worker.name]
         silent = [name for name in names if name != made.sender and evidence.unheard(name, made.job)]
         if silent:
@@ -228,20 +269,16 @@ class NonfiniteTensors(Check):
         for pipe in evidence.pipes_to.get((made.job, made.sender), ()):
             if evidence.damaged(pipe, True):
                 return f"Who made them is not known: the capture lost messages to {made.sender}."
-        for row in self._unread:
-            pipe = columns.pipe[row]
-            receiver = session.servers[pipe] if columns.from_client[row] else session.clients[pipe]
-            if receiver == made.sender and columns.time_ns[row] < columns.time_ns[made.row]:
+        for row, missing in self._unread.items():
+            if _ends(row, evidence)[1] == made.sender and _is_before(row, made, evidence):
+                tensors, why = ("bytes", "are missing") if missing else ("tensors", UNSEEN)
                 index = int(session.index[row])
-                return f"Who made them is not known: bytes of #{index}, which {receiver} got, are missing."
+                return f"Who made them is not known: {tensors} of #{index}, which {made.sender} got, {why}."
         return None
 
-    def _of_job(self, job: int, evidence: CaptureEvidence) -> list[int]:
-        return [row for row in self._found if evidence.job(row) == job]
-
-    def _origin(self, made: _Made, evidence: CaptureEvidence) -> tuple[str, list[int]]:
-        """Returns in a sentence who made the numbers from what, and the indexes that it names."""
-        session = evidence.session
+    def _origin(self, made: _Made, evidence: CaptureEvidence) -> _Origin:
+        """Returns who made the numbers from what."""
+        session, sender = evidence.session, made.sender
         kind = session.messages.type[made.row]
         edge, context = self._edge_of(made, evidence)
         if edge is not None and context is not None:
@@ -250,19 +287,34 @@ class NonfiniteTensors(Check):
                 index
                 for other in context.edges
                 for index in other.backward
-                if other.sender == made.sender and index < made.index
+                if other.sender == sender and index < made.index
             ]
             source = f", from the finite gradients in {numbers(got)}" if got else ""
             call = f"{function or 'the call'} (#{asked})"
             if edge.forward == asked:
-                return f"{made.sender} made them in the backward pass of {call}{source}.", [asked, *got]
-            return f"{made.sender} made them in its own backward pass, behind the result of {call}.", [asked]
-        partner = session.messages.partner[made.row]
-        if not is_request(kind) and partner != NONE:
-            function, asked = self._function(made.row, evidence)
-            where = f"{function or 'the call'} (#{asked})"
-            return f"{made.sender} made them in {where}; its arguments are finite.", [asked]
-        return f"{made.sender} had received none before.", []
+                return _Origin(f"{sender} made them in the backward pass of {call}{source}.", [asked, *got])
+            if got:
+                part = f"its part of the backward pass, behind the result of {call}{source}"
+                return _Origin(f"{sender} made them in {part}.", [asked, *got])
+            part = f"behind the result of {call}: in what it computes of it, or in the backward pass of that"
+            return _Origin(f"{sender} made them {part}.", [asked], own_program=not _serves(made, evidence))
+        masks = [
+            int(session.index[row])
+            for row in self._masks
+            if _ends(row, evidence)[1] == sender and _is_before(row, made, evidence)
+        ]
+        received = "no tensor with such numbers before"
+        if masks:
+            received = f"infinities among the arguments in {numbers(masks[:MAX_OTHERS])}"
+        if is_request(kind) or session.messages.partner[made.row] == NONE:
+            own = not _serves(made, evidence)
+            return _Origin(f"{sender} had received {received}.", masks, own_program=own, looks_back=True)
+        function, asked = self._function(made.row, evidence)
+        if session.messages.type[session.messages.partner[made.row]] in FETCHES:
+            where = f"{sender} had them in the value of an RRef"
+        else:
+            where = f"{sender} made them in {function or 'the call'} (#{asked}), or had them, as in weights"
+        return _Origin(f"{where}; it had received {received}.", [asked, *masks], looks_back=True)
 
     def _edge_of(self, made: _Made, evidence: CaptureEvidence) -> tuple[Edge | None, AutogradContext | None]:
         """Returns the edge of a gradient message, and its context."""
@@ -281,46 +333,62 @@ class NonfiniteTensors(Check):
         return session.provenance.kind_of(asked).function, int(session.index[asked])
 
 
-LAYOUTS: dict[str, tuple[str, int]] = {
-    "float64": ("<u8", 0x7FF0_0000_0000_0000),
-    "float32": ("<u4", 0x7F80_0000),
-    "float16": ("<u2", 0x7C00),
-    "bfloat16": ("<u2", 0x7F80),
-    "complex128": ("<u8", 0x7FF0_0000_0000_0000),
-    "complex64": ("<u4", 0x7F80_0000),
-    "complex32": ("<u2", 0x7C00),
-}
-"""Type → its words, and the bits of an infinity: what is above, without the sign, is NaN."""
-
-
-def _numbers(data: bytes, dtype: str, times: int) -> _Numbers | None:
-    """Returns what elements hold; None if all are finite."""
-    words, infinity = LAYOUTS[dtype]
-    codes = np.frombuffer(data[: len(data) - len(data) % int(words[-1])], words)
-    exponents = codes & codes.dtype.type(infinity)
-    if not len(codes) or exponents.max() < infinity:
-        return None
-    magnitudes = codes & codes.dtype.type((1 << (8 * codes.dtype.itemsize - 1)) - 1)
-    nan, infinite = magnitudes > infinity, magnitudes == infinity
-    if dtype.startswith("complex"):
-        pairs = len(codes) // 2
-        nan, infinite = (flags[: 2 * pairs].reshape(-1, 2).any(axis=1) for flags in (nan, infinite))
-    count = int(np.count_nonzero(nan))
-    also = int(np.count_nonzero(infinite & ~nan))
-    return _Numbers(count * times, also * times, _elements(len(data), dtype) * times)
-
-
-def _elements(length: int, dtype: str) -> int:
-    return length // (int(LAYOUTS[dtype][0][-1]) * (1 + dtype.startswith("complex")))
-
-
-def _counts(found: _Numbers, kind: int) -> bool:
+def _counts(found: NonfiniteCount, kind: int) -> bool:
     """Returns whether such numbers are told of in a message of this type."""
     return bool(found.nan) or kind == MessageType.BACKWARD_AUTOGRAD_REQ or not is_request(kind)
 
 
-def _named(found: _Numbers) -> str:
-    return "NaN" if found.nan else "infinities"
+def _remedy(sender: str, origin: _Origin, doubt: str | None) -> str:
+    if doubt and UNSEEN in doubt:
+        return "Look at the values of these tensors: decode --message shows them."
+    if doubt:
+        return "Give the captures or logs of the other hosts together with this one."
+    if origin.own_program:
+        return (
+            f"Look at what {sender}'s own program computes, which a replay does not run: "
+            "torch.autograd.set_detect_anomaly(True) in the job names the operation of a backward pass."
+        )
+    return (
+        f"Replay it with --live {sender} --anomaly, which names the operation and the line "
+        "of its forward; --stop-at nonfinite stops there."
+    )
+
+
+def _ends(row: int, evidence: CaptureEvidence) -> tuple[str, str]:
+    """Returns sender and receiver of a message."""
+    session = evidence.session
+    pipe = session.messages.pipe[row]
+    ends = session.clients[pipe], session.servers[pipe]
+    return ends if session.messages.from_client[row] else ends[::-1]
+
+
+def _is_before(row: int, made: _Made, evidence: CaptureEvidence) -> bool:
+    """Returns whether a message of the same job began before the one that was found."""
+    times = evidence.session.messages.time_ns
+    return evidence.job(row) == made.job and times[row] < times[made.row]
+
+
+def _begins_late(job: int, evidence: CaptureEvidence) -> bool:
+    """Returns whether the first requests of a worker are missing: each agent counts its own from 0."""
+    session, columns = evidence.session, evidence.session.messages
+    requests = np.asarray(columns.from_client) != 0
+    firsts = np.full(len(session.pipes), np.iinfo(np.int64).max)
+    np.minimum.at(firsts, np.asarray(columns.pipe)[requests], np.asarray(columns.id)[requests])
+    first: dict[str, int] = {}
+    for pipe, sender in enumerate(session.clients):
+        if evidence.jobs[pipe] == job:
+            first[sender] = min(first.get(sender, int(firsts[pipe])), int(firsts[pipe]))
+    return any(0 < number < np.iinfo(np.int64).max for number in first.values())
+
+
+def _serves(made: _Made, evidence: CaptureEvidence) -> bool:
+    """Returns whether the sender has a request to serve when it sends the message."""
+    columns, now = evidence.session.messages, evidence.session.messages.time_ns[made.row]
+    pipes = evidence.pipes_to.get((made.job, made.sender), [])
+    asked = (np.asarray(columns.from_client) != 0) & np.isin(np.asarray(columns.pipe), pipes)
+    asked &= np.frombuffer(evidence.session.messages.housekeeping(), np.int8) == 0
+    answers = np.asarray(columns.partner)[asked & (np.asarray(columns.time_ns) < now)]
+    return bool(np.any(answers == NONE) or np.any(np.asarray(columns.end_time_ns)[answers] > now))
 
 
 def _share(made: _Made) -> str:

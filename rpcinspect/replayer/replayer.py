@@ -32,7 +32,7 @@ from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession, Ste
 from rpcinspect.replayer.planning.sessions import MAX_ID, worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
 from rpcinspect.replayer.playing.debugging import Debugging, DebugOptions, Gradients, SessionDebugger
-from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
+from rpcinspect.replayer.playing.inputs import MAKING_S, PlayedWorker, SessionInputs, allowance
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
     ReplayOutcome,
@@ -388,6 +388,8 @@ class _SessionRun:
             worker_ids=self.ids,
             programs=self.programs,
             elsewhere=self.placement.moves,
+            making_s=MAKING_S if self.options.timeout_s is None else self.options.timeout_s,
+            waiting=self.replay.waiting,
         )
 
     def _play(self, group: LiveGroup) -> None:

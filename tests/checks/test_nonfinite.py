@@ -7,12 +7,9 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rpcinspect.checks.nonfinite import FIRST_BYTES, LAYOUTS, _numbers
+from rpcinspect.checks.nonfinite import FIRST_BYTES
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, Session
@@ -53,8 +50,8 @@ def told(*paths: Path) -> list[Finding]:
         (
             ["two_a.rpclog"],
             (
-                "#53 from worker0 to worker1 is the first message that carries NaN: 96 NaN of 96 "
-                "elements of tensor#0. Who made them is not known: nothing that worker1, worker2 sent is "
+                "#53 from worker0 to worker1 is the first message that carries NaN: 96 NaN of 96 elements"
+                " of tensor#0. Who made them is not known: nothing that worker1, worker2 sent is "
                 "recorded. 5 later messages carry such numbers, too."
             ),
         ),
@@ -72,10 +69,10 @@ def test_finite_jobs(name: str) -> None:
     assert told(recorded(name)) == []
 
 
-def changed(tmp_path: Path, *changes: tuple[int, int, bytes]) -> Path:
-    """plain.pcap with other bytes in it: (message, place in its first tensor, bytes)."""
-    source = tmp_path / "plain.pcap"
-    source.write_bytes(content("reports/job/plain.pcap"))
+def changed(tmp_path: Path, *changes: tuple[int, int, bytes], name: str = "reports/job/plain.pcap") -> Path:
+    """A capture with other bytes in it: (message, place in its first tensor, bytes)."""
+    source = tmp_path / "source.pcap"
+    source.write_bytes(content(name))
     records, session = decoded(source)
     data = bytearray(source.read_bytes())
     for index, at, new in changes:
@@ -98,39 +95,42 @@ def changed(tmp_path: Path, *changes: tuple[int, int, bytes]) -> Path:
             [(44, 8, NAN)],
             (
                 "#44 from worker2 to worker0 is the first message that carries NaN: 1 NaN of 24 elements "
-                "of tensor#0. worker2 made them in __mp_main__.forward2 (#42); its arguments are finite."
+                "of tensor#0. worker2 made them in __mp_main__.forward2 (#42), or had them, as in "
+                "weights; it had received no tensor with such numbers before."
             ),
         ),
         (
             [(44, 8, INFINITY)],
             (
-                "#44 from worker2 to worker0 is the first message that carries infinities: 1 infinite of "
-                "24 elements of tensor#0. worker2 made them in __mp_main__.forward2 (#42); its arguments "
-                "are finite."
+                "#44 from worker2 to worker0 is the first answer or gradient that carries infinities: 1 "
+                "infinite of 24 elements of tensor#0. worker2 made them in __mp_main__.forward2 (#42), or"
+                " had them, as in weights; it had received no tensor with such numbers before."
             ),
         ),
         (
             [(46, 0, INFINITY + NAN), (47, 4, NAN), (49, 0, NAN)],
             (
                 "#46 from worker0 to worker2 is the first message that carries NaN: 1 NaN and 1 infinite "
-                "of 24 elements of tensor#0. worker0 made them in its own backward pass, behind the "
-                "result of __mp_main__.forward2 (#42). 2 later messages carry such numbers, too."
+                "of 24 elements of tensor#0. worker0 made them behind the result of __mp_main__.forward2 "
+                "(#42): in what it computes of it, or in the backward pass of that. 2 later messages "
+                "carry such numbers, too."
             ),
         ),
         (
             [(38, 0, NAN)],
             (
                 "#38 from worker0 to worker1 is the first message that carries NaN: 1 NaN of 48 elements "
-                "of tensor#0. worker0 had received none before."
+                "of tensor#0. worker0 had received no tensor with such numbers before."
             ),
         ),
         (
             [(44, 0, NAN), (49, 0, NAN), (40, 0, NAN)],
             (
                 "#40 from worker1 to worker0 is the first message that carries NaN: 1 NaN of 96 elements "
-                "of tensor#0. worker1 made them in _remote_module_non_scriptable._remote_forward (#38); "
-                "its arguments are finite. 2 later messages carry such numbers, too. As far as the "
-                "capture shows, worker2 (#44) had received none, and sent some, too."
+                "of tensor#0. worker1 made them in _remote_module_non_scriptable._remote_forward (#38), "
+                "or had them, as in weights; it had received no tensor with such numbers before. 2 later "
+                "messages carry such numbers, too. As far as the capture shows, worker2 (#44) had "
+                "received none, and sent some, too."
             ),
         ),
     ],
@@ -140,31 +140,42 @@ def test_replaced_numbers(changes: list[tuple[int, int, bytes]], text: str, tmp_
     assert finding.text == text
 
 
+def test_infinities_that_the_sender_had_as_arguments(tmp_path: Path) -> None:
+    """What is made of a mask comes from it, perhaps: nobody says that the arguments were finite."""
+    [finding] = told(changed(tmp_path, (42, 8, INFINITY), (44, 8, INFINITY), (47, 4, NAN)))
+    assert finding.text.endswith(
+        "is the first answer or gradient that carries infinities: 1 infinite of 24 elements of tensor#0. "
+        "worker2 made them in __mp_main__.forward2 (#42), or had them, as in weights; it had received "
+        "infinities among the arguments in #42. 1 later message carries such numbers, too. The first that "
+        "carries NaN is #47."
+    )
+
+
+@pytest.mark.parametrize("first_bytes", [16, FIRST_BYTES])
+def test_numbers_behind_the_first_bytes(
+    first_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """worker2 got NaN in #42, far behind the beginning of the tensor: it is nobody who made some."""
+    monkeypatch.setattr("rpcinspect.checks.nonfinite.FIRST_BYTES", first_bytes)
+    path = changed(tmp_path, (38, 120, NAN), (40, 0, NAN), (42, 200, NAN), (44, 0, NAN))
+    [finding] = told(path)
+    assert finding.text.startswith("#38 from worker0 to worker1 is the first message that carries NaN: 1 NaN")
+    assert "sent some, too" not in finding.text
+    assert finding.remedy.startswith(
+        "Look at what worker0's own program computes, which a replay does not run"
+    )
+
+
+def test_a_capture_that_begins_in_the_middle(tmp_path: Path) -> None:
+    """What was in weights, or was received, before the capture began is not told of as known."""
+    [finding] = told(changed(tmp_path, (7, 0, NAN), name="reports/job/nan_late.pcap"))
+    assert finding.text.endswith(
+        "The capture begins after the job: what worker:1 received before is not in it. 8 later messages "
+        "carry such numbers, too. As far as the capture shows, worker:2 (#15) had received none, and sent "
+        "some, too."
+    )
+    assert finding.remedy.startswith("Replay it with --live worker:1 --anomaly")
+
+
 def test_infinities_among_arguments_are_masks(tmp_path: Path) -> None:
     assert told(changed(tmp_path, (38, 0, INFINITY), (42, 8, INFINITY))) == []
-
-
-@given(
-    st.sampled_from(["float64", "float32", "float16", "complex128", "complex64"]),
-    st.lists(st.sampled_from([0.0, -0.0, 1.5, -2.0, float("nan"), float("inf"), float("-inf")]), max_size=40),
-)
-def test_numbers_are_counted_as_numpy_counts_them(dtype: str, values: list[float]) -> None:
-    array = np.asarray(values, dtype)
-    found = _numbers(array.tobytes(), dtype, 3)
-    nan, infinite = np.isnan(array), np.isinf(array) & ~np.isnan(array)
-    if not nan.any() and not infinite.any():
-        assert found is None
-        return
-    assert found is not None
-    assert (found.nan, found.infinite) == (3 * np.count_nonzero(nan), 3 * np.count_nonzero(infinite))
-    assert found.elements == 3 * len(values)
-
-
-def test_bfloat16() -> None:
-    """The upper halves of float32."""
-    array = np.asarray([1.0, float("nan"), float("-inf"), 3e38], np.float32)
-    found = _numbers((array.view(np.uint32) >> 16).astype(np.uint16).tobytes(), "bfloat16", 1)
-    assert found is not None
-    assert (found.nan, found.infinite, found.elements) == (1, 1, 4)
-    assert set(LAYOUTS) >= {"bfloat16"}
-    assert FIRST_BYTES % 16 == 0  # whole elements of every type

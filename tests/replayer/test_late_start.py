@@ -148,6 +148,20 @@ def test_what_fails_in_the_live_worker_is_told(job: Path) -> None:
     assert "--provide 2:4=late:optimizer2 failed in worker:2: KeyError: '0:2'" in ran.out
 
 
+@pytest.mark.parametrize("function", ["hangs", "asks"])
+def test_a_function_that_takes_too_long(job: Path, function: str) -> None:
+    """It sleeps, or waits for a played worker, which answers nobody before the job's first message."""
+    (job / "late.py").write_text(
+        "import time\nfrom torch.distributed import rpc\n"
+        "def hangs(): time.sleep(1000)\n"
+        "def asks(): return rpc.rpc_sync('worker0', len, args=('four',))\n"
+    )
+    ran = replay(job, "--provide", f"0:2=late:{function}", "--timeout", "3")
+    assert ran.code == 1
+    why = "no answer came within 3 s" if function == "hangs" else "makes a request before anything was sent"
+    assert why in ran.out
+
+
 def test_a_file_that_does_not_fit(job: Path) -> None:
     import torch
 

@@ -2,8 +2,9 @@
 
 In: the names that messages would import and call, the user's source files, and what is known of RRefs. Out: a
 note for the plan. RPC carries no random numbers, so that a live worker draws others unless it has the job's
-seed. The user's functions and classes are read as text and never run: one may draw if it mentions what draws,
-or a function or class of the same file that may. Nothing is said where no source tells of it.
+seed. The user's functions and classes are read as text and never run: one may draw if it calls what draws, or
+mentions a function or class of the same file that may, and does not seed. Nothing is said where no source
+tells of it.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ def random_note(
         index for index in sorted(set(happening) - set(direct)) if _uses_made(calls[index], facts, reasons)
     ]
     told = some_of([f"#{index} ({reasons[index]})" for index in direct], 3)
-    note = f"Random numbers are drawn for {told}"
+    note = f"Random numbers may be drawn for {told}"
     if users:
         shown = some_of([f"#{index}" for index in users], 3)
         note += f"; {len(users)} more requests use what these make ({shown})"
     return (
-        f"{note}. Their answers differ unless the live workers draw what the job drew: --seed NAME=N seeds "
-        "one, --search-seed 0:100 finds its seed; --restore-parameters or --checkpoint put weights in."
+        f"{note}. Their answers then differ unless the live workers draw what the job drew: --seed NAME=N "
+        "seeds one, --search-seed 0:100 finds its seed; --restore-parameters or --checkpoint put weights in."
     )
 
 
@@ -58,7 +59,7 @@ def _uses_made(call: Exchange, facts: Mapping[int, JobFacts], reasons: Mapping[i
 
 def draws(module: str, name: str, sources: Sources) -> str | None:
     """Returns what a function or class draws with; None where it draws nothing, or that is not known."""
-    if module.partition(".")[0] in ("torch", "numpy", "random") or module.startswith("__torch__.torch"):
+    if module.partition(".")[0] in LIBRARIES or module.startswith("__torch__.torch"):
         last = name.rpartition(".")[2]
         return last if last in DRAWS else None
     path = sources.path_of(module)
@@ -72,12 +73,16 @@ def _drawn(path: Path) -> dict[str, str]:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
-    mentions = {
-        node.name: _mentioned(node)
+    ours = _aliases(tree)
+    definitions = {
+        node.name: node
         for node in tree.body
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     }
-    found = {name: its for name, words in mentions.items() if (its := _first_draw(words)) is not None}
+    calls = {name: _called(node, ours) for name, node in definitions.items()}
+    mentions = {name: _mentioned(node) for name, node in definitions.items() if SEEDS.isdisjoint(calls[name])}
+    drawn = {name: next((word for word in calls[name] if word in DRAWS), None) for name in mentions}
+    found = {name: its for name, its in drawn.items() if its is not None}
     before = -1
     while before < len(found):
         before = len(found)
@@ -95,10 +100,37 @@ def _mentioned(node: ast.AST) -> Sequence[str]:
     return [*names, *(one.attr for one in nodes if isinstance(one, ast.Attribute))]
 
 
-def _first_draw(words: Iterable[str]) -> str | None:
-    return next((word for word in words if word in DRAWS), None)
+def _aliases(tree: ast.AST) -> dict[str, str]:
+    """Returns name in a file → what of torch, `random` or NumPy it stands for."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            its = [one for one in node.names if one.name.partition(".")[0] in LIBRARIES]
+            found |= {one.asname or one.name.partition(".")[0]: one.name for one in its}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in LIBRARIES:
+            found |= {one.asname or one.name: one.name for one in node.names}
+    return found
 
 
+def _called(node: ast.AST, ours: Mapping[str, str]) -> Sequence[str]:
+    """Returns the last names of what a definition calls, if it is of a library, or works in place as only
+    methods of tensors do."""
+    found = []
+    for one in ast.walk(node):
+        if not isinstance(one, ast.Call):
+            continue
+        root = one.func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        name = root.id if isinstance(root, ast.Name) else ""
+        last = one.func.attr if isinstance(one.func, ast.Attribute) else ours.get(name, name)
+        if name in ours or last.endswith("_"):
+            found.append(last)
+    return found
+
+
+LIBRARIES = ("torch", "numpy", "random")
+SEEDS = frozenset({"manual_seed", "seed"})
 LAYERS = (
     "Linear Bilinear LazyLinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d "
     "Embedding EmbeddingBag RNN LSTM GRU RNNCell LSTMCell GRUCell MultiheadAttention Transformer "

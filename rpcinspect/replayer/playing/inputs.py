@@ -17,10 +17,14 @@ from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.replayer.workers.workers import Waiting
 from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.questions import size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
+
+MAKING_S = 300.0
+"""A function of the user's may read a large file."""
 
 
 class SessionInputs(Struct, frozen=True, kw_only=True):
@@ -43,6 +47,10 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     the id under which it gets the gradients."""
     elsewhere: bool = False
     """Whether tensors are on other devices than in the capture: then device maps are no difference."""
+    making_s: float = MAKING_S
+    """Seconds that a live worker may take for an object of the user's."""
+    waiting: Waiting = lambda what, seconds: None
+    """Is called each second of that."""
     early: frozenset[int] = frozenset()
     """Requests whose answers nobody waits for, since the engine sees them later than they come."""
 

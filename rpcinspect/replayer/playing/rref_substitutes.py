@@ -12,6 +12,7 @@ An id that a live worker would give out again by itself is replaced by one at th
 from __future__ import annotations
 
 import pickletools
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
@@ -55,8 +56,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import LOCAL_ID_BITS, GloballyUniqueId
 
 TIMEOUT_S = 30.0
-MAKING_S = 300.0
-"""A function of the user's may read a large file."""
+TELL_S = 1.0
 GivenObject: TypeAlias = StandIn | ObjectProvision
 
 OWN_IDS = 1 << (LOCAL_ID_BITS - 1)
@@ -73,8 +73,6 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
     role = planned.cast.roles[0]
     live = {inputs.worker_ids[name] for name in planned.cast.live}
     waiting: dict[tuple[str, int], GivenObject] = {}
-    came: list[PeerEvent] = []
-    """What came while an owner was making an object."""
     given: tuple[GivenObject, ...] = (*planned.provided, *planned.stand_ins)
     for number, one in enumerate(given):
         _choose_ids(inputs, one, live)
@@ -86,28 +84,28 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
             assert answer is not None
             made, storages = made_by(answer, rref, own), inputs.storages(answer)
         else:
-            made = _provided(one, rref, own, loop, peers[role], handle, came.append)
+            made = _provided(inputs, one, rref, own, loop, peers[role], handle)
         sent = [peers[role].send(one.owner, made, storages, timeout_s=TIMEOUT_S)]
         for fork in one.forks:
             told = to_message(RRefForkRequest(rref, _live(inputs, FORK, fork)))
             sent.append(peers[role].send(one.owner, told, timeout_s=TIMEOUT_S))
         waiting |= {(peers[role].name, n): one for n in sent}
-    _await(loop, handle, waiting, came)
+    _await(loop, handle, waiting)
 
 
 def _provided(
+    inputs: SessionInputs,
     one: ObjectProvision,
     rref: GloballyUniqueId,
     fork: GloballyUniqueId,
     loop: Loop,
     peer: PlayedWorker,
     handle: Handle,
-    keep: Callable[[PeerEvent], None],
 ) -> RpcMessage:
     """Lets an owner make an object; returns the remote call that takes it."""
     name = f"{one.rref[0]}:{one.rref[1]}"
     call = object_call("make", push(name), push(one.source), push(one.type))
-    answer = ask(loop, peer, one.owner, call, handle, keep=keep)
+    answer = ask(inputs, loop, peer, one.owner, call, handle, f"make RRef {name}", keep=_refuse_request)
     error, taker = (answer, None) if isinstance(answer, str) else read_told(answer)
     if error is not None:
         raise ReplayError(f"--provide {name}={one.source} failed in {one.owner}: {error}")
@@ -126,27 +124,46 @@ def _provided(
     return to_message(made)
 
 
+def _refuse_request(event: PeerEvent) -> None:
+    """Ends the session where a live worker asks for something before the job's first message: nobody would
+    answer."""
+    if isinstance(event, RequestArrived):
+        raise _unasked(event)
+
+
+def _unasked(event: RequestArrived) -> ReplayError:
+    return ReplayError(f"{event.sender} makes a request before anything was sent")
+
+
 def ask(
+    inputs: SessionInputs,
     loop: Loop,
     peer: PlayedWorker,
     owner: str,
     call: RpcMessage,
     handle: Handle,
+    what: str,
     storages: Sequence[bytes] = (),
     *,
     keep: Callable[[PeerEvent], None],
 ) -> RpcMessage | str:
-    """Makes a call of our own and waits for its answer, which it returns, or why none came; `keep` gets the
-    events that are not about it."""
-    key = peer.name, peer.send(owner, call, storages, timeout_s=MAKING_S)
+    """Makes a call of our own, which says `what` its owner does, and waits for its answer, which it returns,
+    or why none came; `keep` gets the events that are not about it."""
+    key = peer.name, peer.send(owner, call, storages, timeout_s=inputs.making_s)
+    begin = time.monotonic()
     found: RpcMessage | str | None = None
     while found is None:
-        for event in loop.wait(MAKING_S):
+        events = loop.wait(TELL_S)
+        if not events:
+            inputs.waiting(f"{owner} to {what}", time.monotonic() - begin)
+        for event in events:
             if key in ended_by(event):
                 if isinstance(event, ResponseArrived):
                     found = event.message
+                elif isinstance(event, PipeLost):
+                    found = event.reason
                 else:
-                    found = event.reason if isinstance(event, PipeLost) else "no answer came"
+                    found = f"no answer came within {inputs.making_s:g} s"
             elif not handle(event):
                 keep(event)
     return found
@@ -210,7 +227,8 @@ def load(
         assert index is not None
         storages, table = inputs.storages(answer), answer.rpc.message.tensor_table
         call = replace(object_call("load_value", fork, push_tensor(index)), tensor_table=table)
-    answered = ask(loop, peer, inputs.live_name(one.owner), call, handle, storages, keep=keep)
+    what = f"take values for RRef {one.rref[0]}:{one.rref[1]}"
+    answered = ask(inputs, loop, peer, inputs.live_name(one.owner), call, handle, what, storages, keep=keep)
     error = answered if isinstance(answered, str) else read_told(answered)[0]
     if error is not None:
         raise ReplayError(f"{one.owner}: {one.text}: {error}")
@@ -231,17 +249,14 @@ def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> Global
     return partner if isinstance(partner, GloballyUniqueId) else own
 
 
-def _await(
-    loop: Loop, handle: Handle, waiting: dict[tuple[str, int], GivenObject], came: Sequence[PeerEvent]
-) -> None:
+def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], GivenObject]) -> None:
     """Waits until every owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
     while waiting:
-        events, came = came or loop.wait(TIMEOUT_S), ()
-        for event in events:
+        for event in loop.wait(TIMEOUT_S):
             if handle(event):
                 continue
             if isinstance(event, RequestArrived):
-                raise ReplayError(f"{event.sender} makes a request before anything was sent")
+                raise _unasked(event)
             for key in ended_by(event):
                 stand_in, why = waiting.pop(key, None), _refused(event)
                 if stand_in is not None and why is not None:

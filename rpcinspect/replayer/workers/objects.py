@@ -55,8 +55,10 @@ def load_value(rref: list[Any], value: Any) -> MakingResult:
     """Puts a tensor into the parameter that an RRef refers to. What is computed from others is left as it is:
     backward passes need what it was computed from."""
     try:
+        import torch
+
         target = value_of(rref)
-        if target.is_leaf and target.requires_grad:
+        if isinstance(target, torch.Tensor) and target.is_leaf and target.requires_grad:
             fill(target, value)
         else:
             print(f"RRef {rref[1]}:{rref[2]} is not a parameter: its value stays", file=sys.stderr)
@@ -102,7 +104,7 @@ def fill(target: Any, values: Any) -> None:
     import torch
 
     if isinstance(target, torch.Tensor):
-        if not isinstance(values, torch.Tensor) or values.shape != target.shape:
+        if not isinstance(values, torch.Tensor) or _form(values) != _form(target):
             raise ValueError(f"{_named(values)} does not fit into {_named(target)}")
         with torch.no_grad():
             target.copy_(values)
@@ -128,7 +130,12 @@ def script_taker(type_text: str) -> str:
     kind: Any = torch.Tensor
     if type_text != "Tensor":
         module, _, name = type_text.removeprefix("__torch__.").rpartition(".")
-        kind = getattr(importlib.import_module(module), name)
+        # the text is the capture's: importing what it names would run code that nobody allowed
+        if module not in sys.modules or name not in vars(sys.modules[module]):
+            raise ValueError(
+                f"no module that was imported for you defines {type_text}, its type in the capture"
+            )
+        kind = vars(sys.modules[module])[name]
 
     def held(name: str) -> Any:
         return objects[name]
@@ -149,9 +156,14 @@ def script_taker(type_text: str) -> str:
 _keep: list[Any] = []
 
 
+def _form(tensor: Any) -> tuple[Any, ...]:
+    """Returns what must be the same of two tensors before one's values go into the other."""
+    return tensor.shape, tensor.dtype, tensor.layout
+
+
 def _named(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    return type(value).__name__ + ("" if shape is None else str(list(shape)))
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    return type(value).__name__ + ("" if shape is None else f"{list(shape)} of {dtype}")
 
 
 def _told() -> str:

@@ -13,7 +13,9 @@ from tests.places import recorded
 
 SOURCE = """
 import random
+import torch
 from torch import nn
+from torch.nn import Linear as Dense
 import torch.nn.functional as F
 
 class Layer(nn.Module):
@@ -36,6 +38,25 @@ def pick(items):
 def add(a, b):
     return a + b
 
+def count(layer):
+    return isinstance(layer, nn.Linear) + sum(layer.normal) + layer.sample()
+
+def choice(items):
+    return items[0]
+
+def chosen(items):
+    return choice(items)
+
+def seeded(x):
+    torch.manual_seed(3)
+    return make("a")
+
+def filled(x):
+    return x.normal_()
+
+def renamed():
+    return Dense(3, 3)
+
 class Plain:
     def run(self, x):
         return add(x, x)
@@ -57,6 +78,11 @@ def sources(tmp_path: Path) -> Sources:
         ("forward", "dropout"),
         ("pick", "choice"),
         ("add", None),
+        ("count", None),
+        ("chosen", None),
+        ("seeded", None),
+        ("filled", "normal_"),
+        ("renamed", "Linear"),
         ("Plain", None),
         ("Plain.run", None),
         ("absent", None),
@@ -83,7 +109,7 @@ def test_the_plan_of_a_job_with_random_weights() -> None:
     """ps makes an nn.Linear that nobody seeded; the trainer uses it in five calls."""
     capture = recorded("reports/state/random_weights.rpclog")
     source = ("--path", capture.parent, "--main", capture.parent / "random_weights.py")
-    told = "note: Random numbers are drawn for #4 (make: Linear); 5 more requests use what these make"
+    told = "note: Random numbers may be drawn for #4 (make: Linear); 5 more requests use what these make"
     assert told in rpcinspect("replay", capture, *source, "--plan").out
 
 

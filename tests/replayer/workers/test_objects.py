@@ -87,7 +87,12 @@ def test_values_that_fit() -> None:
 @pytest.mark.parametrize(
     ("target", "values", "told"),
     [
-        (lambda: torch.zeros(2), lambda: torch.zeros(3), r"Tensor\[3\] does not fit into Tensor\[2\]"),
+        (lambda: torch.zeros(2), lambda: torch.zeros(3), r"Tensor\[3\] of \S+ does not fit into Tensor\[2\]"),
+        (
+            lambda: torch.zeros(2),
+            lambda: torch.zeros(2).double(),
+            r"float64 does not fit into .* of torch.float32",
+        ),
         (lambda: torch.zeros(2), lambda: {"a": 1}, r"dict does not fit into Tensor\[2\]"),
         (list, dict, "list has no load_state_dict"),
     ],
@@ -95,3 +100,27 @@ def test_values_that_fit() -> None:
 def test_values_that_do_not_fit(target: Any, values: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         objects.fill(target(), values())
+
+
+@pytest.mark.parametrize("type_text", ["__torch__.named_by_capture.C", "__torch__.maker_functions.Missing"])
+def test_the_type_that_a_capture_names_imports_nothing(
+    type_text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its module would run: only what the user's function has imported counts."""
+    (tmp_path / "named_by_capture.py").write_text("class C: ...")
+    error, taker = objects.make("0:2", "maker_functions:optional", type_text)
+    assert error == (
+        f"ValueError: no module that was imported for you defines {type_text}, its type in the capture"
+    )
+    assert (taker, "named_by_capture" in sys.modules) == (None, False)
+
+
+def test_only_parameters_take_captured_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer, computed = torch.nn.Linear(2, 3), torch.ones(2, requires_grad=True) * 2
+    for target in (layer, computed, torch.zeros(2), [1]):
+        monkeypatch.setattr(objects, "value_of", lambda rref, target=target: target)
+        assert objects.load_value([0, 1, 7], torch.zeros(2)) == (None, None)
+        assert "RRef 1:7 is not a parameter: its value stays" in capsys.readouterr().err
+    assert computed.tolist() == [2.0, 2.0]
