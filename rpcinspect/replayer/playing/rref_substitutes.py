@@ -72,7 +72,6 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
     planned = inputs.planned
     role = planned.cast.roles[0]
     live = {inputs.worker_ids[name] for name in planned.cast.live}
-    waiting: dict[tuple[str, int], GivenObject] = {}
     given: tuple[GivenObject, ...] = (*planned.provided, *planned.stand_ins)
     for number, one in enumerate(given):
         _choose_ids(inputs, one, live)
@@ -89,8 +88,8 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
         for fork in one.forks:
             told = to_message(RRefForkRequest(rref, _live(inputs, FORK, fork)))
             sent.append(peers[role].send(one.owner, told, timeout_s=TIMEOUT_S))
-        waiting |= {(peers[role].name, n): one for n in sent}
-    _await(loop, handle, waiting)
+        # one after the other: nothing else may come while an owner makes an object
+        _await(loop, handle, one, {(peers[role].name, number) for number in sent})
 
 
 def _provided(
@@ -249,19 +248,20 @@ def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> Global
     return partner if isinstance(partner, GloballyUniqueId) else own
 
 
-def _await(loop: Loop, handle: Handle, waiting: dict[tuple[str, int], GivenObject]) -> None:
-    """Waits until every owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
+def _await(loop: Loop, handle: Handle, given: GivenObject, waiting: set[tuple[str, int]]) -> None:
+    """Waits until an owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
     while waiting:
         for event in loop.wait(TIMEOUT_S):
             if handle(event):
                 continue
             if isinstance(event, RequestArrived):
                 raise _unasked(event)
-            for key in ended_by(event):
-                stand_in, why = waiting.pop(key, None), _refused(event)
-                if stand_in is not None and why is not None:
-                    name = f"{stand_in.rref[0]}:{stand_in.rref[1]}"
-                    raise ReplayError(f"{stand_in.owner} does not take the object for RRef {name}: {why}")
+            done = waiting.intersection(ended_by(event))
+            waiting -= done
+            why = _refused(event) if done else None
+            if why is not None:
+                name = f"{given.rref[0]}:{given.rref[1]}"
+                raise ReplayError(f"{given.owner} does not take the object for RRef {name}: {why}")
 
 
 def _refused(event: ResponseArrived | Unanswered | NotSent | PipeLost) -> str | None:
