@@ -155,7 +155,7 @@ def test_a_line_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     found = decode(CHAIN, "--all").out.splitlines()
     differing = [b for a, b in zip(whole, found, strict=False) if a != b]
     assert TEXT in differing[0]
-    assert "1 problem" in differing[1]
+    assert "1 decoding problem" in differing[1]
 
 
 @pytest.mark.parametrize("part", ["_head", "_envelopes", "_body", "_tensors", "_bytes"])
