@@ -59,6 +59,9 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         option("--restore-parameters", "Put the parameters that the capture shows into live workers."),
     ] = False
     threads: ThreadsOption = 1
+    interpreter: Annotated[
+        str | None, option("--interpreter PY", "Run live workers in this Python; it needs torch only.")
+    ] = None
     memory: Annotated[
         str | None,
         option("--memory SIZE", "Limit each live worker's memory, such as 8GB, or none. Default: by sizes."),
@@ -172,9 +175,12 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         from msgspec.structs import replace
 
         from rpcinspect.replayer.planning.provisions import functions_of
+        from rpcinspect.replayer.workers.interpreters import examine
 
+        other = None if self.interpreter is None or self.plan else examine(self.interpreter)
         return replace(
             super().worker_options(files),
+            interpreter=other,
             imports=tuple(self.imports),
             names=tuple(functions_of(self._provided().values())),
             threads=self.threads,

@@ -38,7 +38,8 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
     if refusal is not None:
         say(refusal)
         return exit_codes.REFUSED
-    lacking = missing_cuda() if options.devices.kind == "cuda" and not command.plan else None
+    ours = options.workers.interpreter is None
+    lacking = missing_cuda() if options.devices.kind == "cuda" and ours and not command.plan else None
     if lacking is not None:
         say(lacking)
         return exit_codes.USAGE
@@ -86,20 +87,11 @@ def _planned(command: PlayOptions, made: Plan) -> int:
 
 
 def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOptions) -> int:
-    outcome, error = _not_started(options, made, run.session), None
-    if not made.refused and made.count("send"):
-        missing = missing_torch() if options.join is None else None
-        if missing is not None:
-            say(missing)
-            return exit_codes.USAGE
-        try:
-            with ProgressBar("replaying") as progress, ends_as_exits():
-                outcome = replay(run, made, options, progress=progress, waiting=progress.waits)
-        except DeviceError as lacking:
-            say(str(lacking))
-            return exit_codes.USAGE
-        except ReplayError as failed:
-            error = str(failed)
+    missing = missing_torch() if options.join is None and options.workers.interpreter is None else None
+    if missing is not None and starts(made):
+        say(missing)
+        return exit_codes.USAGE
+    outcome, error = carried_out(made, run, options)
     result = report(outcome)
     _write(command, outcome, result, error)
     if error is not None and command.format == "jsonl":
@@ -107,6 +99,27 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
     if command.require_all and result.lost:
         say(f"--require-all: {counted(result.lost, 'request')} skipped")
     return exit_code(result, require_all=command.require_all)
+
+
+def starts(made: Plan) -> bool:
+    """Whether anything is to be started for a plan."""
+    return not made.refused and made.count("send") > 0
+
+
+def carried_out(
+    made: Plan, run: RunModel, options: ReplayOptions, what: str = "replaying"
+) -> tuple[ReplayOutcome, str | None]:
+    """Carries out a plan, with a bar that says `what`; returns what came of it, and why nothing could be
+    started. Raises `DeviceError`."""
+    if starts(made):
+        try:
+            with ProgressBar(what) as progress, ends_as_exits():
+                return replay(run, made, options, progress=progress, waiting=progress.waits), None
+        except DeviceError:
+            raise
+        except ReplayError as failed:
+            return _not_started(options, made, run.session), str(failed)
+    return _not_started(options, made, run.session), None
 
 
 def exit_code(result: Report, *, require_all: bool) -> int:
