@@ -10,7 +10,6 @@ from rpcinspect.cli.replay_options import (
     ImportOption,
     PlayOptions,
     SeedOption,
-    ThreadsOption,
     read_workers,
 )
 
@@ -34,6 +33,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         "replay run.pcap --path ./src --main train.py",
         "replay run.pcap --path . --context 0:3 --seed 1 --tolerance",
         "replay run.pcap --path . --require-all --format jsonl",
+        "replay run.pcap --path . --matrix torch==2.13.0,torch==2.14.1 --threads 1,4",
     )
 
     imports: ImportOption = []
@@ -58,7 +58,13 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         bool,
         option("--restore-parameters", "Put the parameters that the capture shows into live workers."),
     ] = False
-    threads: ThreadsOption = 1
+    threads: Annotated[
+        str, option("--threads N,…", "Set the threads per live worker; of several, replay with each.")
+    ] = "1"
+    matrix: Annotated[
+        list[str],
+        option("--matrix ENV,…", "Replay in each of these: torch==X, the path of a Python, or NAME=PATH."),
+    ] = []
     interpreter: Annotated[
         str | None, option("--interpreter PY", "Run live workers in this Python; it needs torch only.")
     ] = None
@@ -81,6 +87,10 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
 
     def run(self) -> int:
         """Replays; returns the exit code."""
+        if not self.plan and (self.matrix or len(self.thread_counts()) > 1):
+            from rpcinspect.cli.matrix import replayed_in_each
+
+            return replayed_in_each(self)
         from rpcinspect.cli.replaying import replayed
 
         return replayed(self)
@@ -131,6 +141,13 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
             found[rref] = str(Path(value).absolute()) if form == "FILE" else value
         return found
 
+    def thread_counts(self) -> list[int]:
+        """Returns each number of threads to replay with."""
+        counts = [word.strip() for word in self.threads.split(",")]
+        if not all(word.isascii() and word.isdigit() for word in counts):
+            raise UsageMistake(f"--threads {self.threads}: not N, nor several such as 1,4")
+        return list(dict.fromkeys(map(int, counts)))
+
     def replay_options(self, files: "Sources") -> "ReplayOptions":
         from msgspec.structs import replace
 
@@ -151,7 +168,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
             memory=memory,
             show_gradients=self.show_gradients,
             devices=Devices(self.device, self._device_map()),
-            seeds=read_workers(self.imports, self.seeds, self.threads),
+            seeds=read_workers(self.imports, self.seeds, *self.thread_counts()),
             search_seeds=tried,
             show=None if self.quiet_workers else show_line,
         )
@@ -183,7 +200,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
             interpreter=other,
             imports=tuple(self.imports),
             names=tuple(functions_of(self._provided().values())),
-            threads=self.threads,
+            threads=self.thread_counts()[0],
             cuda=self.device == "cuda",
         )
 
@@ -191,6 +208,12 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         yield from super().mistakes()
         if self.every_worker and (self.roles or self.live_workers):
             yield "--every-worker can't be used with --role or --live: each says who is live"
+        if self.matrix and self.interpreter is not None:
+            yield "--matrix can't be used with --interpreter: each says where live workers run"
+        if self.plan and (self.matrix or "," in self.threads):
+            yield "--plan can't be used with --matrix or several --threads: the plan is the same in each"
+        if self.record is not None and (self.matrix or "," in self.threads):
+            yield "--record can't be used with --matrix or several --threads: it writes one replay"
         if self.record is not None and self.player == "agent":
             yield "--record writes the connections of the wire engine; torch's agent has its own"
         if self.stand_ins and self.player == "agent":

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.interrupt import ends_as_exits
 from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
 from rpcinspect.cli.progress import ProgressBar, reading_bar
@@ -32,29 +33,35 @@ from rpcinspect.session.model import Session
 
 def replayed(command: PlayOptions, refusal: str | None = None) -> int:
     """Plans, replays, writes; returns the exit code. `refusal`: nothing is to be done, why."""
-    imports_are_over()
-    files = command.user_files()
-    gate, planned, options = command.gate(files), command.plan_options(), command.replay_options(files)
     if refusal is not None:
         say(refusal)
         return exit_codes.REFUSED
+    with planned(command) as (made, run, options):
+        if command.plan:
+            return _planned(command, made)
+        return carry_out_and_write(command, made, run, options)
+
+
+@contextmanager
+def planned(command: PlayOptions) -> Iterator[tuple[Plan, RunModel, ReplayOptions]]:
+    """Plans a replay; gives the plan, the run, and how to carry it out. Raises `UsageMistake` for
+    what can't be carried out."""
+    imports_are_over()
+    files = command.user_files()
+    gate, planned, options = command.gate(files), command.plan_options(), command.replay_options(files)
     ours = options.workers.interpreter is None
     lacking = missing_cuda() if options.devices.kind == "cuda" and ours and not command.plan else None
     if lacking is not None:
-        say(lacking)
-        return exit_codes.USAGE
+        raise UsageMistake(lacking)
     with opened(command) as run:
         made = plan(run, planned, gate)
         say_if_empty(run.session)
         strange = unknown(options.seeds, (w for one in made.sessions for w in one.cast.live))
         if strange:
-            say(f"--seed {strange[0]}: no live worker has that name; see --plan")
-            return exit_codes.USAGE
-        if command.plan:
-            return _planned(command, made)
-        if command.trust and any(not use.allowed for use in made.globals):
+            raise UsageMistake(f"--seed {strange[0]}: no live worker has that name; see --plan")
+        if command.trust and not command.plan and any(not use.allowed for use in made.globals):
             say("--trust-capture: live workers run everything that this capture names")
-        return _replayed(command, made, run, options)
+        yield made, run, options
 
 
 @contextmanager
@@ -86,7 +93,8 @@ def _planned(command: PlayOptions, made: Plan) -> int:
     return exit_codes.OK
 
 
-def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOptions) -> int:
+def carry_out_and_write(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOptions) -> int:
+    """Carries a plan out, if nothing of it is refused, and writes the outcome; returns the exit code."""
     missing = missing_torch() if options.join is None and options.workers.interpreter is None else None
     if missing is not None and starts(made):
         say(missing)

@@ -1,4 +1,4 @@
-"""Pythons other than ours: what is told of those in which live workers can't run, and replays in one that can."""
+"""Pythons other than ours: those in which live workers can't run, and replays in one that can."""
 
 from __future__ import annotations
 
