@@ -33,6 +33,7 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
         "replay run.pcap --path ./src --main train.py",
         "replay run.pcap --path . --context 0:3 --seed 1 --tolerance",
         "replay run.pcap --path . --require-all --format jsonl",
+        "replay run.pcap --path ./src --main src/train.py --against ./fixed",
         "replay run.pcap --path . --matrix torch==2.13.0,torch==2.14.1 --threads 1,4",
     )
 
@@ -61,6 +62,10 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
     threads: Annotated[
         str, option("--threads N,…", "Set the threads per live worker; of several, replay with each.")
     ] = "1"
+    against: Annotated[
+        Path | None,
+        option("--against DIR", "Replay with these sources too (or a FILE for --main); compare by message."),
+    ] = None
     matrix: Annotated[
         list[str],
         option("--matrix ENV,…", "Replay in each of these: torch==X, the path of a Python, or NAME=PATH."),
@@ -87,6 +92,10 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
 
     def run(self) -> int:
         """Replays; returns the exit code."""
+        if self.against is not None:
+            from rpcinspect.cli.against import replayed_against
+
+            return replayed_against(self)
         if not self.plan and (self.matrix or len(self.thread_counts()) > 1):
             from rpcinspect.cli.matrix import replayed_in_each
 
@@ -212,6 +221,8 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
             yield "--matrix can't be used with --interpreter: each says where live workers run"
         if self.plan and (self.matrix or "," in self.threads):
             yield "--plan can't be used with --matrix or several --threads: the plan is the same in each"
+        if self.against is not None:
+            yield from self._against_mistakes()
         if self.record is not None and (self.matrix or "," in self.threads):
             yield "--record can't be used with --matrix or several --threads: it writes one replay"
         if self.record is not None and self.player == "agent":
@@ -224,3 +235,13 @@ class ReplayCommand(PlayOptions, frozen=True, kw_only=True):
             yield "--device cuda needs --engine agent: our own peers have no GPU"
         if self.engine == "wire" and self.maps:
             yield "--map needs --engine agent: with the wire engine everything is on the CPU"
+
+    def _against_mistakes(self) -> Iterator[str]:
+        """What can't be used with `--against`."""
+        if self.main is None and not self.paths:
+            yield "--against needs --path or --main: the sources to compare with"
+        others = {"--plan": self.plan, "--matrix": self.matrix, "--record": self.record is not None}
+        others |= {"several --threads": "," in self.threads, "--search-seed": self.search_seed is not None}
+        for name, given in others.items():
+            if given:
+                yield f"--against can't be used with {name}"

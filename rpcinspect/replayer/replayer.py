@@ -31,7 +31,7 @@ from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
 from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession, Step, some_of
 from rpcinspect.replayer.planning.sessions import MAX_ID, worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
-from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs, allowance
+from rpcinspect.replayer.playing.inputs import KeptMessages, PlayedWorker, SessionInputs, allowance
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
     ReplayOutcome,
@@ -91,6 +91,8 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     """Of the live workers."""
     show: Show | None = None
     """Shows lines that live workers write."""
+    kept: KeptMessages | None = None
+    """Where live messages that differ are kept; None: they are not."""
     search_seeds: range | None = None
     """Seeds to try for live workers whose messages are not as captured, before all else."""
 
@@ -366,6 +368,7 @@ class _SessionRun:
             worker_ids=self.ids,
             programs=self.programs,
             elsewhere=self.placement.moves,
+            kept=self.options.kept,
         )
 
     def _play(self, group: LiveGroup) -> None:

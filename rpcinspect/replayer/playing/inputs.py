@@ -17,6 +17,7 @@ from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.replayer.playing.translate import LiveMessage
 from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.questions import size_of
 from rpcinspect.rpc.record import RpcRecord
@@ -45,6 +46,9 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     """Whether tensors are on other devices than in the capture: then device maps are no difference."""
     early: frozenset[int] = frozenset()
     """Requests whose answers nobody waits for, since the engine sees them later than they come."""
+
+    kept: KeptMessages | None = None
+    """Where live messages that differ are kept; None: they are not."""
 
     @property
     def largest(self) -> int:
@@ -89,6 +93,23 @@ class PlayedWorker(Protocol):
     def end(self, *, reset: bool) -> bool:
         """Ends as a process does, all at once; returns whether the engine can do that. `reset`: its
         connections end by an RST."""
+
+
+class KeptMessages:
+    """Takes live messages that differ, to be compared with those of another replay, as long as there is
+    room."""
+
+    def __init__(self, room: int) -> None:
+        """`room`: bytes of payloads and tensors."""
+        self._room = room
+
+    def keep(self, live: LiveMessage) -> LiveMessage | None:
+        """Returns the message, if there is room for it."""
+        size = captured_bytes(live.record)
+        if size > self._room:
+            return None
+        self._room -= size
+        return live
 
 
 LEAST = 4 * 10**9

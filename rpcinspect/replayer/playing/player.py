@@ -47,6 +47,7 @@ from rpcinspect.replayer.playing.rref_substitutes import load
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
 from rpcinspect.replayer.playing.timeouts import QUIET_S, Timeouts
 from rpcinspect.replayer.playing.translate import (
+    LiveMessage,
     LiveRecords,
     learn_own_edge,
     learn_own_fork,
@@ -465,6 +466,7 @@ class Player:
                 text=text,
                 same_payload=same_payload(call.response, live.record),
                 latency_s=latency_s,
+                live=self._kept(live, result),
             )
         self._finish(outcome)
         self._over(call)
@@ -512,7 +514,12 @@ class Player:
                 self._reply(event, refusal())
             return True
         came = StepOutcome(
-            step=_as_answered(step), result=result, differences=differences, text=text, same_payload=same
+            step=_as_answered(step),
+            result=result,
+            differences=differences,
+            text=text,
+            same_payload=same,
+            live=self._kept(live, result),
         )
         if expected:
             self._requests[step.message] = event
@@ -585,6 +592,11 @@ class Player:
             if len(known) < len(its) and verdict(known, rules) != "different":
                 return None, NOT_ALL_CAPTURED
         return verdict(its, rules), None
+
+    def _kept(self, live: LiveMessage, result: Result | None) -> LiveMessage | None:
+        """Returns a live message that differs, if it is to be kept."""
+        kept = self._inputs.kept
+        return None if kept is None or result != "different" else kept.keep(live)
 
     def _of_interest(self, found: Sequence[Difference]) -> tuple[Difference, ...]:
         """Returns the differences without those of devices: the replay decides where tensors lie."""
