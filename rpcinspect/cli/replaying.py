@@ -122,7 +122,7 @@ def carried_out(
     if starts(made):
         try:
             with ProgressBar(what) as progress, ends_as_exits():
-                return replay(run, made, options, progress=progress, waiting=progress.waits), None
+                return replay(run, made, options, progress=progress, waiting=progress.waits, tell=say), None
         except DeviceError:
             raise
         except ReplayError as failed:

@@ -59,7 +59,8 @@ def test_the_script_of_a_job_in_which_a_gradient_is_nan(tmp_path: Path) -> None:
     assert isinstance(wrong["second"]["difference"]["live"], float)
     assert last["first"]["source"] == f"--main {job}"
     assert last["second"]["source"] == f"--path {tmp_path} --main {tmp_path / 'train.py'}"
-    assert [last[name]["report"]["verdict"] for name in ("first", "second")] == ["tolerance", "different"]
+    assert last["first"]["report"]["verdict"] in ("identical", "tolerance")
+    assert last["second"]["report"]["verdict"] == "different"
 
 
 def test_each_source_is_judged_by_itself(tmp_path: Path) -> None:
