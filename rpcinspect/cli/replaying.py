@@ -21,8 +21,9 @@ from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
 from rpcinspect.cli.requirements import missing_cuda, missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.fields.phrases import counted, printable_json
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan
-from rpcinspect.replayer.planning.plan import plan
+from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.replayer import ReplayOptions, replay
@@ -34,6 +35,7 @@ from rpcinspect.session.model import Session
 def replayed(command: PlayOptions, refusal: str | None = None) -> int:
     """Plans, replays, writes; returns the exit code. `refusal`: nothing is to be done, why."""
     if refusal is not None:
+        _read_options(command)  # what is wrong with these is told first
         say(refusal)
         return exit_codes.REFUSED
     with planned(command) as (made, run, options):
@@ -47,14 +49,13 @@ def planned(command: PlayOptions) -> Iterator[tuple[Plan, RunModel, ReplayOption
     """Plans a replay; gives the plan, the run, and how to carry it out. Raises `UsageMistake` for
     what can't be carried out."""
     imports_are_over()
-    files = command.user_files()
-    gate, planned, options = command.gate(files), command.plan_options(), command.replay_options(files)
+    gate, how, options = _read_options(command)
     ours = options.workers.interpreter is None
     lacking = missing_cuda() if options.devices.kind == "cuda" and ours and not command.plan else None
     if lacking is not None:
         raise UsageMistake(lacking)
     with opened(command) as run:
-        made = plan(run, planned, gate)
+        made = plan(run, how, gate)
         say_if_empty(run.session)
         strange = unknown(options.seeds, (w for one in made.sessions for w in one.cast.live))
         if strange:
@@ -62,6 +63,12 @@ def planned(command: PlayOptions) -> Iterator[tuple[Plan, RunModel, ReplayOption
         if command.trust and not command.plan and any(not use.allowed for use in made.globals):
             say("--trust-capture: live workers run everything that this capture names")
         yield made, run, options
+
+
+def _read_options(command: PlayOptions) -> tuple[ExecutionPolicy, PlanOptions, ReplayOptions]:
+    """Returns what may run, which requests are taken, and how. Raises `UsageMistake`."""
+    files = command.user_files()
+    return command.gate(files), command.plan_options(), command.replay_options(files)
 
 
 @contextmanager

@@ -283,7 +283,7 @@ class _Replayer:
             if _is_torchs(name):
                 its = some_of([f"#{index}" for index in needed])
                 release = f"torch {workers.torch_version}"
-                yield f"{release} lacks {name}, which {its} needs; --interpreter PY replays with another"
+                yield f"{release} lacks {name}, needed by {its}; --interpreter PY replays with another"
 
     def _missing(self, workers: Workers) -> Iterator[tuple[str, list[int], str]]:
         """Yields names that live workers can't find, the messages that need them, and why."""

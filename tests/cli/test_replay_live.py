@@ -82,7 +82,7 @@ def test_a_helper_that_this_release_of_torch_lacks(tmp_path: Path) -> None:
     name = "torch.distributed.optim.optimizer._new_future_local_optimizer"
     told = [line for line in ran.err.splitlines() if name in line]
     assert len(told) == 1
-    assert f" lacks {name}, which #9 needs; --interpreter PY replays with another" in told[0]
+    assert f" lacks {name}, needed by #9; --interpreter PY replays with another" in told[0]
     report = ran.objects[-1]
     assert told[0].removeprefix("rpcinspect: ") in report["notes"]
     (step,) = (line for line in ran.objects if line.get("message") == 9 and line["kind"] == "step")

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from rpcinspect.fields.phrases import counted, printable
+from rpcinspect.fields.phrases import counted, printable, shorten
 from rpcinspect.fields.plain import Json, picked, plain, text
 from rpcinspect.replayer.matrix import CombinationResult, FirstDifference, worst_verdict
+from rpcinspect.replayer.playing.outcome import error_line
 from rpcinspect.views.columns import Column, Style, Table
 from rpcinspect.views.difference import told
 from rpcinspect.views.jsonl.lines import lines
@@ -20,6 +21,7 @@ from rpcinspect.views.text.columns import Part, show_lines
 
 MAX_VALUE = 24
 """Of a value in a cell."""
+MAX_ERROR = 60
 COLUMNS = (
     Column(title="environment"),
     Column(title="torch"),
@@ -75,6 +77,9 @@ def _place(first: FirstDifference) -> str:
     """`#12 tensors[0].elements[5]: 0.5 → 0.25`."""
     if first.difference is None:
         return f"#{first.message}"
+    now = first.difference.b_value
+    if first.difference.code == "error" and isinstance(now, str):
+        return f"#{first.message} {printable(shorten(error_line(now), MAX_ERROR))}"
     its = told(first.difference, MAX_VALUE)
     values = "" if its.values is None else f": {' → '.join(its.values)}"
     return f"#{first.message} {its.path}{values}"
