@@ -1,4 +1,4 @@
-"""The one error tree, and the two records that say where something went wrong.
+"""The one error tree. Also used in processes of live workers, therefore with Python's own library alone.
 
 Five situations have five different answers in this package:
 
@@ -10,30 +10,6 @@ Five situations have five different answers in this package:
 """
 
 from __future__ import annotations
-
-from msgspec import Struct
-
-
-class Location(Struct, frozen=True, kw_only=True):
-    """A place in a capture that can be opened in Wireshark; whatever is not known is None."""
-
-    capture: int | None = None
-    """Index of the capture file among those that were opened together, from 0."""
-    packet: int | None = None
-    """Number of the packet in its file, from 1, as Wireshark counts."""
-    flow: str | None = None
-    """One direction of a TCP connection, `ip:port>ip:port`."""
-    offset: int | None = None
-    """Bytes from the start of that direction's stream."""
-
-
-class Problem(Struct, frozen=True):
-    """Something damaged or missing that decoding survived."""
-
-    layer: str
-    """`capture`, `tcp`, `store`, `tensorpipe`, `rpc`, `pickle` or `tensor`."""
-    reason: str
-    location: Location
 
 
 class RpcInspectError(Exception):

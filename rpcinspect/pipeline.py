@@ -32,9 +32,10 @@ from msgspec.structs import replace
 from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading
 from rpcinspect.checks.findings import Findings
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
-from rpcinspect.errors import CaptureError, Location, Problem
+from rpcinspect.errors import CaptureError
 from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session

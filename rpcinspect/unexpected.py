@@ -14,7 +14,8 @@ import os
 import traceback
 from pathlib import Path
 
-from rpcinspect.errors import DecodeError, Location, Problem, RpcInspectError
+from rpcinspect.errors import DecodeError, RpcInspectError
+from rpcinspect.problems import Location, Problem
 
 DEBUG = "RPCINSPECT_DEBUG"
 MAX_TEXT = 200

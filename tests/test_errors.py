@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
-from msgspec import structs
 
 from rpcinspect.errors import (
     CaptureError,
     DecodeError,
     LimitExceeded,
-    Location,
     OutputError,
-    Problem,
     RpcInspectError,
     UnknownFormatError,
 )
@@ -39,17 +34,3 @@ def test_a_limit_says_which_and_by_how_much() -> None:
     assert (error.limit, error.bound, error.value) == ("max_bytes", 1000, 1 << 20)
     assert str(error) == "1,048,576 is over the limit max_bytes = 1,000 (at byte 5)"
     assert error.reason == "1,048,576 is over the limit max_bytes = 1,000"
-
-
-def test_what_is_not_known_of_a_place_is_none() -> None:
-    assert structs.astuple(Location()) == (None, None, None, None)
-    assert Location(packet=3) == Location(capture=None, packet=3)
-
-
-def test_problems_are_values() -> None:
-    one = Problem("tcp", "lost", Location(packet=1))
-    assert one == Problem("tcp", "lost", Location(packet=1))
-    assert len({one, Problem("tcp", "lost", Location(packet=1))}) == 1
-    with pytest.raises(AttributeError):
-        one.reason = "found"  # type: ignore[misc]
-    assert pickle.loads(pickle.dumps(one)) == one

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rpcinspect"
 
 LAYERS = (
-    {"errors", "limits", "exit_codes", "signals", "unexpected"},
+    {"errors", "problems", "limits", "exit_codes", "signals", "unexpected"},
     {"files"},
     {"capture"},
     {"tcp"},
@@ -107,7 +107,7 @@ NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replayer.workers.workers", "rpcinspect.cli")
 """What writes to /proc, the output of live workers, and /dev/null."""
 
-REPLAYER = ("planning", "peers", "workers", "playing", "agent", "replayer")
+REPLAYER = ("planning", "peers", "workers", "playing", "agent", "replayer", "matrix", "against")
 """The parts of `replayer`, from the bottom up."""
 REPLAYER_UPWARDS = {
     ("rpcinspect.replayer.planning.plan", "rpcinspect.replayer.agent.passes"),

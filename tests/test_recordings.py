@@ -52,7 +52,7 @@ TORCH = {
     "stress_mpt_uv": (3, 1456, 0, 0),
     "two": (2, 0, 2, 0),  # shared memory
 }
-VERSIONS = ("1.8.1", "1.13.1", "2.14.1")
+VERSIONS = ("1.8.1", "1.13.1", "2.1.2", "2.14.1")
 INVISIBLE = ("chan_default", "chan_shm", "two")
 LOSSY = "stress_lossy"
 CUT = "snap300"
@@ -189,7 +189,7 @@ def check_hashes(seen: list[Any]) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_other_releases(version: str) -> None:
-    """One job under three releases: the gradient, the error and the profile that worker0 printed."""
+    """One job under four releases: the gradient, the error and the profile that worker0 printed."""
     path = recorded(f"versions/torch-{version}.pcap")
     gradient, error, profile = recorded(f"versions/torch-{version}.truth").read_text().splitlines()
     seen = tensors_of(path)

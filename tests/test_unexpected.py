@@ -15,12 +15,13 @@ from rpcinspect.capture.pcap import read_pcap
 from rpcinspect.checks import findings
 from rpcinspect.checks.check import Check
 from rpcinspect.checks.findings import Findings
-from rpcinspect.errors import CaptureError, DecodeError, Location
+from rpcinspect.errors import CaptureError, DecodeError
 from rpcinspect.export import safetensors
 from rpcinspect.export.parquet import messages
 from rpcinspect.fields.phrases import Phrases
 from rpcinspect.filter.selection import Selection
 from rpcinspect.pickles.jit import read_jit
+from rpcinspect.problems import Location
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpclog import join
 from rpcinspect.session import builder, workers

@@ -21,9 +21,10 @@ from rpcinspect.capture.log import FORMAT, MAGIC, read_log
 from rpcinspect.capture.pcap import FILE_HEADER, MAGICS, PcapLayout, read_pcap
 from rpcinspect.capture.pcapng import SECTION_HEADER, first_link_type, read_pcapng
 from rpcinspect.capture.source import Source, open_source
-from rpcinspect.errors import CaptureError, Location, Problem, UnknownFormatError
+from rpcinspect.errors import CaptureError, UnknownFormatError
 from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
+from rpcinspect.problems import Location, Problem
 from rpcinspect.unexpected import unexpected
 
 

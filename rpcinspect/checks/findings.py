@@ -28,7 +28,7 @@ from rpcinspect.checks.unanswered import UnansweredRequests
 from rpcinspect.checks.unsafe_pickle import UnsafePickles
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.checks.zeros import ZeroGradients
-from rpcinspect.errors import Location, Problem
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord

@@ -10,7 +10,6 @@ from rpcinspect.cli.replay_debugging import DebuggingOptions
 from rpcinspect.cli.replay_options import (
     ImportOption,
     SeedOption,
-    ThreadsOption,
     read_workers,
 )
 
@@ -35,6 +34,8 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         "replay run.pcap --path . --context 0:3 --seed 1 --tolerance",
         "replay run.pcap --path . --require-all --format jsonl",
         "replay run.pcap --path . --stop-at nonfinite",
+        "replay run.pcap --path ./src --main src/train.py --against ./fixed",
+        "replay run.pcap --path . --matrix torch==2.13.0,torch==2.14.1 --threads 1,4",
     )
 
     imports: ImportOption = []
@@ -59,7 +60,20 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         bool,
         option("--restore-parameters", "Put the parameters that the capture shows into live workers."),
     ] = False
-    threads: ThreadsOption = 1
+    threads: Annotated[
+        str, option("--threads N,…", "Set the threads per live worker; of several, replay with each.")
+    ] = "1"
+    against: Annotated[
+        Path | None,
+        option("--against DIR", "Replay with these sources too (or a FILE for --main); compare by message."),
+    ] = None
+    matrix: Annotated[
+        list[str],
+        option("--matrix ENV,…", "Replay in each of these: torch==X, the path of a Python, or NAME=PATH."),
+    ] = []
+    interpreter: Annotated[
+        str | None, option("--interpreter PY", "Run live workers in this Python; it needs torch only.")
+    ] = None
     memory: Annotated[
         str | None,
         option("--memory SIZE", "Limit each live worker's memory, such as 8GB, or none. Default: by sizes."),
@@ -76,6 +90,14 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
 
     def run(self) -> int:
         """Replays; returns the exit code."""
+        if self.against is not None:
+            from rpcinspect.cli.against import replayed_against
+
+            return replayed_against(self)
+        if not self.plan and (self.matrix or len(self.thread_counts()) > 1):
+            from rpcinspect.cli.matrix import replayed_in_each
+
+            return replayed_in_each(self)
         from rpcinspect.cli.replaying import replayed
 
         return replayed(self)
@@ -126,6 +148,13 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
             found[rref] = str(Path(value).absolute()) if form == "FILE" else value
         return found
 
+    def thread_counts(self) -> list[int]:
+        """Returns each number of threads to replay with."""
+        counts = [word.strip() for word in self.threads.split(",")]
+        if not all(word.isascii() and word.isdigit() for word in counts):
+            raise UsageMistake(f"--threads {self.threads}: not N, nor several such as 1,4")
+        return list(dict.fromkeys(map(int, counts)))
+
     def replay_options(self, files: "Sources") -> "ReplayOptions":
         from msgspec.structs import replace
 
@@ -145,7 +174,7 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
             options,
             memory=memory,
             devices=Devices(self.device, self._device_map()),
-            seeds=read_workers(self.imports, self.seeds, self.threads),
+            seeds=read_workers(self.imports, self.seeds, *self.thread_counts()),
             search_seeds=tried,
             show=None if self.quiet_workers or options.terminal is None else options.terminal.show,
         )
@@ -169,12 +198,15 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         from msgspec.structs import replace
 
         from rpcinspect.replayer.planning.provisions import functions_of
+        from rpcinspect.replayer.workers.interpreters import examine
 
+        other = None if self.interpreter is None or self.plan else examine(self.interpreter)
         return replace(
             super().worker_options(files),
+            interpreter=other,
             imports=tuple(self.imports),
             names=tuple(functions_of(self._provided().values())),
-            threads=self.threads,
+            threads=self.thread_counts()[0],
             cuda=self.device == "cuda",
         )
 
@@ -182,6 +214,17 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         yield from super().mistakes()
         if self.every_worker and (self.roles or self.live_workers):
             yield "--every-worker can't be used with --role or --live: each says who is live"
+        if self.matrix and self.interpreter is not None:
+            yield "--matrix can't be used with --interpreter: each says where live workers run"
+        stops = bool(self.stop_at) or self.debug_port is not None
+        if stops and (self.matrix or "," in self.threads or self.against is not None):
+            yield "--stop-at and --debug-port hold one replay: not with --matrix, --against or several --threads"
+        if self.plan and (self.matrix or "," in self.threads):
+            yield "--plan can't be used with --matrix or several --threads: the plan is the same in each"
+        if self.against is not None:
+            yield from self._against_mistakes()
+        if self.record is not None and (self.matrix or "," in self.threads):
+            yield "--record can't be used with --matrix or several --threads: it writes one replay"
         if self.record is not None and self.player == "agent":
             yield "--record writes the connections of the wire engine; torch's agent has its own"
         if self.stand_ins and self.player == "agent":
@@ -192,3 +235,13 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
             yield "--device cuda needs --engine agent: our own peers have no GPU"
         if self.engine == "wire" and self.maps:
             yield "--map needs --engine agent: with the wire engine everything is on the CPU"
+
+    def _against_mistakes(self) -> Iterator[str]:
+        """What can't be used with `--against`."""
+        if self.main is None and not self.paths:
+            yield "--against needs --path or --main: the sources to compare with"
+        others = {"--plan": self.plan, "--matrix": self.matrix, "--record": self.record is not None}
+        others |= {"several --threads": "," in self.threads, "--search-seed": self.search_seed is not None}
+        for name, given in others.items():
+            if given:
+                yield f"--against can't be used with {name}"

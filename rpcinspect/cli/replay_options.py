@@ -177,7 +177,7 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
             yield f"{self.record}: --output and --record are the same file"
 
 
-def read_workers(imports: list[str], seeds: list[str], threads: int) -> "Seeds":
+def read_workers(imports: list[str], seeds: list[str], *threads: int) -> "Seeds":
     """Reads the options of live workers that are started; returns their seeds."""
     from rpcinspect.replayer.workers.seeds import read_seed, read_seeds
 
@@ -187,8 +187,9 @@ def read_workers(imports: list[str], seeds: list[str], threads: int) -> "Seeds":
     for word in seeds:
         if read_seed(word) is None:
             raise UsageMistake(f"--seed {word}: not N or NAME=N; torch takes seeds of 64 bits")
-    if not 1 <= threads <= MAX_THREADS:
-        raise UsageMistake(f"--threads {threads}: a number from 1 to {MAX_THREADS}")
+    for count in threads:
+        if not 1 <= count <= MAX_THREADS:
+            raise UsageMistake(f"--threads {count}: a number from 1 to {MAX_THREADS}")
     return read_seeds(seeds)
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.interrupt import ends_as_exits
 from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
 from rpcinspect.cli.progress import ProgressBar, reading_bar
@@ -20,8 +21,9 @@ from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
 from rpcinspect.cli.requirements import missing_cuda, missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.fields.phrases import counted, printable_json
+from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan
-from rpcinspect.replayer.planning.plan import plan
+from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.playing.stops import StopError
@@ -33,28 +35,41 @@ from rpcinspect.session.model import Session
 
 def replayed(command: PlayOptions, refusal: str | None = None) -> int:
     """Plans, replays, writes; returns the exit code. `refusal`: nothing is to be done, why."""
-    imports_are_over()
-    files = command.user_files()
-    gate, planned, options = command.gate(files), command.plan_options(), command.replay_options(files)
     if refusal is not None:
+        _read_options(command)  # what is wrong with these is told first
         say(refusal)
         return exit_codes.REFUSED
-    lacking = missing_cuda() if options.devices.kind == "cuda" and not command.plan else None
+    with planned(command) as (made, run, options):
+        if command.plan:
+            return _planned(command, made)
+        return carry_out_and_write(command, made, run, options)
+
+
+@contextmanager
+def planned(command: PlayOptions) -> Iterator[tuple[Plan, RunModel, ReplayOptions]]:
+    """Plans a replay; gives the plan, the run, and how to carry it out. Raises `UsageMistake` for
+    what can't be carried out."""
+    imports_are_over()
+    gate, how, options = _read_options(command)
+    ours = options.workers.interpreter is None
+    lacking = missing_cuda() if options.devices.kind == "cuda" and ours and not command.plan else None
     if lacking is not None:
-        say(lacking)
-        return exit_codes.USAGE
+        raise UsageMistake(lacking)
     with opened(command) as run:
-        made = plan(run, planned, gate)
+        made = plan(run, how, gate)
         say_if_empty(run.session)
         strange = unknown(options.seeds, (w for one in made.sessions for w in one.cast.live))
         if strange:
-            say(f"--seed {strange[0]}: no live worker has that name; see --plan")
-            return exit_codes.USAGE
-        if command.plan:
-            return _planned(command, made)
-        if command.trust and any(not use.allowed for use in made.globals):
+            raise UsageMistake(f"--seed {strange[0]}: no live worker has that name; see --plan")
+        if command.trust and not command.plan and any(not use.allowed for use in made.globals):
             say("--trust-capture: live workers run everything that this capture names")
-        return _replayed(command, made, run, options)
+        yield made, run, options
+
+
+def _read_options(command: PlayOptions) -> tuple[ExecutionPolicy, PlanOptions, ReplayOptions]:
+    """Returns what may run, which requests are taken, and how. Raises `UsageMistake`."""
+    files = command.user_files()
+    return command.gate(files), command.plan_options(), command.replay_options(files)
 
 
 @contextmanager
@@ -86,23 +101,17 @@ def _planned(command: PlayOptions, made: Plan) -> int:
     return exit_codes.OK
 
 
-def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOptions) -> int:
-    outcome, error = _not_started(options, made, run.session), None
-    if not made.refused and made.count("send"):
-        missing = missing_torch() if options.join is None else None
-        if missing is not None:
-            say(missing)
-            return exit_codes.USAGE
-        try:
-            with ProgressBar("replaying") as progress, ends_as_exits():
-                if options.terminal is not None:
-                    options.terminal.make_room = progress.close
-                outcome = replay(run, made, options, progress=progress, waiting=progress.waits)
-        except (DeviceError, StopError) as wrong:
-            say(str(wrong))
-            return exit_codes.USAGE
-        except ReplayError as failed:
-            error = str(failed)
+def carry_out_and_write(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOptions) -> int:
+    """Carries a plan out, if nothing of it is refused, and writes the outcome; returns the exit code."""
+    missing = missing_torch() if options.join is None and options.workers.interpreter is None else None
+    if missing is not None and starts(made):
+        say(missing)
+        return exit_codes.USAGE
+    try:
+        outcome, error = carried_out(made, run, options)
+    except StopError as wrong:
+        say(str(wrong))
+        return exit_codes.USAGE
     for index in () if outcome.interrupted else outcome.missed_stops:
         say(f"--stop-at {index}: no live worker got #{index}")
     result = report(outcome)
@@ -112,6 +121,29 @@ def _replayed(command: PlayOptions, made: Plan, run: RunModel, options: ReplayOp
     if command.require_all and result.lost:
         say(f"--require-all: {counted(result.lost, 'request')} skipped")
     return exit_code(result, require_all=command.require_all)
+
+
+def starts(made: Plan) -> bool:
+    """Whether anything is to be started for a plan."""
+    return not made.refused and made.count("send") > 0
+
+
+def carried_out(
+    made: Plan, run: RunModel, options: ReplayOptions, what: str = "replaying"
+) -> tuple[ReplayOutcome, str | None]:
+    """Carries out a plan, with a bar that says `what`; returns what came of it, and why nothing could be
+    started. Raises `DeviceError` and `StopError`."""
+    if starts(made):
+        try:
+            with ProgressBar(what) as progress, ends_as_exits():
+                if options.terminal is not None:
+                    options.terminal.make_room = progress.close
+                return replay(run, made, options, progress=progress, waiting=progress.waits, tell=say), None
+        except (DeviceError, StopError):
+            raise
+        except ReplayError as failed:
+            return _not_started(options, made, run.session), str(failed)
+    return _not_started(options, made, run.session), None
 
 
 def exit_code(result: Report, *, require_all: bool) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property, partial
@@ -32,7 +32,13 @@ from rpcinspect.replayer.planning.model import Engine, Plan, PlannedSession, Ste
 from rpcinspect.replayer.planning.sessions import MAX_ID, worker_ids
 from rpcinspect.replayer.playing.attach import JoinOptions, check, play_joined
 from rpcinspect.replayer.playing.debugging import Debugging, DebugOptions, Gradients, SessionDebugger
-from rpcinspect.replayer.playing.inputs import MAKING_S, PlayedWorker, SessionInputs, allowance
+from rpcinspect.replayer.playing.inputs import (
+    MAKING_S,
+    KeptMessages,
+    PlayedWorker,
+    SessionInputs,
+    allowance,
+)
 from rpcinspect.replayer.playing.outcome import (
     InboundOutcome,
     ReplayOutcome,
@@ -99,6 +105,8 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     """Of the live workers."""
     show: Show | None = None
     """Shows lines that live workers write."""
+    kept: KeptMessages | None = None
+    """Where live messages that differ are kept; None: they are not."""
     search_seeds: range | None = None
     """Seeds to try for live workers whose messages are not as captured, before all else."""
 
@@ -111,11 +119,12 @@ def replay(
     *,
     progress: StepProgress | None = None,
     waiting: Waiting = lambda what, seconds: None,
+    tell: Callable[[str], None] = lambda line: None,
     workers: Workers | None = None,
 ) -> ReplayOutcome:
     """Carries out a plan. `workers`: the parent process of live workers, if there is one already; it has its
     own options, imports nothing more, and stays. Of a plan with names that nobody allowed nothing is started.
-    `waiting` is called each second in which nothing comes.
+    `waiting` is called each second in which nothing comes, `tell` before all else with what will fail.
 
     Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user or a
     captured request names can't be imported; `OutputError` where the recording can't be written at all.
@@ -136,6 +145,10 @@ def replay(
                 started = Workers(with_modules(options.workers, plan), options.show, waiting)
                 workers = stack.enter_context(started)
                 replayer.check_names(workers)
+                lacking = tuple(replayer.lacking(workers))
+                plan = replace(plan, notes=(*plan.notes, *lacking))
+                for line in lacking:
+                    tell(line)
             if options.devices.kind == "cuda" and workers is not None:
                 replayer.check_gpus(workers)
             interrupted = workers is not None and not replayer.search(workers)
@@ -175,6 +188,10 @@ def with_modules(options: WorkerOptions, plan: Plan) -> WorkerOptions:
     if any(name.startswith(OPTIMIZERS) for name in names):
         names.append(LOADED_BY_OPTIMIZERS)
     return replace(options, names=(*options.names, *names))
+
+
+def _is_torchs(name: str) -> bool:
+    return name.partition(".")[0] == "torch"
 
 
 class _Interrupted(Exception):
@@ -275,18 +292,33 @@ class _Replayer:
 
     def check_names(self, workers: Workers) -> None:
         """Raises `ReplayError` where live workers can't find what a request calls or an answer holds, though
-        the captured ones found it. Names of torch are left to the request: another release may lack them."""
-        steps = [step for session in self._plan.sessions for step in session.steps]
-        messages = {step.message for step in steps if step.action == "send" and not self._failed(step)}
-        messages |= {step.answer for step in steps if step.action == "answer" and step.answer is not None}
+        the captured ones found it. Names of torch, which a release may lack, are told by `lacking`."""
         lines = [
-            f"{use.name} ({some_of([f'#{index}' for index in needed])}): {workers.missing[use.name]}"
-            for use in self._plan.globals
-            if use.name in workers.missing and use.name.partition(".")[0] != "torch"
-            if (needed := sorted(messages.intersection(use.messages)))
+            f"{name} ({some_of([f'#{index}' for index in needed])}): {why}"
+            for name, needed, why in self._missing(workers)
+            if not _is_torchs(name)
         ]
         if lines:
             raise ReplayError("\n".join(["live workers can't find what the capture names:", *lines]))
+
+    def lacking(self, workers: Workers) -> Iterator[str]:
+        """Yields what of torch itself requests name and the release of live workers lacks."""
+        for name, needed, _ in self._missing(workers):
+            if _is_torchs(name):
+                its = some_of([f"#{index}" for index in needed])
+                release = f"torch {workers.torch_version}"
+                yield f"{release} lacks {name}, needed by {its}; --interpreter PY replays with another"
+
+    def _missing(self, workers: Workers) -> Iterator[tuple[str, list[int], str]]:
+        """Yields names that live workers can't find, the messages that need them, and why."""
+        steps = [step for session in self._plan.sessions for step in session.steps]
+        messages = {step.message for step in steps if step.action == "send" and not self._failed(step)}
+        messages |= {step.answer for step in steps if step.action == "answer" and step.answer is not None}
+        for use in self._plan.globals:
+            name = use.name.removeprefix(SCRIPT_PREFIX)
+            needed = sorted(messages.intersection(use.messages))
+            if needed and name in workers.missing:
+                yield name, needed, workers.missing[name]
 
     def _failed(self, step: Step) -> bool:
         answer = self._calls[step.message].response if step.message in self._calls else None
@@ -390,6 +422,7 @@ class _SessionRun:
             elsewhere=self.placement.moves,
             making_s=MAKING_S if self.options.timeout_s is None else self.options.timeout_s,
             waiting=self.replay.waiting,
+            kept=self.options.kept,
         )
 
     def _play(self, group: LiveGroup) -> None:

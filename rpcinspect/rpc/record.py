@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from rpcinspect.errors import DecodeError, Location, Problem
+from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.render import render
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import (
     PropagateGradientsReq,
     PythonRemoteCall,

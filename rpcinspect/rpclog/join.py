@@ -20,7 +20,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from rpcinspect.capture.block import LogBlock, LogRecord
-from rpcinspect.errors import DecodeError, Location, Problem
+from rpcinspect.errors import DecodeError
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.message import NO_TENSORS
 from rpcinspect.rpclog.header import (
     LoggedEnd,

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rpcinspect.errors import Location, Problem
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,

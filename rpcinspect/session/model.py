@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rpcinspect.errors import Problem
+from rpcinspect.problems import Problem
 from rpcinspect.rpc.questions import KEEPING
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.provenance import Id, Provenance

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from rpcinspect.capture import CaptureReader, LogBlock
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
-from rpcinspect.errors import Problem
+from rpcinspect.problems import Problem
 from rpcinspect.rpclog.join import LogJoin
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.workers import WorkerIdentities, resolve_logged_workers

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from rpcinspect.capture import CaptureReader, LogBlock, Reading
 from rpcinspect.capture.block import PacketBlock, SegmentBlock, TcpBlock, as_int64
 from rpcinspect.checks.wire_facts import WireFacts
-from rpcinspect.errors import Location, Problem
 from rpcinspect.limits import Limits
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.workers import WorkerIdentities, resolve_workers

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from rpcinspect.capture import CaptureReader
 from rpcinspect.checks.wire_facts import WireFacts
-from rpcinspect.errors import Problem
+from rpcinspect.problems import Problem
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.tcp.clocks import ClockOffset

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s, SegmentBlock
-from rpcinspect.errors import Location, Problem
+from rpcinspect.problems import Location, Problem
 from rpcinspect.tcp.ranges import CaptureBytes, SegmentRun
 from rpcinspect.tcp.segment import ACK, FIN, RST, SYN, Flow
 from rpcinspect.tcp.stream import EPOCH, WRAP, Connection, Stream, unwrap

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
-from rpcinspect.errors import Location
+from rpcinspect.problems import Location
 from rpcinspect.tcp.ranges import NO_COLUMN, CaptureBytes, Extent, SegmentRun
 from rpcinspect.tcp.segment import Flow
 

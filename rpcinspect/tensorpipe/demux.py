@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from rpcinspect.errors import DecodeError, Location
+from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
+from rpcinspect.problems import Location
 from rpcinspect.store.operations import looks_like_store, may_become_store
 from rpcinspect.tcp.segment import Flow
 from rpcinspect.tcp.stream import Connection, Stream

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rpcinspect.errors import DecodeError, Problem
+from rpcinspect.errors import DecodeError
 from rpcinspect.limits import Limits
+from rpcinspect.problems import Problem
 from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor, announced
 from rpcinspect.tensorpipe.nop import LAYER

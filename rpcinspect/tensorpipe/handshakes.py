@@ -8,7 +8,8 @@ Mirrors the establishing half of `tensorpipe/core/pipe_impl.cc` and `tensorpipe/
 
 from __future__ import annotations
 
-from rpcinspect.errors import DecodeError, Location, Problem
+from rpcinspect.errors import DecodeError
+from rpcinspect.problems import Location, Problem
 from rpcinspect.tcp.segment import Endpoint
 from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.channel_kinds import MPT

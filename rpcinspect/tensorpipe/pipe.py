@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
+from rpcinspect.problems import Problem
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.stream import Connection, Stream
 from rpcinspect.tensorpipe.channel import Channel, DueFrame

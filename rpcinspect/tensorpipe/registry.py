@@ -11,8 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from rpcinspect.errors import Problem
 from rpcinspect.limits import Limits
+from rpcinspect.problems import Problem
 from rpcinspect.store.directory import StoreEntry
 from rpcinspect.store.visits import Visit
 from rpcinspect.tcp.stream import Connection, Stream

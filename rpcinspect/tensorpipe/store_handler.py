@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.errors import Problem
+from rpcinspect.problems import Problem
 from rpcinspect.store.conversation import StoreConversation
 from rpcinspect.store.directory import StoreEntry, directory_key
 from rpcinspect.store.operations import StoreGeneration

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from rpcinspect.errors import Location
 from rpcinspect.fields.phrases import printable
+from rpcinspect.problems import Location
 
 
 def moment(time_ns: int, digits: int = 0) -> str:

@@ -12,7 +12,8 @@ import zstandard
 
 from rpcinspect.capture import CaptureReader, Reading
 from rpcinspect.capture.reader import READERS
-from rpcinspect.errors import CaptureError, Problem
+from rpcinspect.errors import CaptureError
+from rpcinspect.problems import Problem
 from tests.builders import Captured, pcap_file, pcapng_file
 from tests.places import foreign
 

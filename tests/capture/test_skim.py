@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from rpcinspect.capture import CaptureReader, PacketBlock, skim
-from rpcinspect.errors import CaptureError, Problem
+from rpcinspect.errors import CaptureError
+from rpcinspect.problems import Problem
 from tests.builders import (
     Captured,
     enhanced,

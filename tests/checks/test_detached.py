@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.errors import Location, Problem
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -69,6 +70,24 @@ def test_a_gpu_that_torch_does_not_have() -> None:
 def without_gpu() -> bool:
     asked = "import torch; raise SystemExit(torch.cuda.is_available())"
     return forks.run([sys.executable, "-c", asked], timeout=120).returncode == 0
+
+
+def test_a_helper_that_this_release_of_torch_lacks(tmp_path: Path) -> None:
+    """Told before anything is sent; the rest is replayed."""
+    capture = tmp_path / "other.pcap"
+    data = gzip.decompress((CAPTURES / "pairs" / "base.pcap.gz").read_bytes())
+    capture.write_bytes(data.replace(b"_new_script_local_optimizer", b"_new_future_local_optimizer"))
+    options = ("--path", CAPTURES, "--trust-capture", "--quiet-workers", "--format", "jsonl")
+    ran = replay(capture, *options)
+    name = "torch.distributed.optim.optimizer._new_future_local_optimizer"
+    told = [line for line in ran.err.splitlines() if name in line]
+    assert len(told) == 1
+    assert f" lacks {name}, needed by #9; --interpreter PY replays with another" in told[0]
+    report = ran.objects[-1]
+    assert told[0].removeprefix("rpcinspect: ") in report["notes"]
+    (step,) = (line for line in ran.objects if line.get("message") == 9 and line["kind"] == "step")
+    assert step["result"] == "different"
+    assert report["gradients"]["identical"] >= 6
 
 
 def test_json_lines(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_job_whose_functions_are_in_its_main_script(job: Job) -> None:
     job.check(*replayed(recorded(f"torch/{job.name}.pcap"), gate, options))
 
 
-@pytest.mark.parametrize("version", ["1.13.1", "2.14.1"])
+@pytest.mark.parametrize("version", ["1.13.1", "2.1.2", "2.14.1"])
 def test_captures_of_other_releases(version: str) -> None:
     """As on the command line: the same job under the oldest release that writes what ours reads, and a newer
     one."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rpcinspect.errors import Location, Problem
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcinspect.errors import Location, Problem
 from rpcinspect.pickles.tree import Global, PickleCall
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rpcinspect.capture import CaptureReader
-from rpcinspect.errors import Problem
+from rpcinspect.problems import Problem
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tcp.segment import Segmenter

@@ -11,7 +11,6 @@ Mirrors the `TCPStore` client of torch/csrc/distributed/c10d/TCPStore.cpp; opera
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 
@@ -22,9 +21,11 @@ from rpcinspect.replayer.peers.loop import Tap
 
 VALIDATE_MAGIC = 0x3C85F7CE
 VALIDATE, SET, COMPARE_SET, GET, _, CHECK, WAIT = range(7)
-DELETE_KEY, APPEND, CANCEL_WAIT, PING = 8, 9, 12, 13
+DELETE_KEY, APPEND, CANCEL_WAIT = 8, 9, 12
 DONE, CANCELED = 0, 1
-"""Answers to WAIT. CHECK answers 0 where all keys are there."""
+"""Answers to WAIT."""
+ALL_THERE = b"\0"
+"""The answer to CHECK where all keys exist."""
 
 DEFAULT_TIMEOUT_S = 10.0
 
@@ -61,9 +62,9 @@ class StoreClient(Closing):
                 tap.opened(self._local, self._remote, False)
                 self._tap = tap
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            nonce = (os.getpid() & 0xFFFFFFFF).to_bytes(4, "little")
-            self._send(bytes((VALIDATE,)) + VALIDATE_MAGIC.to_bytes(4, "little") + bytes((PING,)) + nonce)
-            if self._receive(4) != nonce:
+            self._send(bytes((VALIDATE,)) + VALIDATE_MAGIC.to_bytes(4, "little"))
+            # Whether it is a store, asked in a way that every release answers: 2.2 knows no PING.
+            if not self.check():
                 raise ReplayError(f"{self._place} does not answer as a TCPStore of torch 2.2 or later")
         except OSError as error:  # the store is gone again already
             self.close()
@@ -83,10 +84,10 @@ class StoreClient(Closing):
         return self._receive_string()
 
     def check(self, *keys: str) -> bool:
-        """Whether all of the keys exist."""
+        """Whether all of the keys exist; of no keys they do."""
         self._begin()
         self._send(bytes((CHECK,)) + self._keys(keys))
-        return self._receive(1) == b"\0"
+        return self._receive(1) == ALL_THERE
 
     def wait(self, *keys: str, timeout_s: float | None = None) -> None:
         """Returns once all of the keys exist; `ReplayError` if that takes too long."""

@@ -17,6 +17,7 @@ from rpcinspect.equality.ids import IdMap
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import PlannedSession
+from rpcinspect.replayer.playing.translate import LiveMessage
 from rpcinspect.replayer.workers.workers import Waiting
 from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.questions import size_of
@@ -53,6 +54,9 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     """Is called each second of that."""
     early: frozenset[int] = frozenset()
     """Requests whose answers nobody waits for, since the engine sees them later than they come."""
+
+    kept: KeptMessages | None = None
+    """Where live messages that differ are kept; None: they are not."""
 
     @property
     def largest(self) -> int:
@@ -97,6 +101,23 @@ class PlayedWorker(Protocol):
     def end(self, *, reset: bool) -> bool:
         """Ends as a process does, all at once; returns whether the engine can do that. `reset`: its
         connections end by an RST."""
+
+
+class KeptMessages:
+    """Takes live messages that differ, to be compared with those of another replay, as long as there is
+    room."""
+
+    def __init__(self, room: int) -> None:
+        """`room`: bytes of payloads and tensors."""
+        self._room = room
+
+    def keep(self, live: LiveMessage) -> LiveMessage | None:
+        """Returns the message, if there is room for it."""
+        size = captured_bytes(live.record)
+        if size > self._room:
+            return None
+        self._room -= size
+        return live
 
 
 LEAST = 4 * 10**9

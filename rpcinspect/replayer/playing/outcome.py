@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, Nature, nature_of
 from rpcinspect.replayer.planning.model import Plan, PlannedSession, Step
+from rpcinspect.replayer.playing.translate import LiveMessage
 from rpcinspect.replayer.workers.live_group import LeafGradient
 from rpcinspect.replayer.workers.process_exit import NO_MEMORY, EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
@@ -51,6 +52,8 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
     """Whether the live payload has the captured bytes; None where there was nothing to compare."""
     latency_s: float | None = None
     """From sending to the whole answer, of a `send`."""
+    live: LiveMessage | None = None
+    """What came, of those that differ, where it was to be kept and there was room."""
 
 
 class InboundOutcome(Struct, frozen=True, kw_only=True):

@@ -57,6 +57,7 @@ from rpcinspect.replayer.playing.rref_substitutes import load
 from rpcinspect.replayer.playing.schedule import DueMessage, Schedule
 from rpcinspect.replayer.playing.timeouts import QUIET_S, Timeouts
 from rpcinspect.replayer.playing.translate import (
+    LiveMessage,
     LiveRecords,
     learn_own_edge,
     learn_own_fork,
@@ -493,6 +494,7 @@ class Player:
                 text=text,
                 same_payload=same_payload(call.response, live.record),
                 latency_s=latency_s,
+                live=self._kept(live, result),
             )
         self._finish(outcome)
         self._over(call)
@@ -546,7 +548,12 @@ class Player:
                 self._reply(event, refusal())
             return True
         came = StepOutcome(
-            step=as_answered(step), result=result, differences=differences, text=text, same_payload=same
+            step=as_answered(step),
+            result=result,
+            differences=differences,
+            text=text,
+            same_payload=same,
+            live=self._kept(live, result),
         )
         if expected:
             self._requests[step.message] = event
@@ -611,6 +618,11 @@ class Player:
         self._schedule.answered(call.index)
         if call.answer is not None:
             self._schedule.arrived(call.answer)
+
+    def _kept(self, live: LiveMessage, result: Result | None) -> LiveMessage | None:
+        """Returns a live message that differs, if it is to be kept."""
+        kept = self._inputs.kept
+        return None if kept is None or result != "different" else kept.keep(live)
 
     # --- what was not captured ------------------------------------------------------------------------------
 

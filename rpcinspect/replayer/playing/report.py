@@ -167,7 +167,7 @@ def report(outcome: ReplayOutcome) -> Report:
         failed=sends.failed + answers.failed,
         unanswered=sends.unanswered + answers.unanswered,
         skipped=_skipped(steps),
-        responses=Counts.of(_worst_by_message(one for one in steps if one.step.action == "send").values()),
+        responses=Counts.of(worst_by_message(one for one in steps if one.step.action == "send").values()),
         requests=Counts.of(
             one.result
             for one in steps
@@ -322,7 +322,8 @@ class _Gradients:
         )
 
 
-def _worst_by_message(steps: Iterable[StepOutcome]) -> dict[int, Result | None]:
+def worst_by_message(steps: Iterable[StepOutcome]) -> dict[int, Result | None]:
+    """Returns message → the worst that came of it over all sessions; None: it took place in none."""
     found: dict[int, Result | None] = {}
     for one in steps:
         found[one.step.message] = _worst([found.get(one.step.message), one.result])

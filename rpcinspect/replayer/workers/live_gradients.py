@@ -7,6 +7,7 @@ only.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Iterator
 from typing import Any
@@ -59,7 +60,8 @@ def show_gradients(context_id: int) -> tuple[dict[str, Any], bytes]:
         found.items(), key=lambda item: (places.get(id(item[0]), last), tuple(item[0].shape))
     ):
         dense = (grad.to_dense() if grad.layout != torch.strided else grad).detach().resolve_conj()
-        data = dense.contiguous().resolve_neg().view(-1).view(torch.uint8).cpu().numpy().tobytes()
+        plain = dense.contiguous().resolve_neg().view(-1).view(torch.uint8).cpu()
+        data = ctypes.string_at(plain.data_ptr(), plain.numel())  # without NumPy, which need not be there
         fits = total + len(data) <= GRADIENT_BYTES
         shown.append(
             {

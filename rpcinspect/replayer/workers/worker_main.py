@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import importlib.util
 import json
 import os
 import random
@@ -44,6 +45,8 @@ RENDEZVOUS_SCHEME = "rpcinspect"
 PACKAGE = Path(__file__).resolve().parents[2]
 MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
 """Modules without a file → what makes them when it is imported."""
+LIBUV_LISTENS = (2, 13)
+"""The first release that is known to serve a store by libuv on an open port; 2.6 can't."""
 MAIN_NAMES = ("__main__", "__mp_main__")
 FOREVER_S = 1e6
 """A wait that ends when the other end of the socket closes."""
@@ -333,11 +336,20 @@ def serve_store(control: Any, command: dict[str, Any]) -> None:
             datetime.timedelta(seconds=command["timeout_s"]),
             wait_for_workers=False,
             master_listen_fd=listener.detach(),
+            # Earlier stores of that kind take no port that is open already, and know no other loopback.
+            **({"use_libuv": False} if release() < LIBUV_LISTENS else {}),
         )
         control.send({"ready": True, "port": port, "memory": bound_memory(command["memory"], LATER_THREADS)})
         while control.receive(FOREVER_S) is not None:
             pass
         del store
+
+
+def release() -> tuple[int, ...]:
+    """Returns the first two numbers of torch's release."""
+    import torch
+
+    return tuple(int(part) for part in str(torch.__version__).split(".")[:2])
 
 
 # --- a live worker ------------------------------------------------------------------------------------------
@@ -533,6 +545,18 @@ def failed_import(module: str, error: BaseException) -> dict[str, Any]:
 ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_devices}
 
 
+def find_own_package() -> None:
+    """Lets `rpcinspect` be imported from where this file lies, and nothing else from there: the folder may be
+    that of another Python's packages. They need Python's own library, and torch."""
+    if "rpcinspect" not in sys.modules:
+        file, places = PACKAGE / "__init__.py", [str(PACKAGE)]
+        spec = importlib.util.spec_from_file_location("rpcinspect", file, submodule_search_locations=places)
+        assert spec is not None
+        assert spec.loader is not None
+        package = sys.modules["rpcinspect"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(package)
+
+
 def main() -> None:
     """Runs `worker_main.py FILE_NUMBER OPTIONS`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -541,6 +565,7 @@ def main() -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     faulthandler.enable()
     sys.path[:] = [*options["path"], *options["sys_path"]]
+    find_own_package()
     from rpcinspect.replayer.workers.bounds import forbid_cores, forbid_privileges, prctl
     from rpcinspect.replayer.workers.worker_protocol import ControlSocket
 

@@ -26,15 +26,12 @@ from msgspec import Struct
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
 from rpcinspect.replayer.workers.environment import worker_environment
+from rpcinspect.replayer.workers.interpreters import Interpreter, need_recent, own_path
 from rpcinspect.replayer.workers.outputs import Outputs, ProcessOutput, Show
 from rpcinspect.replayer.workers.process_exit import Exit, quoted
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
 
 WORKER_MAIN = Path(__file__).with_name("worker_main.py")
-OWN_FOLDER = Path(__file__).resolve().parents[3]
-"""Where this package lies, which may be the current folder of a Python that is used interactively."""
-OLDEST_TORCH = (2, 2)
-"""Earlier stores speak another protocol."""
 IMPORTING = "import"
 """What is shown of the process that imports, is shown under this name."""
 QUIT_S = 10.0
@@ -74,7 +71,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     import_timeout_s: float = 180.0
     start_timeout_s: float = 60.0
     """For a store or a worker to be ready."""
-    interpreter: str = sys.executable
+    interpreter: Interpreter | None = None
+    """The Python that they run in; None: ours."""
 
 
 class WorkerProcess:
@@ -171,8 +169,7 @@ class Workers(Closing):
             """Of the process that has imported everything; more than one: forking it may go wrong."""
             self.missing: dict[str, str] = ready.get("missing", {})
             """Names in messages that live workers can't find, and why."""
-            if _version(self.torch_version) < OLDEST_TORCH:
-                raise ReplayError(f"live workers need torch 2.2 or later, there is {self.torch_version}")
+            need_recent(self.torch_version)
         except BaseException:
             self.close()
             raise
@@ -317,7 +314,7 @@ class Workers(Closing):
         main_folder = [str(Path(options.main).resolve().parent)] if options.main else []
         what = {
             "path": [str(Path(folder).resolve()) for folder in options.path] + main_folder,
-            "sys_path": [*(folder for folder in sys.path if folder), str(OWN_FOLDER)],
+            "sys_path": own_path() if options.interpreter is None else list(options.interpreter.path),
             "imports": list(options.imports),
             "files": dict(options.files),
             "names": list(options.names),
@@ -326,9 +323,10 @@ class Workers(Closing):
             "late": options.cuda,
         }
         number = theirs.sock.fileno()
+        program = sys.executable if options.interpreter is None else options.interpreter.program
         # -I: neither the folder of the script nor this shell's PYTHONPATH decides what is imported.
         return type(self).start_process(
-            [options.interpreter, "-I", "-B", str(WORKER_MAIN), str(number), json.dumps(what)],
+            [program, "-I", "-B", str(WORKER_MAIN), str(number), json.dumps(what)],
             pass_fds=(number,),
             stdin=subprocess.DEVNULL,
             stdout=self._output.writer,
@@ -389,8 +387,3 @@ def _failed_import(heard: Object) -> str:
     if "exit" not in heard:
         return f"{head}: {heard['failed']}"
     return f'{head} exited with {heard["exit"]}: guard its script code with if __name__ == "__main__"'
-
-
-def _version(text: str) -> tuple[int, ...]:
-    numbers = [part for part in text.split("+")[0].split(".") if part.isdigit()]
-    return tuple(int(number) for number in numbers[:2])

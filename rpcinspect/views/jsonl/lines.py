@@ -16,11 +16,11 @@ import orjson
 from msgspec import UNSET, defstruct
 from msgspec.json import Encoder
 
-from rpcinspect.errors import Problem
 from rpcinspect.fields.plain import Json, Picked, text
 from rpcinspect.fields.session import AtTheEnd, Known
 from rpcinspect.fields.table import MESSAGE
 from rpcinspect.filter.matches import Shown
+from rpcinspect.problems import Problem
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session, Totals
 from rpcinspect.tcp.ranges import CaptureBytes

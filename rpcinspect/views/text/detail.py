@@ -12,9 +12,10 @@ from typing import Any
 
 from rich.text import Text
 
-from rpcinspect.errors import DecodeError, Problem
+from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import body_of, envelope_json, tensor_text
 from rpcinspect.fields.phrases import amount, counted, duration, packed, path_label, printable, shorten, some
+from rpcinspect.problems import Problem
 from rpcinspect.rpc.envelope import FOOTER_BYTES, split_wrapped
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord

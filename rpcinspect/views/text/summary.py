@@ -11,9 +11,9 @@ from operator import itemgetter
 from rich.console import Console
 from rich.text import Text
 
-from rpcinspect.errors import Problem
 from rpcinspect.fields.phrases import amount, counted, duration, indexes, path_label, pieces, printable
 from rpcinspect.filter.matches import Shown
+from rpcinspect.problems import Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.views.columns import Column, Table, table

@@ -17,7 +17,7 @@ from tests.replayer.hostile import in_thread, receive
 
 OPENING = bytes.fromhex(
     "00 cef7853c"  # VALIDATE, magic
-    "0d"  # PING; four bytes of our choice follow
+    "05 0000000000000000"  # CHECK, of no keys
 )
 
 
@@ -102,9 +102,8 @@ def fake_store(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 
 
 def shake(sock: socket.socket) -> None:
-    opening = receive(sock, 10)
-    assert opening[:6] == OPENING
-    sock.sendall(opening[6:])
+    assert receive(sock, len(OPENING)) == OPENING
+    sock.sendall(b"\0")
 
 
 def test_a_port_where_nobody_listens() -> None:
@@ -116,7 +115,7 @@ def test_a_port_where_nobody_listens() -> None:
 
 def test_a_server_that_is_no_store() -> None:
     def serve(sock: socket.socket) -> None:
-        receive(sock, 10)
+        receive(sock, len(OPENING))
         sock.sendall(b"HTTP/1.1 400 Bad Request\r\n")
 
     with fake_store(serve) as port, pytest.raises(ReplayError, match="does not answer as a TCPStore"):
@@ -125,7 +124,7 @@ def test_a_server_that_is_no_store() -> None:
 
 def test_a_store_that_never_answers() -> None:
     def serve(sock: socket.socket) -> None:
-        receive(sock, 10)
+        receive(sock, len(OPENING))
         assert sock.recv(1) == b""
 
     with fake_store(serve) as port, pytest.raises(ReplayError, match="no answer in time"):

@@ -15,6 +15,7 @@ import pytest
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.membership import PREFIX, TOKEN
 from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.workers.interpreters import Interpreter
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from tests.replayer.left_behind import descendants, temporary_folders
@@ -105,8 +106,9 @@ def test_a_worker_that_never_gets_ready(workers: Workers, nothing_left: None) ->
 
 @pytest.mark.usefixtures("nothing_left")
 def test_an_interpreter_that_is_not_there() -> None:
+    gone = Interpreter(program="/no/such/python", python="3.11.7", torch="2.13.0", path=())
     with pytest.raises(FileNotFoundError):
-        Workers(WorkerOptions(interpreter="/no/such/python"))
+        Workers(WorkerOptions(interpreter=gone))
 
 
 def test_this_process_never_imports_torch() -> None:

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rpcinspect.errors import Location, Problem
 from rpcinspect.fields.body import Body, envelope_json, tensor_text
+from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import Command, ExceptionResponse, PythonCall, PythonResp, UnknownCommand
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
 from rpcinspect.rpc.envelope import AutogradMetadata, Envelope, RpcWithAutograd, wrap

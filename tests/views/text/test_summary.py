@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from rpcinspect.errors import Location, Problem
 from rpcinspect.filter.matches import Shown
+from rpcinspect.problems import Location, Problem
 from rpcinspect.session.model import Finding, Session
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.views.text.summary import finding_text, problem_line, show_summary, summary

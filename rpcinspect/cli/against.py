@@ -1,0 +1,86 @@
+"""`replay --against`: one capture by two sources, message by message.
+
+In: the options of `replay`. Out: the table or JSON Lines, and the worse exit code of the two. The gate judges
+each source by itself; where it refuses a name of one, nothing is started.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from rpcinspect.cli.guard import UsageMistake
+from rpcinspect.cli.output import open_console, open_output, say
+from rpcinspect.cli.replaying import carried_out, carry_out_and_write, exit_code, planned
+from rpcinspect.fields.phrases import printable_json
+from rpcinspect.replayer.against import KEPT_BYTES, SourceResult, pairs
+from rpcinspect.replayer.planning.model import Plan
+from rpcinspect.replayer.planning.plan import plan
+from rpcinspect.replayer.playing.inputs import KeptMessages
+from rpcinspect.replayer.playing.report import report
+from rpcinspect.replayer.replayer import ReplayOptions
+from rpcinspect.run.run import RunModel
+
+if TYPE_CHECKING:
+    from rpcinspect.cli.replay import ReplayCommand
+
+
+def replayed_against(command: ReplayCommand) -> int:
+    """Replays by both sources and compares; returns the exit code."""
+    other = second_source(command)
+    with planned(command) as (made, run, options):
+        files = other.user_files()
+        others = plan(run, other.plan_options(), other.gate(files))
+        for refused, source, its in ((made, command, options), (others, other, other.replay_options(files))):
+            if refused.refused:
+                say(f"by {label(source)}:")
+                return carry_out_and_write(source, refused, run, its)
+        first = _result(command, made, run, options)
+        second = _result(other, others, run, other.replay_options(files))
+        found = list(pairs(first, second, options.rules))
+    if command.format == "jsonl":
+        from rpcinspect.views.replay.against import against_lines
+
+        with open_output(command.output) as output:
+            output.write(printable_json(against_lines(first, second, found)))
+    else:
+        from rpcinspect.views.replay.against import show_against
+
+        with open_console(command.output) as console:
+            show_against(first, second, found, console, every=command.show_all)
+    return max(exit_code(one.report, require_all=command.require_all) for one in (first, second))
+
+
+def second_source(command: ReplayCommand) -> ReplayCommand:
+    """Returns the same command with the other source: a folder comes before those of `--path`, and the script
+    of `--main` is taken from it where it is there; a file is the script."""
+    other = command.against
+    assert other is not None
+    if other.is_file():
+        return replace(command, main=other)
+    if not other.is_dir():
+        raise UsageMistake(f"--against {other}: there is no such file or folder")
+    main = command.main
+    found = None if main is None else _counterpart(main, command.paths, other)
+    return replace(command, paths=[other, *command.paths], main=main if found is None else found)
+
+
+def _counterpart(main: Path, paths: list[Path], other: Path) -> Path | None:
+    """Returns the script of the same place, or at least of the same name, in another folder."""
+    inside = [path for path in paths if main.resolve().is_relative_to(path.resolve())]
+    places = [*(main.resolve().relative_to(path.resolve()) for path in inside), Path(main.name)]
+    return next((other / place for place in places if (other / place).is_file()), None)
+
+
+def label(command: ReplayCommand) -> str:
+    """What was given for a source: `--path ./src --main train.py`."""
+    words = [f"--path {path}" for path in command.paths]
+    return " ".join([*words, *([] if command.main is None else [f"--main {command.main}"])])
+
+
+def _result(command: ReplayCommand, made: Plan, run: RunModel, options: ReplayOptions) -> SourceResult:
+    kept = replace(options, kept=KeptMessages(KEPT_BYTES))
+    outcome, error = carried_out(made, run, kept, f"replaying by {label(command)}")
+    return SourceResult(label=label(command), outcome=outcome, report=report(outcome), error=error)
