@@ -218,7 +218,7 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
             yield "--matrix can't be used with --interpreter: each says where live workers run"
         stops = bool(self.stop_at) or self.debug_port is not None
         if stops and (self.matrix or "," in self.threads or self.against is not None):
-            yield "--stop-at and --debug-port hold one replay: not with --matrix, --against or several --threads"
+            yield "--stop-at and --debug-port hold one replay: not for --matrix, --against, several --threads"
         if self.plan and (self.matrix or "," in self.threads):
             yield "--plan can't be used with --matrix or several --threads: the plan is the same in each"
         if self.against is not None:

@@ -53,7 +53,7 @@ def test_live_workers_in_an_environment_that_has_torch_only(tmp_path: Path) -> N
     pytest.importorskip("torch")
     python = with_torch(tmp_path / "env")
     for engine in ("wire", "agent"):
-        options = ("--interpreter", python, "--engine", engine, "--show-gradients", "--quiet-workers")
+        options = ("--interpreter", python, "--engine", engine, "--gradients", "--quiet-workers")
         ran = rpcinspect("replay", CHAIN, "--path", CAPTURES, *options)
         assert ran.code == 0, ran.err
         assert ran.out.splitlines()[-1].startswith("identical: 4 of 4 gradients, 5 of 5 answers")
