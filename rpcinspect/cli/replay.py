@@ -34,8 +34,8 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         "replay run.pcap --path . --context 0:3 --seed 1 --tolerance",
         "replay run.pcap --path . --require-all --format jsonl",
         "replay run.pcap --path . --stop-at nonfinite",
-        "replay run.pcap --path ./src --main src/train.py --against ./fixed",
-        "replay run.pcap --path . --matrix torch==2.13.0,torch==2.14.1 --threads 1,4",
+        "replay run.pcap --path ./src --against ./fixed",
+        "replay run.pcap --path . --matrix torch==2.13.0,torch==2.14.1",
     )
 
     imports: ImportOption = []

@@ -35,6 +35,7 @@ PROVOKED: dict[str, set[str]] = {
     "script_hang": FAILS,
     "torch-1.8.1": FAILS,
     "torch-1.13.1": FAILS,
+    "torch-2.1.2": FAILS,
     "torch-2.14.1": FAILS,
     # everything goes through shared memory
     "chan_default": SHM,
