@@ -73,7 +73,7 @@ def test_it_needs_pytorch_and_the_users_modules_only(name: str) -> None:
 
 def test_the_excerpt_in_the_docs_is_real() -> None:
     page = (CAPTURES.parent / "docs/replay.md").read_text(encoding="utf-8")
-    (excerpt,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (excerpt,) = re.findall(r"^```python\n(def worker0\(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert excerpt in written("basic_chain.pcap").script
 
 
