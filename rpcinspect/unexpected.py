@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rpcinspect.errors import DecodeError, RpcInspectError
-from rpcinspect.problems import Location, Problem
+
+if TYPE_CHECKING:
+    from rpcinspect.problems import Location, Problem
 
 DEBUG = "RPCINSPECT_DEBUG"
 MAX_TEXT = 200
@@ -28,6 +31,8 @@ def unexpected(error: Exception, layer: str, where: Location) -> Problem:
     meant = isinstance(error, (RpcInspectError, OSError)) and not isinstance(error, DecodeError)
     if meant or os.environ.get(DEBUG):
         raise error
+    from rpcinspect.problems import Problem  # not for the sake of a command's help, which needs `fault` only
+
     return Problem(layer, fault(error), where)
 
 

@@ -42,8 +42,8 @@ MAX_LONGER = 50_000
 """Longer tensors whose rest may be read afterwards."""
 MAX_AGAIN = 1 << 30
 """Bytes that are read for that, at most."""
-MAX_GATHERED = 1 << 24
-"""Bytes of a tensor whose elements do not lie one behind the other."""
+MAX_GATHERED = 1 << 26
+"""Bytes that are read of one message, at most, for tensors whose elements do not lie one behind the other."""
 MAX_OTHERS = 3
 UNSEEN = "were not looked at"
 
@@ -92,6 +92,11 @@ class NonfiniteTensors(Check):
         """Rows of requests with infinities among the arguments, which are not told of."""
         self._unread: dict[int, bool] = {}
         """Row of a message with tensors that were not looked at → whether bytes of them were not captured."""
+        self._finite: set[tuple[int | None, str]] = set()
+        """Storages of the message at hand, read as a whole for tensors that lie scattered in them, and types
+        of which they hold finite elements only."""
+        self._gathered_bytes = 0
+        """Of the message at hand."""
         self._untold = False
         """There were more longer tensors than are kept, or read."""
 
@@ -100,6 +105,8 @@ class NonfiniteTensors(Check):
         if not descriptors:
             return True
         whole = -1
+        self._finite.clear()
+        self._gathered_bytes = 0
         for meta in record.like.tensors:
             whole += meta.part_of is None
             if meta.storage is None or meta.storage >= len(descriptors) or 0 in meta.sizes:
@@ -149,11 +156,16 @@ class NonfiniteTensors(Check):
             self._untold = True
 
     def _gathered(self, row: int, meta: TensorMeta, extent: Extent) -> NonfiniteCount | None:
-        if extent.length > MAX_GATHERED:
+        read = (meta.storage, meta.dtype)
+        if read in self._finite:
+            return None
+        self._gathered_bytes += extent.length
+        if self._gathered_bytes > MAX_GATHERED:
             self._unread.setdefault(row, False)
             return None
         data = extent.read(self._source)
         if count_nonfinite(data, meta.dtype, 1) is None:
+            self._finite.add(read)
             return None
         try:
             return count_nonfinite(logical_bytes(meta, data, max_bytes=MAX_GATHERED), meta.dtype, 1)
