@@ -1,0 +1,78 @@
+"""The views of a run: the questions of the commands, asked of the whole run or of what a filter picked.
+
+In: a run. Out: lines, and what a line opens to. To add one: a line in `VIEWS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from rpcinspect.browse.parts import PartLines
+from rpcinspect.run.run import RunModel
+from rpcinspect.views.questions.all import QUESTIONS
+from rpcinspect.views.questions.contexts import graph_question
+from rpcinspect.views.questions.session import workers_table
+from rpcinspect.views.text.columns import Part
+from rpcinspect.views.text.summary import summary
+
+
+class View(Struct, frozen=True):
+    """One of the views, by the key that shows it."""
+
+    name: str
+    about: str
+    parts: Callable[[RunModel], Iterator[Part]] | None = None
+    """The answer; None of a view that lists rows."""
+    opens: Callable[[RunModel, int], Iterator[Part]] | None = None
+    """What a row of its table opens to."""
+
+
+def _question(name: str) -> Callable[[RunModel], Iterator[Part]]:
+    return lambda run: iter(QUESTIONS[name].show(run, True))
+
+
+def _graph(run: RunModel, at: int) -> Iterator[Part]:
+    """The graph of a context, with its critical path."""
+    graph = run.graphs[at]
+    return iter(graph_question(lambda part: [part.shown(graph)]).show(run, True))
+
+
+def _workers(run: RunModel) -> Iterator[Part]:
+    yield workers_table(run, sorted(run.picked))
+    yield "", ""
+    yield from QUESTIONS["disconnects"].show(run, True)
+
+
+def _summary(run: RunModel) -> Iterator[Part]:
+    """The sums, captures and problems, as they stand below the table of messages."""
+    return iter(summary(run.session, 0))
+
+
+VIEWS: tuple[View, ...] = (
+    View("calls", "requests with their answers"),
+    View("messages", "every message"),
+    View("contexts", "distributed autograd contexts; enter shows the graph", _question("contexts"), _graph),
+    View("latency", "where the time of calls went", _question("latency")),
+    View("rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
+    View("workers", "who took part, who left first", _workers),
+    View("findings", "errors, warnings and hints; enter shows the message", _question("findings")),
+    View("timeline", "messages between columns of workers"),
+    View("devices", "which devices tensors came from and went to", _question("devices")),
+    View("summary", "sums, captures and problems", _summary),
+)
+BY_NAME = {view.name: view for view in VIEWS}
+
+
+def answer_lines(view: View, run: RunModel) -> PartLines:
+    """Works a view out."""
+    assert view.parts is not None
+    return PartLines(view.parts(run), len(run.messages))
+
+
+def opened_lines(view: View, run: RunModel, item: int) -> PartLines | None:
+    """Works out what a row of a view opens to; None where that is nothing."""
+    if view.opens is None:
+        return None
+    return PartLines(view.opens(run, item), len(run.messages))
