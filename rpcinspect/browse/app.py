@@ -20,21 +20,21 @@ from textual.widgets import Footer, Static
 
 from rpcinspect.browse import moves
 from rpcinspect.browse.filter_line import FilterLine
+from rpcinspect.browse.filter_run import FilterRun
 from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
+from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.help import help_text
-from rpcinspect.browse.lines import Line, Lines, LinesView, NoLines
-from rpcinspect.browse.listing import Listed, RowList
+from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
+from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.browse.marks import Marks
-from rpcinspect.browse.matching import Matching
 from rpcinspect.browse.message_pane import MessagePane
-from rpcinspect.browse.parts import PartLines, Target
-from rpcinspect.browse.reading import Reading
-from rpcinspect.browse.screens import Asked, Chooser, Help
+from rpcinspect.browse.parts import Destination, PartLines
+from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
 from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
-from rpcinspect.browse.views import BY_NAME, VIEWS, View, answer_lines, opened_lines
+from rpcinspect.browse.views import BY_NAME, VIEWS, BrowseView, answer_lines, opened_lines
 from rpcinspect.fields.phrases import captures_title, counted, printable
 from rpcinspect.filter.selection import Filter
 from rpcinspect.unexpected import fault
@@ -46,7 +46,7 @@ LAYOUTS = ("above", "beside", "alone")
 RowLines: TypeAlias = RowList | Timeline
 
 
-class Place(Struct, frozen=True):
+class ViewPlace(Struct, frozen=True):
     """Where one was."""
 
     view: str
@@ -92,20 +92,20 @@ class Browser(App[int]):
         ),
     ]
 
-    def __init__(self, reading: Reading, marks: Marks) -> None:
+    def __init__(self, reading: GrowingRun, marks: Marks) -> None:
         super().__init__()
         self.reading = reading
         self.marks = marks
         self.view = VIEWS[0]
         self.opened: int | None = None
-        self.listed = Listed()
+        self.listed = Listing()
         self.row: int | None = None
         """The row of the message that is shown."""
         self._rows: RowLines | None = None
         """Of a view that lists messages."""
         self._shape = 0
-        self._before: list[Place] = []
-        self._after: list[Place] = []
+        self._before: list[ViewPlace] = []
+        self._after: list[ViewPlace] = []
         self._wanted = ""
         """The text that is searched."""
         self._said_failed = False
@@ -181,7 +181,12 @@ class Browser(App[int]):
     # -- views
 
     def show_view(
-        self, view: View, opened: int | None = None, *, cursor: int | None = None, row: int | None = None
+        self,
+        view: BrowseView,
+        opened: int | None = None,
+        *,
+        cursor: int | None = None,
+        row: int | None = None,
     ) -> None:
         """Shows a view: at a line, or where a row's message is."""
         self.view, self.opened = view, opened
@@ -224,13 +229,13 @@ class Browser(App[int]):
         return "no RPC messages in this capture"
 
     @work(thread=True, exclusive=True, group="answer", exit_on_error=False)
-    def _work_out(self, view: View, opened: int | None, cursor: int | None) -> None:
+    def _work_out(self, view: BrowseView, opened: int | None, cursor: int | None) -> None:
         """Works an answer out, beside the keys."""
         run, matching = self.reading.run, self.listed.matching
         assert run is not None
         if matching is not None and matching.shown is not None:
             run = run.narrowed(matching.shown.rows, matching.shown.touched)
-        lines: Lines | None
+        lines: LineSource | None
         try:
             lines = answer_lines(view, run) if opened is None else opened_lines(view, run, opened)
         except Exception as error:
@@ -238,7 +243,7 @@ class Browser(App[int]):
         if lines is not None:
             self.call_from_thread(self._answered, view, opened, lines, cursor)
 
-    def _answered(self, view: View, opened: int | None, lines: Lines, cursor: int | None) -> None:
+    def _answered(self, view: BrowseView, opened: int | None, lines: LineSource, cursor: int | None) -> None:
         if (view.name, opened) == (self.view.name, self.opened):
             self.lines_view.show(lines, cursor or 0)
 
@@ -295,8 +300,8 @@ class Browser(App[int]):
         del self._before[:-MAX_HISTORY]
         self._after.clear()
 
-    def _here(self) -> Place:
-        return Place(self.view.name, self.opened, self.lines_view.cursor, self.row)
+    def _here(self) -> ViewPlace:
+        return ViewPlace(self.view.name, self.opened, self.lines_view.cursor, self.row)
 
     def action_travel_back(self) -> None:
         """Goes to where one was before."""
@@ -306,7 +311,7 @@ class Browser(App[int]):
         """Goes on to where one came back from."""
         self._travel(self._after, self._before)
 
-    def _travel(self, where: list[Place], other: list[Place]) -> None:
+    def _travel(self, where: list[ViewPlace], other: list[ViewPlace]) -> None:
         if not where:
             self.bell()
             return
@@ -341,7 +346,7 @@ class Browser(App[int]):
         index = self.reading.number(self.row)
         self._go_to_one(moves.targets(move, run, index), f"#{index}: {move.about}", move.none(run, index))
 
-    def _go_to_one(self, targets: Sequence[Target], title: str, none: str) -> None:
+    def _go_to_one(self, targets: Sequence[Destination], title: str, none: str) -> None:
         """Goes to the only target, or asks which."""
         if not targets:
             self.notify(printable(none), markup=False)
@@ -350,7 +355,7 @@ class Browser(App[int]):
             if "ambiguous" in targets[0].text:
                 self.notify(targets[0].text, markup=False)
         else:
-            lines = [Line(f"{one.text}: {self._told(one.message)}") for one in targets]
+            lines = [ListLine(f"{one.text}: {self._told(one.message)}") for one in targets]
 
             def chosen(at: int | None) -> None:
                 if at is not None:
@@ -381,7 +386,7 @@ class Browser(App[int]):
 
     def _find_view_with(self, row: int) -> None:
         """Shows a view whose list has the message: housekeeping too, without the filter if need be."""
-        for listed in (self.listed, replace(self.listed, every=True), Listed(every=True)):
+        for listed in (self.listed, replace(self.listed, every=True), Listing(every=True)):
             self.listed = listed
             for name in ("calls", "messages"):
                 self.show_view(BY_NAME[name], row=row)
@@ -399,7 +404,7 @@ class Browser(App[int]):
                 else:
                     self.go_to(self.reading.number(row))
 
-        self.push_screen(Asked(PLACES), answered)
+        self.push_screen(TextPrompt(PLACES), answered)
 
     # -- finding
 
@@ -423,7 +428,7 @@ class Browser(App[int]):
             self.listed.matching.stop()
         matching = None
         if chosen is not None:
-            matching = Matching(self.reading, chosen, of_calls=self.view.name == "calls")
+            matching = FilterRun(self.reading, chosen, of_calls=self.view.name == "calls")
             matching.start()
         self.listed = replace(self.listed, matching=matching)
         self._waits = True
@@ -437,7 +442,7 @@ class Browser(App[int]):
                 self._wanted = text
                 self.action_again(1)
 
-        self.push_screen(Asked("find text in the list", self._wanted), answered)
+        self.push_screen(TextPrompt("find text in the list", self._wanted), answered)
 
     def action_again(self, by: int) -> None:
         """Goes to the next line with the text that was searched, or to the one before."""
@@ -450,7 +455,7 @@ class Browser(App[int]):
         at = find_text(lines, wanted, cursor, by)
         self.call_from_thread(self._found, lines, wanted, at)
 
-    def _found(self, lines: Lines, wanted: str, at: int | None) -> None:
+    def _found(self, lines: LineSource, wanted: str, at: int | None) -> None:
         if at is None:
             self.notify(f"no other line has {printable(wanted)!r}", markup=False)
         elif lines is self.lines_view.lines:
@@ -485,7 +490,7 @@ class Browser(App[int]):
                 self.show_row(self.row if self.row is not None else 0)
                 self.lines_view.refresh()
 
-        self.push_screen(Asked(f"note on message {number}", self.marks.get(number, "")), answered)
+        self.push_screen(TextPrompt(f"note on message {number}", self.marks.get(number, "")), answered)
 
     # -- how it looks
 
@@ -507,4 +512,4 @@ class Browser(App[int]):
 
     def action_help(self) -> None:
         """Shows which keys there are."""
-        self.push_screen(Help(help_text(self)))
+        self.push_screen(HelpScreen(help_text(self)))

@@ -24,35 +24,35 @@ VALUE = re.compile(
 )
 PLAIN = re.compile(r"""[^\s()\[\]{}"',=!<>~&|]+""")
 
-Values = Mapping[str, Callable[[], Sequence[str]]]
+FieldValues = Mapping[str, Callable[[], Sequence[str]]]
 """Field → what gives the values that it has in the run."""
 
 
-class Completion(Struct, frozen=True):
+class FilterCompletion(Struct, frozen=True):
     """Words that fit, and the place of the text from which one of them would stand."""
 
     start: int
     words: tuple[str, ...]
 
 
-def complete(text: str, values: Values) -> Completion:
+def complete(text: str, values: FieldValues) -> FilterCompletion:
     """Returns what may stand at the end of a text."""
     value = VALUE.search(text)
     if value is not None and value[1] in values:
         begun = value[2].lstrip('"').lower()
         found = [one for one in values[value[1]]() if begun in one.lower()]
         found.sort(key=lambda one: (not one.lower().startswith(begun), one))
-        return Completion(value.start(2), tuple(map(_quoted, found[:MAX_WORDS])))
+        return FilterCompletion(value.start(2), tuple(map(_quoted, found[:MAX_WORDS])))
     word = WORD.search(text)
     assert word is not None
     begun, before = word[0], text[: word.start()].rstrip()
     if not begun and _ends_with_field(before):
-        return Completion(len(text), OPERATORS)
+        return FilterCompletion(len(text), OPERATORS)
     if not begun and before and not before.endswith(("(", "and", "or", "not", "!", "&&", "||")):
-        return Completion(len(text), ("and", "or"))
+        return FilterCompletion(len(text), ("and", "or"))
     names = [name for name in BY_NAME if name.startswith(begun)]
     names += [name for name in BY_NAME if begun in name and name not in names] if begun else []
-    return Completion(word.start(), tuple(names[:MAX_WORDS]))
+    return FilterCompletion(word.start(), tuple(names[:MAX_WORDS]))
 
 
 def _ends_with_field(text: str) -> bool:

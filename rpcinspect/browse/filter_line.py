@@ -15,7 +15,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from rpcinspect.browse.completion import Completion, Values, complete
+from rpcinspect.browse.completion import FieldValues, FilterCompletion, complete
 from rpcinspect.errors import FilterError
 from rpcinspect.fields.phrases import printable
 from rpcinspect.filter.grammar import parse
@@ -51,7 +51,7 @@ class FilterLine(Vertical):
     class GivenUp(Message):
         """The line was closed."""
 
-    def __init__(self, values: Values, *, id: str | None = None) -> None:
+    def __init__(self, values: FieldValues, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._values = values
         self.history: list[str] = []
@@ -106,7 +106,7 @@ class FilterLine(Vertical):
         self.close()
         self.post_message(self.Chosen(chosen))
 
-    def _completion(self) -> Completion:
+    def _completion(self) -> FilterCompletion:
         return complete(self._input.value[: self._input.cursor_position], self._values)
 
     def _hint(self, text: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from rpcinspect.browse.reading import Reading
+from rpcinspect.browse.growing_run import GrowingRun
 
 PLACES = "go to: 12 (message), 1.5s (seconds since the first), p345 (packet), 2:p345 (of the second capture)"
 PLACE = re.compile(
@@ -15,7 +15,7 @@ PLACE = re.compile(
 )
 
 
-def place_in_words(text: str, reading: Reading) -> tuple[int | None, str]:
+def place_in_words(text: str, reading: GrowingRun) -> tuple[int | None, str]:
     """Returns the row of a place, or None and why."""
     found = PLACE.fullmatch(text.strip())
     if found is None:

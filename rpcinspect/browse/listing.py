@@ -16,14 +16,14 @@ from msgspec import Struct
 from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 
-from rpcinspect.browse.lines import Line, Look
-from rpcinspect.browse.matching import Matching
-from rpcinspect.browse.reading import FAILED, HOUSEKEEPING, Reading
+from rpcinspect.browse.filter_run import FilterRun
+from rpcinspect.browse.growing_run import FAILED, HOUSEKEEPING, GrowingRun
+from rpcinspect.browse.lines import LineLook, ListLine
 from rpcinspect.fields.phrases import duration, join_ends
 from rpcinspect.rpc.message import type_name
 from rpcinspect.session.model import NONE
 
-What: TypeAlias = Literal["calls", "messages"]
+ListKind: TypeAlias = Literal["calls", "messages"]
 
 TYPE_FROM = 150
 """Cells of a list that has a column for the type."""
@@ -35,19 +35,19 @@ MAX_DEPTH = 8
 NO_ANSWER = "no answer"
 
 
-class Listed(Struct, frozen=True):
+class Listing(Struct, frozen=True):
     """What is listed: a kind, with housekeeping or without it, and a filter."""
 
-    what: What = "calls"
+    what: ListKind = "calls"
     every: bool = False
-    matching: Matching | None = None
+    matching: FilterRun | None = None
 
 
 class RowList:
     """Rows of a capture as lines."""
 
     def __init__(
-        self, reading: Reading, listed: Listed, marks: Mapping[int, str], nested: bool = True
+        self, reading: GrowingRun, listed: Listing, marks: Mapping[int, str], nested: bool = True
     ) -> None:
         """`marks` by the index of a message; `nested`: calls stand below the one that caused them."""
         self.reading = reading
@@ -134,7 +134,7 @@ class RowList:
         took = "took" if self.listed.what == "calls" else "answers"
         return self._lay_out("#", "seconds", "from → to", took, "message" if width >= TYPE_FROM else "", what)
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Makes a line of a message, or of a request with its answer."""
         reading, row = self.reading, self.row(at)
         columns = reading.columns
@@ -152,11 +152,11 @@ class RowList:
                 took = f"#{reading.number(partner)} {duration(columns.latency_ns(row) or 0)}"
             text = reading.texts([row])[0]
         open_ = self.listed.what == "calls" and partner == NONE
-        look: Look = "bad" if failed else "dim" if kind & HOUSEKEEPING else "odd" if open_ else ""
+        look: LineLook = "bad" if failed else "dim" if kind & HOUSEKEEPING else "odd" if open_ else ""
         seconds = f"{(columns.time_ns[row] - reading.start_ns) / 1e9:.6f}"
         named = type_name(columns.type[row]) if width >= TYPE_FROM else ""
         told = self._lay_out(str(number), seconds, join_ends(*reading.ends(row)), took, named, text)
-        return Line(told, look, "●" if number in self._marks else "")
+        return ListLine(told, look, "●" if number in self._marks else "")
 
     def _indent(self, row: int) -> str:
         depth = self._depths.get(row, 0)

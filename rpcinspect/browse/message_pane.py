@@ -8,9 +8,9 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.lines import LinesView, NoLines
 from rpcinspect.browse.parts import PartLines
-from rpcinspect.browse.reading import Reading
 from rpcinspect.views.text.detail import detail
 
 
@@ -19,7 +19,7 @@ class MessagePane(Container):
 
     DEFAULT_CSS = "MessagePane { layout: horizontal; }"
 
-    def __init__(self, reading: Reading, *, id: str | None = None) -> None:
+    def __init__(self, reading: GrowingRun, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._reading = reading
 

@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from rpcinspect.browse.parts import MAX_TARGETS, Target
+from rpcinspect.browse.parts import MAX_TARGETS, Destination
 from rpcinspect.fields.phrases import end_label
 from rpcinspect.rpc.questions import context_of
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import RRef
 
 
-class Move(Struct, frozen=True):
+class MessageMove(Struct, frozen=True):
     """A way from one message to others."""
 
     name: str
     key: str
     about: str
-    targets: Callable[[RunModel, int], Iterator[Target]]
+    targets: Callable[[RunModel, int], Iterator[Destination]]
     none: Callable[[RunModel, int], str]
     """Says why there is nowhere to go."""
 
 
-def _partner(run: RunModel, index: int) -> Iterator[Target]:
+def _partner(run: RunModel, index: int) -> Iterator[Destination]:
     message = run.message(index)
     if message.partner is not None:
-        yield Target(message.partner.index, "its answer" if message.is_request else "its request")
+        yield Destination(message.partner.index, "its answer" if message.is_request else "its request")
 
 
 def _request(run: RunModel, index: int) -> int | None:
@@ -40,26 +40,26 @@ def _request(run: RunModel, index: int) -> int | None:
     return None if exchange is None else exchange.index
 
 
-def _parents(run: RunModel, index: int) -> Iterator[Target]:
+def _parents(run: RunModel, index: int) -> Iterator[Destination]:
     request = _request(run, index)
     if request is None:
         return
     parents, certain = run.causes.of(request)
     for parent in parents:
-        yield Target(
+        yield Destination(
             parent, "it was sent for this" if certain else "it may have been sent for this (ambiguous)"
         )
 
 
-def _children(run: RunModel, index: int) -> Iterator[Target]:
+def _children(run: RunModel, index: int) -> Iterator[Destination]:
     request = _request(run, index)
     if request is None:
         return
     for child in run.calls[request].children:
-        yield Target(child.index, child.what)
+        yield Destination(child.index, child.what)
 
 
-def _gradients(run: RunModel, index: int) -> Iterator[Target]:
+def _gradients(run: RunModel, index: int) -> Iterator[Destination]:
     """From a forward message to its gradients, from a gradient to its forward message."""
     job = run.session.job(int(run.session.order[index]))
     asked = _request(run, index)
@@ -70,12 +70,12 @@ def _gradients(run: RunModel, index: int) -> Iterator[Target]:
         for edge in graph.edges:
             gradients = [one.message for one in edge.gradients]
             if edge.forward == index:
-                yield from (Target(one, "its gradients") for one in gradients)
+                yield from (Destination(one, "its gradients") for one in gradients)
             elif asked in gradients:
-                yield Target(edge.forward, "its forward message")
+                yield Destination(edge.forward, "its forward message")
 
 
-def _rrefs(run: RunModel, index: int) -> Iterator[Target]:
+def _rrefs(run: RunModel, index: int) -> Iterator[Destination]:
     row = int(run.session.order[index])
     job = run.session.job(row)
     for rref in run.session.rrefs:
@@ -86,7 +86,7 @@ def _rrefs(run: RunModel, index: int) -> Iterator[Target]:
             yield from (target for target in its if target.message != index)
 
 
-def _life(rref: RRef) -> Iterator[Target]:
+def _life(rref: RRef) -> Iterator[Destination]:
     """Everything that was captured of a reference, in the order of time."""
     name = f"rref {rref.rref_id[0]}:{rref.rref_id[1]}"
     found: list[tuple[int, str]] = []
@@ -109,7 +109,7 @@ def _life(rref: RRef) -> Iterator[Target]:
     for backward in rref.backwards:
         add(backward, "backward called")
     for message, text in sorted(dict(reversed(found)).items()):
-        yield Target(message, text)
+        yield Destination(message, text)
 
 
 def _no_parent(run: RunModel, index: int) -> str:
@@ -126,19 +126,21 @@ def _nothing(text: str) -> Callable[[RunModel, int], str]:
     return lambda run, index: text.format(index)
 
 
-MOVES: tuple[Move, ...] = (
-    Move("partner", "p", "request ⇄ answer", _partner, _nothing("no partner of #{} was captured")),
-    Move("parent", "u", "the call that it was sent for", _parents, _no_parent),
-    Move("children", "d", "calls that it caused", _children, _nothing("#{} caused no call for certain")),
-    Move("gradient", "b", "forward ⇄ gradient", _gradients, _nothing("no gradient belongs to #{}")),
-    Move("rref", "r", "the life of its RRefs", _rrefs, _nothing("no RRef takes part in #{}")),
+MOVES: tuple[MessageMove, ...] = (
+    MessageMove("partner", "p", "request ⇄ answer", _partner, _nothing("no partner of #{} was captured")),
+    MessageMove("parent", "u", "the call that it was sent for", _parents, _no_parent),
+    MessageMove(
+        "children", "d", "calls that it caused", _children, _nothing("#{} caused no call for certain")
+    ),
+    MessageMove("gradient", "b", "forward ⇄ gradient", _gradients, _nothing("no gradient belongs to #{}")),
+    MessageMove("rref", "r", "the life of its RRefs", _rrefs, _nothing("no RRef takes part in #{}")),
 )
 """To add one: a function and its line here; the app makes a key and a command of it."""
 
 
-def targets(move: Move, run: RunModel, index: int) -> list[Target]:
+def targets(move: MessageMove, run: RunModel, index: int) -> list[Destination]:
     """Returns where a move leads from a message."""
-    found: list[Target] = []
+    found: list[Destination] = []
     for target in move.targets(run, index):
         found.append(target)
         if len(found) == MAX_TARGETS:

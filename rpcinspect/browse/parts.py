@@ -13,7 +13,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
-from rpcinspect.browse.lines import Line, Look
+from rpcinspect.browse.lines import LineLook, ListLine
 from rpcinspect.fields.phrases import shorten
 from rpcinspect.views.columns import Cell, Links, Table
 from rpcinspect.views.text.columns import BETWEEN, Part, cell_text
@@ -21,7 +21,7 @@ from rpcinspect.views.text.columns import BETWEEN, Part, cell_text
 NAMED = re.compile(r"#(\d{1,18})\b")
 MAX_CELL = 120
 MAX_TARGETS = 200
-LOOKS: dict[str, Look] = {
+LOOKS: dict[str, LineLook] = {
     "bad": "bad",
     "odd": "odd",
     "red": "bad",
@@ -31,7 +31,7 @@ LOOKS: dict[str, Look] = {
 }
 
 
-class Target(Struct, frozen=True):
+class Destination(Struct, frozen=True):
     """A message that something leads to."""
 
     message: int
@@ -42,7 +42,7 @@ class Target(Struct, frozen=True):
 
 class _Row(Struct, frozen=True):
     text: str
-    look: Look = ""
+    look: LineLook = ""
     links: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Of cells that name messages: the title of the column, and these."""
     item: int | None = None
@@ -64,21 +64,21 @@ class PartLines:
         """There is none: tables have their own."""
         return ""
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Returns a line."""
         row = self._rows[at]
-        return Line(row.text, row.look)
+        return ListLine(row.text, row.look)
 
     def item(self, at: int) -> int | None:
         """Returns which row of its table a line is."""
         return self._rows[at].item
 
-    def targets(self, at: int) -> list[Target]:
+    def targets(self, at: int) -> list[Destination]:
         """Returns the messages that a line names."""
         row = self._rows[at]
-        found = [Target(one, f"{title} #{one}") for title, those in row.links for one in those]
+        found = [Destination(one, f"{title} #{one}") for title, those in row.links for one in those]
         if not found:
-            found = [Target(int(one), f"#{one}") for one in NAMED.findall(row.text)]
+            found = [Destination(int(one), f"#{one}") for one in NAMED.findall(row.text)]
         return [one for one in found if 0 <= one.message < self._messages][:MAX_TARGETS]
 
     def texts(self, ats: Sequence[int]) -> list[str]:

@@ -15,21 +15,21 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from rpcinspect.browse.lines import Line, LinesView
+from rpcinspect.browse.lines import LinesView, ListLine
 
 CLOSE = [Binding("escape,q", "give_up", "close")]
 
 
-class Choices:
+class ChoiceLines:
     """Lines to choose from."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[ListLine]) -> None:
         self._lines = lines
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Returns a line."""
         return self._lines[at]
 
@@ -50,7 +50,7 @@ class Chooser(ModalScreen[int | None]):
     Chooser LinesView { height: auto; max-height: 20; }
     """
 
-    def __init__(self, title: str, lines: Sequence[Line]) -> None:
+    def __init__(self, title: str, lines: Sequence[ListLine]) -> None:
         super().__init__()
         self._title = title
         self._lines = lines
@@ -59,7 +59,7 @@ class Chooser(ModalScreen[int | None]):
         """Makes a title and a list."""
         with Vertical():
             yield Static(Text(self._title, no_wrap=True, overflow="ellipsis"))
-            view = LinesView(Choices(self._lines))
+            view = LinesView(ChoiceLines(self._lines))
             view.styles.height = min(20, max(1, len(self._lines)))
             yield view
 
@@ -77,15 +77,15 @@ class Chooser(ModalScreen[int | None]):
         self.dismiss(None)
 
 
-class Asked(ModalScreen[str | None]):
+class TextPrompt(ModalScreen[str | None]):
     """Asks for a line of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "close")]
     DEFAULT_CSS = """
-    Asked { align: center bottom; }
-    Asked > Vertical { height: 3; background: $surface; border-top: solid $primary; }
-    Asked Static { height: 1; text-style: bold; }
-    Asked Input, Asked Input:focus { height: 1; border: none; padding: 0; background: $surface; }
+    TextPrompt { align: center bottom; }
+    TextPrompt > Vertical { height: 3; background: $surface; border-top: solid $primary; }
+    TextPrompt Static { height: 1; text-style: bold; }
+    TextPrompt Input, TextPrompt Input:focus { height: 1; border: none; padding: 0; background: $surface; }
     """
 
     def __init__(self, title: str, text: str = "") -> None:
@@ -109,13 +109,13 @@ class Asked(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class Help(ModalScreen[None]):
+class HelpScreen(ModalScreen[None]):
     """Shows the keys of the pane that one is in, and those that work everywhere."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "give_up", "close")]
     DEFAULT_CSS = """
-    Help { align: center middle; }
-    Help > VerticalScroll { width: 90%; max-width: 100; height: auto; max-height: 90%; border: round $primary;
+    HelpScreen { align: center middle; }
+    HelpScreen > VerticalScroll { width: 90%; max-width: 100; height: auto; max-height: 90%; border: round $primary;
         background: $surface; padding: 0 1; }
     """
 

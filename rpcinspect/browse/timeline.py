@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from rpcinspect.browse.lines import Line
+from rpcinspect.browse.lines import ListLine
 from rpcinspect.browse.listing import RowList
 from rpcinspect.fields.phrases import end_label
 from rpcinspect.session.model import NONE, Session
@@ -55,7 +55,7 @@ class Timeline:
         more = len(self._busy) - len(self.lanes(width))
         return f"{'#':>7} {'seconds':>11} {names}" + (f" and {more:,} more" if more else "")
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Makes the line of a message."""
         session, row = self._session, self.rows.row(at)
         lanes = {name: n for n, name in enumerate(self.lanes(width))}
@@ -67,7 +67,7 @@ class Timeline:
         partner = session.messages.partner[row]
         if partner != NONE and not session.messages.from_client[row]:
             text = f"#{int(session.index[partner])}  {text}"
-        return Line(f"{int(session.index[row]):>7} {seconds:>11.6f} {arrow} {text}", made.look, made.mark)
+        return ListLine(f"{int(session.index[row]):>7} {seconds:>11.6f} {arrow} {text}", made.look, made.mark)
 
     def row(self, at: int) -> int:
         """Returns the row of a line."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcinspect.browse.completion import Values
-from rpcinspect.browse.reading import Reading
+from rpcinspect.browse.completion import FieldValues
+from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.rpc.message import MessageType
 
 MAX_NAMES = 5000
 
 
-def values_of(reading: Reading) -> Values:
+def values_of(reading: GrowingRun) -> FieldValues:
     """Returns field → what gives its values."""
 
     def workers() -> Sequence[str]:

@@ -18,7 +18,7 @@ from rpcinspect.views.text.columns import Part
 from rpcinspect.views.text.summary import summary
 
 
-class View(Struct, frozen=True):
+class BrowseView(Struct, frozen=True):
     """One of the views, by the key that shows it."""
 
     name: str
@@ -50,28 +50,30 @@ def _summary(run: RunModel) -> Iterator[Part]:
     return iter(summary(run.session, 0))
 
 
-VIEWS: tuple[View, ...] = (
-    View("calls", "requests with their answers"),
-    View("messages", "every message"),
-    View("contexts", "distributed autograd contexts; enter shows the graph", _question("contexts"), _graph),
-    View("latency", "where the time of calls went", _question("latency")),
-    View("rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
-    View("workers", "who took part, who left first", _workers),
-    View("findings", "errors, warnings and hints; enter shows the message", _question("findings")),
-    View("timeline", "messages between columns of workers"),
-    View("devices", "which devices tensors came from and went to", _question("devices")),
-    View("summary", "sums, captures and problems", _summary),
+VIEWS: tuple[BrowseView, ...] = (
+    BrowseView("calls", "requests with their answers"),
+    BrowseView("messages", "every message"),
+    BrowseView(
+        "contexts", "distributed autograd contexts; enter shows the graph", _question("contexts"), _graph
+    ),
+    BrowseView("latency", "where the time of calls went", _question("latency")),
+    BrowseView("rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
+    BrowseView("workers", "who took part, who left first", _workers),
+    BrowseView("findings", "errors, warnings and hints; enter shows the message", _question("findings")),
+    BrowseView("timeline", "messages between columns of workers"),
+    BrowseView("devices", "which devices tensors came from and went to", _question("devices")),
+    BrowseView("summary", "sums, captures and problems", _summary),
 )
 BY_NAME = {view.name: view for view in VIEWS}
 
 
-def answer_lines(view: View, run: RunModel) -> PartLines:
+def answer_lines(view: BrowseView, run: RunModel) -> PartLines:
     """Works a view out."""
     assert view.parts is not None
     return PartLines(view.parts(run), len(run.messages))
 
 
-def opened_lines(view: View, run: RunModel, item: int) -> PartLines | None:
+def opened_lines(view: BrowseView, run: RunModel, item: int) -> PartLines | None:
     """Works out what a row of a view opens to; None where that is nothing."""
     if view.opens is None:
         return None

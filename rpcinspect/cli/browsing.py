@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from rpcinspect.browse.app import Browser
+from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.marks import Marks
-from rpcinspect.browse.reading import Reading
 from rpcinspect.pipeline import Decoding
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def browse(asked: BrowseCommand) -> int:
     """Shows captures until a key ends it."""
-    reading: Reading | None = None
+    reading: GrowingRun | None = None
 
     def heard(done: int, of: int | None) -> None:
         if reading is not None:
             reading.heard(done, of)
 
     options = replace(asked.decoding_options(), progress=heard)
-    reading = Reading(Decoding(asked.sources(), options), follows=asked.live)
+    reading = GrowingRun(Decoding(asked.sources(), options), follows=asked.live)
     try:
         return Browser(reading, Marks.of(asked.files[0]) if asked.files else Marks(None)).run() or 0
     finally:

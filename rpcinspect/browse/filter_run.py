@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from rpcinspect.browse.reading import Reading
+from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.fields.session import SoFar
 from rpcinspect.filter.matches import Shown
@@ -20,10 +20,10 @@ PAUSE_S = 0.03
 JOIN_S = 5.0
 
 
-class Matching:
+class FilterRun:
     """A filter at work, in a thread of its own."""
 
-    def __init__(self, reading: Reading, chosen: Filter, *, of_calls: bool) -> None:
+    def __init__(self, reading: GrowingRun, chosen: Filter, *, of_calls: bool) -> None:
         """`of_calls`: a request and its answer match together."""
         self.reading = reading
         self.filter = chosen

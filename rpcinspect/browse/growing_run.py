@@ -31,21 +31,21 @@ from rpcinspect.views.jsonl.calls import CallTexts, call_text, outcome
 from rpcinspect.views.spool import Spool
 from rpcinspect.views.text.table import failed
 
-State = Literal["reading", "finishing", "done", "failed"]
+ReadingState = Literal["reading", "finishing", "done", "failed"]
 PLAIN, HOUSEKEEPING, FAILED = 0, 1, 2
 JOIN_S = 10.0
 MAX_CAUSES = 500_000
 """Messages of which causes are worked out before anybody asks."""
 
 
-class Reading:
+class GrowingRun:
     """One capture, or several that are one run, on the way into memory."""
 
     def __init__(self, decoding: Decoding, *, follows: bool = False) -> None:
         """`follows`: the capture is still being made."""
         self.decoding = decoding
         self.follows = follows
-        self.state: State = "reading"
+        self.state: ReadingState = "reading"
         self.why = ""
         """Why the reading failed."""
         self.count = 0
