@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 def replayed_against(command: ReplayCommand) -> int:
     """Replays by both sources and compares; returns the exit code."""
     other = second_source(command)
+    if not _replaces_something(command):
+        what = "replaces no file of --path or --main: both replays may run the same code"
+        say(f"--against {command.against} {what}")
     with planned(command) as (made, run, options):
         files = other.user_files()
         others = plan(run, other.plan_options(), other.gate(files))
@@ -72,6 +75,16 @@ def _counterpart(main: Path, paths: list[Path], other: Path) -> Path | None:
     inside = [path for path in paths if main.resolve().is_relative_to(path.resolve())]
     places = [*(main.resolve().relative_to(path.resolve()) for path in inside), Path(main.name)]
     return next((other / place for place in places if (other / place).is_file()), None)
+
+
+def _replaces_something(command: ReplayCommand) -> bool:
+    """Returns whether the other source is a script, or has a file where a file of the first source is."""
+    other, main = command.against, command.main
+    assert other is not None
+    places = [*command.paths, *([] if main is None else [main.parent])]
+    return other.is_file() or any(
+        (place / file.relative_to(other)).is_file() for file in other.rglob("*.py") for place in places
+    )
 
 
 def label(command: ReplayCommand) -> str:

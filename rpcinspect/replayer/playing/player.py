@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -92,6 +93,10 @@ GRACE_S = 1.0
 """How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
 
 
+EndedProcesses: TypeAlias = Callable[[float, int], Sequence[EarlyExit]]
+"""Returns how processes have ended; may wait so many seconds for one more than that many."""
+
+
 class _Sent(Struct):
     """A request that is on its way."""
 
@@ -115,12 +120,12 @@ class Player:
         speed: float | None = None,
         debugger: SessionDebugger | None = None,
         clean_up: Callable[[int], None] = lambda context: None,
-        ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
+        ended: EndedProcesses = lambda seconds, known: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
         waiting: Waiting = lambda what, seconds: None,
     ) -> None:
         """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
-        processes have ended, in order, and may wait so many seconds for one; `clean_up` is called with a
+        processes have ended, in order; `clean_up` is called with a
         context before it is cleaned up, `done` with each finished step, `waiting` each second in which
         nothing comes."""
         self._inputs = inputs
@@ -322,7 +327,7 @@ class Player:
 
     def _first_ended(self, wait_s: float = 0.0) -> EarlyExit | None:
         """The process that has ended although it did not in the capture, if one has; of several the first."""
-        ended = self.with_last(self._ended(wait_s))
+        ended = self.with_last(self._ended(wait_s, len(self._ended_as_captured)))
         return next((one for one in ended if not self._is_as_captured(one)), None)
 
     def _is_as_captured(self, ended: EarlyExit) -> bool:
@@ -606,7 +611,8 @@ class Player:
 
     def _take_loss(self, event: PipeLost) -> bool:
         keys = [(event.peer, number) for number in event.unanswered if (event.peer, number) in self._sent]
-        ended = self._ended_meanwhile() if keys else None
+        known = event.other in self._ended_as_captured
+        ended = self._ended_meanwhile() if keys and not known else None
         text = f"the pipe to {event.other} was lost: {event.reason}"
         if ended is not None:
             text = ended.text if ended.worker in (event.other, event.peer) else f"{text}; {ended.text}"
