@@ -78,13 +78,14 @@ def _counterpart(main: Path, paths: list[Path], other: Path) -> Path | None:
 
 
 def _replaces_something(command: ReplayCommand) -> bool:
-    """Returns whether the other source is a script, or has a file where a file of the first source is."""
+    """Returns whether the other source is a script, or has another file where the first source has one."""
     other, main = command.against, command.main
     assert other is not None
     places = [*command.paths, *([] if main is None else [main.parent])]
-    return other.is_file() or any(
-        (place / file.relative_to(other)).is_file() for file in other.rglob("*.py") for place in places
-    )
+    if other.is_file():
+        return True
+    replaced = ((file, place / file.relative_to(other)) for file in other.rglob("*.py") for place in places)
+    return any(old.is_file() and not old.samefile(file) for file, old in replaced)
 
 
 def label(command: ReplayCommand) -> str:
