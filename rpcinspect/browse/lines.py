@@ -103,7 +103,7 @@ class LinesView(ScrollView, can_focus=True):
     class Chosen(Moved):
         """Enter was pressed on a line, or the mouse twice."""
 
-    def __init__(self, lines: Lines | None = None, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, lines: Lines | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.lines: Lines = NoLines() if lines is None else lines
         self.cursor = 0

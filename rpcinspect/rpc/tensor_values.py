@@ -129,10 +129,42 @@ def repeated_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int, int
     return (*found, times)
 
 
+def single_elements(meta: TensorMeta, start: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """Yields where some elements of a tensor lie that lies within its storage, by their numbers in row-major
+    order: the range of the storage that holds an element, and which one of its byte it is."""
+    dtype = DTYPES[meta.dtype]
+    for number in range(start, min(start + count, math.prod(meta.sizes))):
+        at, rest = meta.storage_offset, number
+        for size, stride in zip(reversed(meta.sizes), reversed(meta.strides), strict=True):
+            rest, index = divmod(rest, size)
+            at += index * stride
+        byte, within = divmod(at, dtype.values_per_byte)
+        yield byte * dtype.item_bytes, (byte + 1) * dtype.item_bytes, within
+
+
+def single_element(meta: TensorMeta, raw: bytes, within: int) -> object:
+    """Returns an element of a tensor from its bytes, as `single_elements` has placed it."""
+    one = replace(meta, sizes=(within + 1,), strides=(1,), storage_offset=0)
+    return first_values(one, raw, within + 1)[within]
+
+
+def storage_range(meta: TensorMeta) -> tuple[int, int]:
+    """Returns the range of its storage in which a strided tensor lies, from its first byte to its last; what
+    lies in it need not all be the tensor's."""
+    if meta.layout != "strided" or 0 in meta.sizes:
+        return 0, 0
+    dtype = DTYPES[meta.dtype]
+    last = meta.storage_offset + sum(
+        (size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True)
+    )
+    low = meta.storage_offset // dtype.values_per_byte * dtype.item_bytes
+    return low, (last // dtype.values_per_byte + 1) * dtype.item_bytes
+
+
 def _chunks(meta: TensorMeta, storage: StorageBytes, max_bytes: int) -> Iterator[StorageBytes]:
     """The logical bytes in order, in blocks: one, if nothing has to be gathered."""
     dtype = DTYPES[meta.dtype]
-    check_within(meta, storage)
+    check_within(meta, len(storage))
     nbytes = logical_nbytes(meta)
     if not nbytes:
         return
@@ -192,7 +224,7 @@ def _resolve(
     return array
 
 
-def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
+def check_within(meta: TensorMeta, storage_nbytes: int) -> None:
     """Raises `DecodeError` unless a tensor is one, and lies within its storage: all that the functions above
     rely on.
     """
@@ -214,7 +246,7 @@ def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
         raise DecodeError("tensor", f"a tensor of {meta.dtype} that is not contiguous")
     steps = ((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True))
     last = meta.storage_offset + sum(steps)
-    room = len(storage) // dtype.item_bytes * dtype.values_per_byte
+    room = storage_nbytes // dtype.item_bytes * dtype.values_per_byte
     if last >= room:
         raise DecodeError("tensor", f"element {last} is asked of a storage of {room} elements")
 
