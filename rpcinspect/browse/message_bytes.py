@@ -64,7 +64,7 @@ class MessagePart(Struct, frozen=True):
         """Returns the ranges whose bytes are not there."""
         if self.extent is not None:
             return self.extent.missing
-        have = len(self.data)
+        have = 0 if self.storage is not None else len(self.data)
         return ((have, self.length),) if have < self.length else ()
 
     def offset(self, at: int) -> int | None:
@@ -161,6 +161,17 @@ class MessageBytes:
         first = start // BLOCK_BYTES
         blocks = [self._block(part, number) for number in range(first, -(-end // BLOCK_BYTES))]
         return b"".join(blocks)[start - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
+
+    def missing(self, part: int, start: int, end: int) -> tuple[tuple[int, int], ...]:
+        """Returns which of these bytes are not there, counted from the first of them."""
+        one = self.parts[part]
+        if one.extent is not None:
+            return one.extent.part(start, end).missing if one.extent.missing else ()
+        return tuple(
+            (max(low, start) - start, min(high, end) - start)
+            for low, high in one.holes
+            if low < end and start < high
+        )
 
     def _block(self, part: int, number: int) -> bytes:
         found = self._blocks.get((part, number))

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.browse.body_nodes import BodyNodes
-from rpcinspect.browse.message_bytes import ByteRange, MessageBytes
+from rpcinspect.browse.message_bytes import MAX_PATH, ByteRange, MessageBytes
 from rpcinspect.browse.node import Node, Ranges, pages, way_down
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import envelope_json, tensor_text
-from rpcinspect.fields.phrases import counted, duration, path_label
+from rpcinspect.fields.phrases import counted, duration, path_label, shorten_middle
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
@@ -111,7 +111,7 @@ class Structure:
                 yield Node(f"{word}: message {int(session.index[partner])}, latency {latency}")
         took = "" if tp.pipe.logged else f", takes {duration(tp.last_ns - tp.first_ns)}"
         yield Node(f"time: {moment(tp.first_ns, 9)}{took}")
-        file = "" if session is None else f"{path_label(session.captures[tp.capture].path)}, "
+        file = "" if session is None else f"{_file(session, tp.capture)}, "
         if tp.pipe.logged:
             yield Node(f"place: {file}record {tp.packet}, at byte {tp.offset}")
             return
@@ -225,3 +225,7 @@ def first_words(tensor: Tensor) -> str:
         return f"can't be told: {error}"
     more = ", …" if math.prod(tensor.shape) > VALUES else ""
     return (", ".join("?" if value is None else str(value) for value in values) or "none") + more
+
+
+def _file(session: Session, capture: int) -> str:
+    return shorten_middle(path_label(session.captures[capture].path.rpartition("/")[2]), MAX_PATH)
