@@ -20,7 +20,8 @@ from textual.strip import Strip
 from rpcinspect.browse.lines import Line, LinesView, NoLines
 from rpcinspect.browse.message_bytes import ByteListing, ByteSpan, MessageBytes
 from rpcinspect.browse.node import Ranges
-from rpcinspect.fields.phrases import counted
+from rpcinspect.errors import RpcInspectError
+from rpcinspect.fields.phrases import counted, printable
 
 PER_LINE = (64, 56, 48, 40, 32, 24, 16, 8, 4)
 MIN_DIGITS = 8
@@ -79,7 +80,10 @@ class HexLines:
 
     def cells(self, span: ByteSpan) -> list[tuple[str, str]]:
         """Returns each byte of a line in hex and as a sign."""
-        data = self.message.read(span.part, span.start, span.end)
+        try:
+            data = self.message.read(span.part, span.start, span.end)
+        except (RpcInspectError, OSError):  # the file has become shorter, or is gone
+            return [(HOLE, HOLE[0])] * (span.end - span.start)
         cells = [(f"{byte:02x}", chr(byte) if 32 <= byte < 127 else ".") for byte in data]
         for low, high in self.message.missing(span.part, span.start, span.end):
             cells[low:high] = [(HOLE, HOLE[0])] * (high - low)
@@ -194,8 +198,11 @@ class BytesPane(LinesView):
         if not one.length:
             return f"{one.name}: empty"
         missing = self._bytes.missing(part, at, at + 1)
-        value = self._bytes.read(part, at, at + 1)[0]
-        told = one.lack if missing else f"{value:#04x} = {value}"
+        try:
+            value = self._bytes.read(part, at, at + 1)[0]
+            told = one.lack if missing else f"{value:#04x} = {value}"
+        except (RpcInspectError, OSError) as error:
+            told = printable(str(error))
         return f"{one.name}: byte {at:,} of {one.length:,}: {told}"
 
     def move_to(self, at: int, *, middle: bool = False) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from rpcinspect.browse.body_nodes import BodyNodes
 from rpcinspect.browse.message_bytes import MAX_PATH, ByteRange, MessageBytes
 from rpcinspect.browse.node import Node, Ranges, pages, way_down
-from rpcinspect.errors import DecodeError
+from rpcinspect.errors import RpcInspectError
 from rpcinspect.fields.body import envelope_json, tensor_text
 from rpcinspect.fields.phrases import counted, duration, path_label, shorten_middle
 from rpcinspect.rpc.message import type_name
@@ -221,7 +221,7 @@ def first_words(tensor: Tensor) -> str:
     """Returns the first elements of a tensor as a text; a question mark for what was not captured."""
     try:
         values = tensor.elements(0, VALUES)
-    except DecodeError as error:
+    except (RpcInspectError, OSError) as error:
         return f"can't be told: {error}"
     more = ", …" if math.prod(tensor.shape) > VALUES else ""
     return (", ".join("?" if value is None else str(value) for value in values) or "none") + more
