@@ -150,8 +150,8 @@ def _worked(tensor: Tensor, worked: Worked) -> list[Fact]:
     if told is not None:
         absolute = " of absolute values" if tensor.dtype.startswith("complex") else ""
         numbers = {"min": told.minimum, "max": told.maximum, "mean": told.mean, "norm": told.norm}
-        words = [f"{name} {_number(number)}" for name, number in numbers.items()]
-        facts.append((f"finite     {', '.join(words)}{absolute}", ""))
+        words = [f"{name} {number:.6g}" for name, number in numbers.items() if number is not None]
+        facts.append((f"finite     {', '.join(words) or 'none'}{absolute if words else ''}", ""))
         wrong = told.nan or told.infinite
         facts.append(
             (
@@ -171,18 +171,14 @@ def _bars(worked: Worked) -> list[Fact]:
     if bins is None:
         return []
     most = max(bins.counts)
-    edges = [_number(edge) for edge in bins.edges]
+    edges = [f"{edge:.6g}" for edge in bins.edges]
     wide = max(map(len, edges))
     facts: list[Fact] = [("", ""), ("histogram of the finite elements", "title")]
     for at, count in enumerate(bins.counts):
-        low, high = edges[at].rjust(wide), edges[at + 1].rjust(wide)
+        low, high = edges[at].rjust(wide), "" if bins.single else f" … {edges[at + 1].rjust(wide)}"
         bar = "█" * (-(-count * BAR // most) if most else 0)
-        facts.append((f"{low} … {high}  {bar.ljust(BAR)}  {count:,}", ""))
+        facts.append((f"{low}{high}  {bar.ljust(BAR)}  {count:,}", ""))
     return facts
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.6g}"
 
 
 def is_nonfinite(value: object) -> bool:
@@ -199,9 +195,9 @@ def element_words(value: object) -> str:
     if value is None:
         return "?"
     if isinstance(value, float):
-        return f"{value:.{DIGITS}g}"
+        return f"{value:.{DIGITS}g}".replace("nan", "NaN").replace("inf", "Inf")
     if isinstance(value, complex):
-        return f"{value.real:.{DIGITS}g}{value.imag:+.{DIGITS}g}j"
+        return f"{value.real:.{DIGITS}g}{value.imag:+.{DIGITS}g}j".replace("nan", "NaN").replace("inf", "Inf")
     if isinstance(value, tuple):
         return "/".join(map(element_words, value))
     return str(value)

@@ -42,6 +42,8 @@ class Bins(Struct, frozen=True):
     edges: tuple[float, ...]
     """One more than there are ranges; each range ends before the next begins, the last one with its edge."""
     counts: tuple[int, ...]
+    single: bool = False
+    """Each range is one number, at which it begins: of few different integers, or of equal elements."""
 
 
 def elements_of(tensors: Tensors, meta: TensorMeta, start: int, count: int) -> list[object | None]:
@@ -98,11 +100,13 @@ def bins_of(tensors: Tensors, meta: TensorMeta, told: Statistics, bins: int) -> 
     low, high = told.minimum, told.maximum
     if not math.isfinite(high - low):
         return None
-    edges = np.linspace(low, high, (bins if high > low else 1) + 1)
-    counts = np.zeros(len(edges) - 1, np.int64)
+    whole = DTYPES[meta.dtype].kind not in ("float", "complex") and high - low < bins
+    count = int(high - low) + 1 if whole else bins if high > low else 1
+    edges = np.linspace(low, high + 1 if whole else high, count + 1)
+    counts = np.zeros(count, np.int64)
     for numbers in _numbers(tensors, meta):
         counts += np.histogram(numbers[np.isfinite(numbers)], edges)[0]
-    return Bins(tuple(edges.tolist()), tuple(counts.tolist()))
+    return Bins(tuple(edges.tolist()), tuple(counts.tolist()), whole or high == low)
 
 
 def _numbers(tensors: Tensors, meta: TensorMeta) -> Iterator[NDArray[np.float64]]:
