@@ -265,10 +265,12 @@ class BytesPane(LinesView):
 
 
 def _joined(cells: Sequence[str], styles: Sequence[Style], plain: Style) -> list[Segment]:
-    """Cells with a space between two, which looks as they do if both look the same."""
-    found = []
+    """Cells with a space between two, which is marked if both are; the cursor is no wider than its byte."""
+    found: list[Segment] = []
     for at, (cell, style) in enumerate(zip(cells, styles, strict=True)):
+        if found:
+            before = styles[at - 1]
+            between = before if style.reverse else style
+            found.append(Segment(" ", between if before.bgcolor == style.bgcolor else plain))
         found.append(Segment(cell, style))
-        if at + 1 < len(cells):
-            found.append(Segment(" ", style if styles[at + 1] == style else plain))
     return found

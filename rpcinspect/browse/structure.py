@@ -89,7 +89,7 @@ class Structure:
             del told["type"]
             yield Node(name, ranges, says.fields(told, ranges), look="title")
         yield Node(f"body {says.type}", find(COMMAND, PAYLOAD), says.body(), look="title")
-        if self._listed:
+        if self._listed or find(TABLE):
             yield self._tensor_table()  # the last one: `way_to_tensor` counts on that
 
     def _findings(self) -> Iterator[Node]:
@@ -168,7 +168,7 @@ class Structure:
         make = self._tensor if self.tensors else self._storage
         noun = "tensor" if self.tensors else "storage"
         ranges = self.bytes.of(TABLE)
-        children = pages(self._listed, make, ranges, f"{noun}s")
+        children = pages(self._listed, make, ranges, f"{noun}s") if self._listed else None
         return Node(f"tensor table: {counted(self._listed, noun)}", ranges, children, look="title")
 
     def _storage(self, number: int) -> Node:
