@@ -129,7 +129,8 @@ class MessageBytes:
         capture, offset, length = extent.pieces[0]
         told = f"{offset}..{offset + length} of {self._capture(capture)}"
         more = len(extent.pieces) - 1
-        return f"{told} and {counted(more, 'more piece')}" if more else told
+        told += f" and {counted(more, 'more piece')}" if more else ""
+        return f"{told}, {counted(extent.missing_bytes, 'byte')} not captured" if extent.missing else told
 
     def _capture(self, capture: int) -> str:
         if self._session is None:

@@ -97,12 +97,10 @@ class TensorLines:
         ]
         shown = [number] if tensor.meta.storage is not None else []
         for one in [*shown, *(part for _, part in tensor.meta.parts)]:
-            name = (
-                "values" if one == number else f"values of {tensors[one].part} {_words(record, tensors[one])}"
-            )
-            values = Values(tensors[one], width)
-            title = f"{name}: {counted(math.prod(tensors[one].shape), 'element')}"
-            self._blocks += [[("", ""), (title, "title")], values]
+            part = tensors[one]
+            name = "values" if one == number else f"{part.part}, {_words(record, part)}"
+            title = f"{name}: {counted(math.prod(part.shape), 'element')}"
+            self._blocks += [[("", ""), (title, "title")], Values(part, width)]
         self._starts = [0]
         for block in self._blocks:
             self._starts.append(self._starts[-1] + (block.count if isinstance(block, Values) else len(block)))

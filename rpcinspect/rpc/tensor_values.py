@@ -129,23 +129,33 @@ def repeated_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int, int
     return (*found, times)
 
 
-def single_elements(meta: TensorMeta, start: int, count: int) -> Iterator[tuple[int, int, int]]:
+def element_runs(meta: TensorMeta, start: int, count: int) -> Iterator[tuple[int, int]]:
     """Yields where some elements of a tensor lie that lies within its storage, by their numbers in row-major
-    order: the range of the storage that holds an element, and which one of its byte it is."""
-    dtype = DTYPES[meta.dtype]
+    order: which element of the storage it is, and how many lie behind each other from there on."""
+    begin = length = 0
     for number in range(start, min(start + count, math.prod(meta.sizes))):
         at, rest = meta.storage_offset, number
         for size, stride in zip(reversed(meta.sizes), reversed(meta.strides), strict=True):
             rest, index = divmod(rest, size)
             at += index * stride
-        byte, within = divmod(at, dtype.values_per_byte)
-        yield byte * dtype.item_bytes, (byte + 1) * dtype.item_bytes, within
+        if at != begin + length and length:
+            yield begin, length
+            length = 0
+        begin = begin if length else at
+        length += 1
+    if length:
+        yield begin, length
 
 
-def single_element(meta: TensorMeta, raw: bytes, within: int) -> object:
-    """Returns an element of a tensor from its bytes, as `single_elements` has placed it."""
-    one = replace(meta, sizes=(within + 1,), strides=(1,), storage_offset=0)
-    return first_values(one, raw, within + 1)[within]
+def run_of(meta: TensorMeta, begin: int, length: int) -> tuple[TensorMeta, int, int, int]:
+    """Returns elements of a tensor that lie behind each other as a tensor of their own, with the range of the
+    storage that is all that this needs, and how many of its first elements are others of the same byte."""
+    dtype = DTYPES[meta.dtype]
+    before = begin % dtype.values_per_byte
+    low = begin // dtype.values_per_byte
+    high = -(-(begin + length) // dtype.values_per_byte)
+    run = replace(meta, sizes=(before + length,), strides=(1,), storage_offset=0)
+    return run, low * dtype.item_bytes, high * dtype.item_bytes, before
 
 
 def storage_range(meta: TensorMeta) -> tuple[int, int]:

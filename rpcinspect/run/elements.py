@@ -7,18 +7,19 @@ reading the others; statistics and a histogram, made block by block.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rpcinspect.equality.elements import Tensors
+from rpcinspect.equality.elements import Storage, Tensors
 from rpcinspect.equality.floats import FLOATS, Codes
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.tensor import TensorMeta
-from rpcinspect.rpc.tensor_values import check_within, single_element, single_elements
+from rpcinspect.rpc.tensor_values import check_within, element_runs, first_values, run_of
+from rpcinspect.tcp.ranges import Extent
 
 
 class Statistics(Struct, frozen=True):
@@ -52,13 +53,24 @@ def elements_of(tensors: Tensors, meta: TensorMeta, start: int, count: int) -> l
     storage = tensors.storage(meta)
     if storage is None or storage.extent is None:
         return [None] * min(count, max(0, math.prod(meta.sizes) - start))
-    extent = storage.extent
-    check_within(meta, extent.length)
+    check_within(meta, storage.nbytes)
     found: list[object | None] = []
-    for low, high, within in single_elements(meta, start, count):
-        piece = extent.part(low, high)
-        found.append(None if piece.missing else single_element(meta, storage.read(piece), within))
+    for begin, length in element_runs(meta, start, count):
+        found += _run(storage, storage.extent, meta, begin, length)
     return found
+
+
+def _run(
+    storage: Storage, extent: Extent, meta: TensorMeta, begin: int, length: int
+) -> Sequence[object | None]:
+    """Elements that lie behind each other."""
+    run, low, high, before = run_of(meta, begin, length)
+    piece = extent.part(low, high)
+    if not piece.missing:
+        return first_values(run, storage.read(piece), before + length)[before:]
+    if length == 1:
+        return [None]
+    return [value for at in range(begin, begin + length) for value in _run(storage, extent, meta, at, 1)]
 
 
 def statistics_of(tensors: Tensors, meta: TensorMeta) -> Statistics:

@@ -159,7 +159,7 @@ def test_holes_are_dots_and_named() -> None:
     data = content("torch/snap300.pcap")
     with opened(recorded("torch/snap300.pcap")) as capture:
         cut = [one for one in capture.records if any(t.extent and t.extent.missing for t in one.tp.tensors)]
-        assert len(cut) > 3
+        assert len(cut) >= 3
         for record in cut[:3]:
             check_holes(capture, record, data)
 
@@ -215,4 +215,4 @@ def test_a_file_that_has_become_shorter(tmp_path: Path) -> None:
         os.truncate(path, 30_000)
         source = CaptureBytes(decoding._pread)
         app = Panes(Structure(record, source, decoding.session))
-        drive(app, story)
+        drive(app, story, (240, 24))
