@@ -36,6 +36,7 @@ LAYERS = (
     {"views"},
     {"export"},
     {"library"},
+    {"browse"},
     {"cli"},
     {"__main__"},
 )
@@ -48,18 +49,19 @@ HOMES = {
     "msgspec": set(RANK),
     "numpy": {
         *("capture", "tcp", "tensorpipe", "pickles", "rpc", "session", "equality", "checks", "run"),
-        *("sources", "export", "cli"),
+        *("sources", "export", "browse", "cli"),
     },
-    "orjson": {"views", "export"},
+    "orjson": {"views", "export", "browse"},
     "pyarrow": {"export", "library"},
     "re2": {"filter"},
-    "rich": {"views", "cli"},
+    "rich": {"views", "browse", "cli"},
     "sortedcontainers": {"tcp"},
+    "textual": {"browse"},
     "typer": {"cli"},
     "zstandard": {"capture"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
-EXTRAS = {"pyarrow": "parquet"}
+EXTRAS = {"pyarrow": "parquet", "textual": "browse"}
 """Those that come with an extra of ours only."""
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""

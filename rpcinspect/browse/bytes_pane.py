@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from rpcinspect.browse.lines import Line, LinesView, NoLines
+from rpcinspect.browse.lines import LinesView, ListLine, NoLines
 from rpcinspect.browse.message_bytes import ByteListing, ByteSpan, MessageBytes
 from rpcinspect.browse.node import Ranges
 from rpcinspect.errors import RpcInspectError
@@ -52,14 +52,16 @@ class HexLines:
         """Returns where the cursor is."""
         return f" {self.about}"
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Returns a line without any mark of the cursor."""
         span = self.listing.line(at)
         if span.kind != "bytes":
-            return Line(self.words(span), "title" if span.kind == "title" else "dim")
+            return ListLine(self.words(span), "title" if span.kind == "title" else "dim")
         cells = self.cells(span)
         found = " ".join(cell for cell, _ in cells).ljust(3 * self.per_line - 1)
-        return Line(f"{self.offset(span)}{' ' * GAP}{found}{' ' * GAP}{''.join(sign for _, sign in cells)}")
+        return ListLine(
+            f"{self.offset(span)}{' ' * GAP}{found}{' ' * GAP}{''.join(sign for _, sign in cells)}"
+        )
 
     def words(self, span: ByteSpan) -> str:
         """Returns what is said of a part, or of a hole."""

@@ -19,27 +19,27 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-Look: TypeAlias = Literal["", "bad", "odd", "dim", "title", "changed"]
+LineLook: TypeAlias = Literal["", "bad", "odd", "dim", "title", "changed"]
 MAX_LINE = 4000
 """Characters of a line that are looked at: longer ones are cut before anything measures or styles them."""
 
 
-class Line(Struct, frozen=True):
+class ListLine(Struct, frozen=True):
     """A line on the screen."""
 
     text: str
     """Printable."""
-    look: Look = ""
+    look: LineLook = ""
     mark: str = ""
     """A character that stands before it."""
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """What a list shows."""
 
     def __len__(self) -> int: ...
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Makes the line at a place, for a list so many cells wide."""
 
     def header(self, width: int) -> str:
@@ -55,8 +55,8 @@ class NoLines:
     def __len__(self) -> int:
         return 1 if self._why else 0
 
-    def line(self, at: int, width: int) -> Line:
-        return Line(self._why, "dim")
+    def line(self, at: int, width: int) -> ListLine:
+        return ListLine(self._why, "dim")
 
     def header(self, width: int) -> str:
         return ""
@@ -103,16 +103,16 @@ class LinesView(ScrollView, can_focus=True):
     class Chosen(Moved):
         """Enter was pressed on a line, or the mouse twice."""
 
-    def __init__(self, lines: Lines | None = None, *, id: str | None = None) -> None:
+    def __init__(self, lines: LineSource | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.lines: Lines = NoLines() if lines is None else lines
+        self.lines: LineSource = NoLines() if lines is None else lines
         self.cursor = 0
         self.following = False
         """The cursor stays at the end while lines are added."""
         self._header = 0
         self._styles: dict[str, Style] = {}
 
-    def show(self, lines: Lines, cursor: int = 0) -> None:
+    def show(self, lines: LineSource, cursor: int = 0) -> None:
         """Shows other lines."""
         self.lines = lines
         self.cursor = min(cursor, max(0, len(lines) - 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from rpcinspect.browse.lines import Look
+from rpcinspect.browse.lines import LineLook
 from rpcinspect.browse.message_bytes import ByteRange
 from rpcinspect.fields.phrases import counted, printable, shorten
 
@@ -34,7 +34,7 @@ class Node:
         ranges: Ranges = (),
         children: Callable[[], Sequence[Node]] | None = None,
         *,
-        look: Look = "",
+        look: LineLook = "",
         tensor: int | None = None,
     ) -> None:
         self.label = clean(label)

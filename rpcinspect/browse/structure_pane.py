@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from rpcinspect.browse.lines import Line, LinesView, NoLines
+from rpcinspect.browse.lines import LinesView, ListLine, NoLines
 from rpcinspect.browse.node import Node
 from rpcinspect.browse.structure import Structure
 
@@ -37,11 +37,11 @@ class NodeLines:
         """There is none."""
         return ""
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Returns a node's line."""
         node, depth = self.rows[at]
         mark = LEAF if not node.has_children else OPEN if node in self._open else CLOSED
-        return Line(f"{'  ' * depth}{mark} {node.label}", node.look)
+        return ListLine(f"{'  ' * depth}{mark} {node.label}", node.look)
 
     def is_open(self, at: int) -> bool:
         """Returns whether the children of a line's node are to be seen."""

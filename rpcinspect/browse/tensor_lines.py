@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.browse.lines import Line, Look
+from rpcinspect.browse.lines import LineLook, ListLine
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.fields.body import tensor_text
 from rpcinspect.fields.phrases import amount, counted, printable, shorten
@@ -41,7 +41,7 @@ class Worked(Struct, frozen=True):
     """Why there is no more; or that it is being worked out."""
 
 
-Fact: TypeAlias = tuple[str, Look]
+Fact: TypeAlias = tuple[str, LineLook]
 
 
 class Values:
@@ -60,7 +60,7 @@ class Values:
         """Of a row."""
         self.count = count // self._row * self._lines if count else 0
 
-    def line(self, at: int) -> Line:
+    def line(self, at: int) -> ListLine:
         """Returns some elements, behind the index of the first of them."""
         row, part = divmod(at, self._lines)
         start = row * self._row + part * self._per_line
@@ -69,11 +69,11 @@ class Values:
         try:
             values = self._tensor.elements(start, many)
         except (RpcInspectError, OSError) as error:
-            return Line(f"{index}  {printable(str(error))}", "bad")
+            return ListLine(f"{index}  {printable(str(error))}", "bad")
         cells = [element_words(value).rjust(self._cell) for value in values]
         wrong = any(is_nonfinite(value) for value in values)
         lost = any(value is None for value in values)
-        return Line(
+        return ListLine(
             f"{index}  {'  '.join(cells)}", "bad" if wrong else "odd" if lost else "", "!" if wrong else ""
         )
 
@@ -112,14 +112,14 @@ class TensorLines:
         """There is none."""
         return ""
 
-    def line(self, at: int, width: int) -> Line:
+    def line(self, at: int, width: int) -> ListLine:
         """Returns a line."""
         place = bisect_right(self._starts, at) - 1
         block, at = self._blocks[place], at - self._starts[place]
         if isinstance(block, Values):
             return block.line(at)
         text, look = block[at]
-        return Line(text, look)
+        return ListLine(text, look)
 
 
 def _words(record: RpcRecord, tensor: Tensor) -> str:
@@ -135,7 +135,7 @@ def _facts(record: RpcRecord, tensor: Tensor) -> list[Fact]:
         (f"grad       {'required' if tensor.requires_grad else 'not required'}", ""),
     ]
     for name, told in tensor_facts(record, tensor.meta):
-        look: Look = "odd" if name == "storage" and tensor.is_missing else ""
+        look: LineLook = "odd" if name == "storage" and tensor.is_missing else ""
         facts.append((f"{name:<10} {shorten(printable(told[:MAX_TEXT]), MAX_TEXT)}", look))
     return facts
 

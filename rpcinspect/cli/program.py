@@ -132,7 +132,7 @@ class Program(Group):
 
     PACKAGE = "rpcinspect.cli"
     GROUPS: ClassVar = {
-        "Look at messages and calls": ("decode",),
+        "Look at messages and calls": ("decode", "browse"),
         "Ask about a whole run": (
             *("contexts", "graph", "latency", "rrefs"),
             *("devices", "disconnects", "profile", "findings"),
