@@ -41,10 +41,10 @@ class Worked(Struct, frozen=True):
     """Why there is no more; or that it is being worked out."""
 
 
-Fact: TypeAlias = tuple[str, LineLook]
+TensorFact: TypeAlias = tuple[str, LineLook]
 
 
-class Values:
+class ElementLines:
     """The elements of one tensor, some in a line; a line ends with a row of the last dimension."""
 
     def __init__(self, tensor: Tensor, width: int) -> None:
@@ -92,7 +92,7 @@ class TensorLines:
         self, record: RpcRecord, tensors: tuple[Tensor, ...], number: int, worked: Worked, width: int
     ) -> None:
         tensor = tensors[number]
-        self._blocks: list[list[Fact] | Values] = [
+        self._blocks: list[list[TensorFact] | ElementLines] = [
             [*_facts(record, tensor), *_worked(tensor, worked), *_bars(worked)],
         ]
         shown = [number] if tensor.meta.storage is not None else []
@@ -100,10 +100,12 @@ class TensorLines:
             part = tensors[one]
             name = "values" if one == number else f"{part.part}, {_words(record, part)}"
             title = f"{name}: {counted(math.prod(part.shape), 'element')}"
-            self._blocks += [[("", ""), (title, "title")], Values(part, width)]
+            self._blocks += [[("", ""), (title, "title")], ElementLines(part, width)]
         self._starts = [0]
         for block in self._blocks:
-            self._starts.append(self._starts[-1] + (block.count if isinstance(block, Values) else len(block)))
+            self._starts.append(
+                self._starts[-1] + (block.count if isinstance(block, ElementLines) else len(block))
+            )
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -116,7 +118,7 @@ class TensorLines:
         """Returns a line."""
         place = bisect_right(self._starts, at) - 1
         block, at = self._blocks[place], at - self._starts[place]
-        if isinstance(block, Values):
+        if isinstance(block, ElementLines):
             return block.line(at)
         text, look = block[at]
         return ListLine(text, look)
@@ -126,9 +128,9 @@ def _words(record: RpcRecord, tensor: Tensor) -> str:
     return printable(tensor_text(tensor.number, tensor.meta, parameter=tensor.parameter))
 
 
-def _facts(record: RpcRecord, tensor: Tensor) -> list[Fact]:
+def _facts(record: RpcRecord, tensor: Tensor) -> list[TensorFact]:
     elements = counted(math.prod(tensor.shape), "element")
-    facts: list[Fact] = [
+    facts: list[TensorFact] = [
         (_words(record, tensor), "title"),
         (f"shape      {list(tensor.shape)}, {elements}, {amount(tensor.nbytes)}", ""),
         (f"dtype      {tensor.dtype}", ""),
@@ -140,8 +142,8 @@ def _facts(record: RpcRecord, tensor: Tensor) -> list[Fact]:
     return facts
 
 
-def _worked(tensor: Tensor, worked: Worked) -> list[Fact]:
-    facts: list[Fact] = []
+def _worked(tensor: Tensor, worked: Worked) -> list[TensorFact]:
+    facts: list[TensorFact] = []
     if worked.sha256 is not None:
         facts.append((f"sha256     {worked.sha256}", ""))
     told = worked.statistics
@@ -163,7 +165,7 @@ def _worked(tensor: Tensor, worked: Worked) -> list[Fact]:
     return facts
 
 
-def _bars(worked: Worked) -> list[Fact]:
+def _bars(worked: Worked) -> list[TensorFact]:
     """The histogram: a bar for each range."""
     bins = worked.bins
     if bins is None:
@@ -171,7 +173,7 @@ def _bars(worked: Worked) -> list[Fact]:
     most = max(bins.counts)
     edges = [f"{edge:.6g}" for edge in bins.edges]
     wide = max(map(len, edges))
-    facts: list[Fact] = [("", ""), ("histogram of the finite elements", "title")]
+    facts: list[TensorFact] = [("", ""), ("histogram of the finite elements", "title")]
     for at, count in enumerate(bins.counts):
         low, high = edges[at].rjust(wide), "" if bins.single else f" … {edges[at + 1].rjust(wide)}"
         bar = "█" * (-(-count * BAR // most) if most else 0)

@@ -12,7 +12,6 @@ from textual.pilot import Pilot
 from rpcinspect.browse.structure import Structure
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.tcp.ranges import CaptureBytes
 from tests.browse.messages import call
 from tests.browse.panes import Panes, drive, screen, styled
 from tests.places import content, recorded
@@ -213,6 +212,5 @@ def test_a_file_that_has_become_shorter(tmp_path: Path) -> None:
         record = list(decoding.records())[8]
         assert record.tp.tensors
         os.truncate(path, 30_000)
-        source = CaptureBytes(decoding._pread)
-        app = Panes(Structure(record, source, decoding.session))
+        app = Panes(Structure(record, decoding.bytes_beside(), decoding.session))
         drive(app, story, (240, 24))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.browse.tensor_lines import TensorLines, Values, Worked, element_words, is_nonfinite
+from rpcinspect.browse.tensor_lines import TensorLines, ElementLines, Worked, element_words, is_nonfinite
 from rpcinspect.browse.tensor_view import work_out
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.message import tensors_of
@@ -22,7 +22,7 @@ from tests.views.opened import opened
 VALUE = re.compile(r"[! ]*\[([\d,]*)\] +(.*)")
 
 
-def shown(values: Values) -> dict[tuple[int, ...], str]:
+def shown(values: ElementLines) -> dict[tuple[int, ...], str]:
     """Index → the element that is shown there."""
     found = {}
     for at in range(values.count):
@@ -46,7 +46,7 @@ def test_values_stand_at_their_indexes(width: int) -> None:
                 for tensor in tensors_of(record, LastRead(one.bytes)):
                     if tensor.meta.storage is None or tensor.dtype == "float4_e2m1fn_x2":
                         continue
-                    found = shown(Values(tensor, width))
+                    found = shown(ElementLines(tensor, width))
                     made = tensor.torch()
                     made = made.int_repr() if made.is_quantized else made.resolve_conj().resolve_neg()
                     assert len(found) == made.numel()
@@ -69,7 +69,7 @@ def test_each_element_stands_once(sizes: tuple[int, ...], width: int) -> None:
     meta = TensorMeta(dtype="int16", sizes=sizes, strides=strides, storage=0, storage_numel=numel)
     data = b"".join(at.to_bytes(2, "little") for at in range(numel))
     record, source = call(metas=[meta], storages=[data])
-    values = Values(tensors_of(record, LastRead(source))[0], width)
+    values = ElementLines(tensors_of(record, LastRead(source))[0], width)
     found = shown(values)
     assert sorted(map(int, found.values())) == list(range(numel))
     for index, text in found.items():
@@ -85,7 +85,7 @@ def test_what_is_not_finite_is_marked() -> None:
     with opened(recorded("reports/job/nan.pcap")) as capture:
         for record in capture.messages:
             for tensor in tensors_of(record, LastRead(capture.bytes)):
-                values = Values(tensor, 80)
+                values = ElementLines(tensor, 80)
                 lines = [values.line(at) for at in range(values.count)]
                 assert sum(line.text.count("NaN") for line in lines) == tensor.statistics().nan
                 assert all((line.mark == "!") == ("NaN" in line.text or "Inf" in line.text) for line in lines)
