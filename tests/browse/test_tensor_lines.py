@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.browse.tensor_lines import TensorLines, ElementLines, Worked, element_words, is_nonfinite
+from rpcinspect.browse.tensor_lines import ElementLines, TensorLines, Worked, element_words, is_nonfinite
 from rpcinspect.browse.tensor_view import work_out
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.message import tensors_of
