@@ -7,7 +7,8 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -27,6 +28,8 @@ PER_LINE = (64, 56, 48, 40, 32, 24, 16, 8, 4)
 MIN_DIGITS = 8
 GAP = 2
 HOLE = "··"
+HOLED, MARKED, CURSOR = 1, 2, 4
+"""Bits of how a byte looks."""
 
 
 class HexLines:
@@ -138,6 +141,7 @@ class BytesPane(LinesView):
         self.byte = (0, 0)
         """The part, and which byte of it the cursor is on."""
         self._quiet = False
+        self._looks: dict[str, Style] = {}
 
     def show_bytes(self, message: MessageBytes | None, why: str = "") -> None:
         """Shows the bytes of a message, or words for why there are none."""
@@ -166,12 +170,13 @@ class BytesPane(LinesView):
 
     def select(self, ranges: Ranges, *, scroll: bool = True) -> None:
         """Marks bytes, and puts the cursor on the first of them; nothing is told of that."""
-        self._ranges = ranges
+        if ranges != self._ranges:
+            self._ranges = ranges
+            self.refresh()
         if scroll and ranges and self._hex is not None:
             self._quiet = True
             self._go(ranges[0].part, ranges[0].start)
             self._quiet = False
-        self.refresh()
 
     def _go(self, part: int, at: int) -> None:
         """Puts the cursor on a byte."""
@@ -245,34 +250,52 @@ class BytesPane(LinesView):
         span = self._hex.listing.line(at)
         if span.kind != "bytes":
             return super().render_line(y)
-        width = self._inner_width
-        plain, offset = self.rich_style, self.get_component_rich_style("bytes--offset")
-        segments = [Segment(f" {self._hex.offset(span)}{' ' * GAP}", offset)]
+        plain = self.rich_style
         cells = self._hex.cells(span)
-        styles = [
-            self._style_of(span.part, place, cell, plain) for place, (cell, _) in enumerate(cells, span.start)
-        ]
-        segments += _joined([cell for cell, _ in cells], styles, plain)
+        segments = [Segment(f" {self._hex.offset(span)}{' ' * GAP}", self._look("offset"))]
+        groups = [(key, list(places)) for key, places in self._groups(span, cells)]
+        before = 0
+        for number, (key, places) in enumerate(groups):
+            if number:  # between two that are marked is no gap
+                both = before & key & MARKED
+                segments.append(Segment(" ", self._cell_style(both, plain)))
+            text = " ".join([cells[place][0] for place in places])
+            segments.append(Segment(text, self._cell_style(key, plain)))
+            before = key
         segments.append(Segment(" " * (3 * (self._hex.per_line - len(cells)) + GAP), plain))
-        segments += [Segment(sign, style) for (_, sign), style in zip(cells, styles, strict=True)]
-        return Strip(segments).adjust_cell_length(width, plain).adjust_cell_length(self.size.width, plain)
+        for key, places in groups:
+            text = "".join([cells[place][1] for place in places])
+            segments.append(Segment(text, self._cell_style(key, plain)))
+        return Strip(segments).adjust_cell_length(self.size.width, plain)
 
-    def _style_of(self, part: int, at: int, cell: str, plain: Style) -> Style:
-        style = self._style("dim") if cell == HOLE else plain
-        if any(one.holds(part, at) for one in self._ranges):
-            style += self.get_component_rich_style("bytes--range", partial=True)
-        if (part, at) == self.byte:
-            style += self.get_component_rich_style("bytes--byte", partial=True)
-        return style
+    def _groups(
+        self, span: ByteSpan, cells: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[int, Iterator[int]]]:
+        """Bytes of a line that look alike and follow each other."""
+        keys = [HOLED if cell == HOLE else 0 for cell, _ in cells]
+        for one in self._ranges:
+            if one.part == span.part:
+                for at in range(max(one.start, span.start), min(one.end, span.end)):
+                    keys[at - span.start] |= MARKED
+        part, at = self.byte
+        if part == span.part and span.start <= at < span.end:
+            keys[at - span.start] |= CURSOR
+        return groupby(range(len(keys)), keys.__getitem__)
 
+    def _cell_style(self, key: int, plain: Style) -> Style:
+        style = self._style("dim") if key & HOLED else plain
+        if key & MARKED:
+            style += self._look("range")
+        return style + self._look("byte") if key & CURSOR else style
 
-def _joined(cells: Sequence[str], styles: Sequence[Style], plain: Style) -> list[Segment]:
-    """Cells with a space between two, which is marked if both are; the cursor is no wider than its byte."""
-    found: list[Segment] = []
-    for at, (cell, style) in enumerate(zip(cells, styles, strict=True)):
-        if found:
-            before = styles[at - 1]
-            between = before if style.reverse else style
-            found.append(Segment(" ", between if before.bgcolor == style.bgcolor else plain))
-        found.append(Segment(cell, style))
-    return found
+    def _look(self, name: str) -> Style:
+        found = self._looks.get(name)
+        if found is None:
+            style = self.get_component_rich_style(f"bytes--{name}", partial=name != "offset")
+            found = self._looks[name] = style
+        return found
+
+    def notify_style_update(self) -> None:
+        """Forgets looks: the theme is another."""
+        self._looks.clear()
+        super().notify_style_update()

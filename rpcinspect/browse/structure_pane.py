@@ -132,11 +132,14 @@ class StructurePane(LinesView):
         if self.structure is None or self._shown is None:
             return None
         way = self.structure.innermost(part, at)
-        line = 0
+        if way[-1] is self.node:
+            return way[-1]
+        line, before = 0, len(self._shown)
         for node in way[1:]:
             self._shown.unfold(line)
             line = self._shown.place(node, line)
-        self.grown()
+        if len(self._shown) != before:
+            self.grown()
         self._quiet = True
         self.move_to(line, middle=True)
         self._quiet = False
