@@ -207,6 +207,10 @@ class GrowingRun(Closing):
         """Returns who is at the server's and the client's end of a pipe, as known by now."""
         return self._labels[pipe]
 
+    def record(self, row: int) -> RpcRecord:
+        """Returns the record of a row."""
+        return self.records[row]
+
     def texts(self, rows: list[int]) -> list[str]:
         """Reads what happened in some rows, in words."""
         with self._lock:
