@@ -166,6 +166,11 @@ class CaptureReader(Closing):
             self.problems.append(unexpected(error, "capture", Location(capture=self.index)))
 
     @property
+    def state(self) -> os.stat_result:
+        """Returns the state of a plain file when it was opened: its size, and when it was changed."""
+        return self._source.state
+
+    @property
     def twice(self) -> bool:
         """Returns whether the input is a plain file, which can be read from its beginning again."""
         return not self._live and self.path != "-" and os.path.isfile(self.path)
