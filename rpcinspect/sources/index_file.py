@@ -1,6 +1,6 @@
 """The index beside a capture: what its packets, or a log, told, so that they need not be read again.
 
-    rpcidx\\0 and the format's number (8 bytes), length and CRC-32 of the preface (two u32)
+    `rpcidx`, 0 and the number of the format (8 bytes), length and CRC-32 of the preface (two u32)
     preface     JSON: of which captures and of which code this is, and the lengths of what follows
     facts       JSON in Zstandard: what the source told beside messages
     table       for each block four u32: messages, bytes, bytes unpacked, CRC-32

@@ -293,7 +293,7 @@ def furthest(messages: Iterable[TpMessage]) -> int:
 
 
 def to_json(value: object) -> bytes:
-    """Returns structures as JSON in ASCII: names may hold bytes that are no UTF-8, which msgspec's refuses."""
+    """Returns structures as JSON in ASCII: names may have bytes that are no UTF-8."""
     return json.dumps(msgspec.to_builtins(value, str_keys=True)).encode()
 
 
