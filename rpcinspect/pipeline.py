@@ -211,6 +211,14 @@ class Decoding(Closing):
         if self._options.progress is not None:
             self._options.progress(1, 1)
 
+    def record(self, row: int) -> RpcRecord | None:
+        """Returns the record of a row; None where there is none. Instead of `records`: an index gives it
+        without the others, else all up to it are read."""
+        tp = self._source.message(row)
+        if tp is not None:
+            return self._decoder.again(row, tp)
+        return next((record for record in self.records() if record.row == row), None)
+
     def _tell(self) -> None:
         """Tells who listens how far the reading is."""
         if self._options.progress is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -25,8 +26,10 @@ from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 
-AHEAD = 1 << 18
-"""Bytes of a capture that are read at once: tensors that are small lie close to each other."""
+WINDOW = 1 << 18
+"""Bytes of a capture that are read at once: small tensors lie close to each other."""
+MAX_WINDOWS = 16
+"""That are kept: the streams of a capture are interleaved, messages are in the order of their ends."""
 
 
 class IndexedCapture(Closing):
@@ -45,19 +48,17 @@ class IndexedCapture(Closing):
         self.packets, self.bytes = known.packets, known.bytes
         self.first_time_ns, self.last_time_ns = known.first_time_ns, known.last_time_ns
         self._source = open_source(path, lambda reason: None)
-        self._ahead = 0, b""
-        """Offset and bytes of what was read last."""
+        self._window = lru_cache(MAX_WINDOWS)(self._read_window)
 
     def pread(self, offset: int, length: int) -> builtins.bytes:
         """Returns bytes at any offset; fewer where the capture ends."""
-        if length > AHEAD:
+        number, at = divmod(offset, WINDOW)
+        if at + length > WINDOW:
             return self._source.pread(offset, length)
-        start, data = self._ahead
-        at = offset - start
-        if not 0 <= at <= len(data) - length:
-            at, data = 0, self._source.pread(offset, AHEAD)
-            self._ahead = offset, data
-        return data[at : at + length]
+        return self._window(number)[at : at + length]
+
+    def _read_window(self, number: int) -> builtins.bytes:
+        return self._source.pread(number * WINDOW, WINDOW)
 
     def end(self) -> bool:
         """Returns False: an index ends by itself."""
@@ -108,10 +109,10 @@ class IndexSource(MessageSource):
             raise DecodeError(LAYER, "a pipe is not among those that the facts tell")
         become(self.pipes[pipe.number], pipe)
 
-    def message(self, row: int) -> TpMessage:
-        """Returns the message of a row."""
+    def message(self, row: int) -> TpMessage | None:
+        stored = self._index.messages
         with self._readable():
-            return self._index.messages[row]
+            return stored[row] if 0 <= row < len(stored) else None
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

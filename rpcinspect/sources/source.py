@@ -77,6 +77,11 @@ class MessageSource(ABC):
     def messages(self) -> Iterator[list[TpMessage]]:
         """Yields all messages, some at a time."""
 
+    def message(self, row: int) -> TpMessage | None:
+        """Returns the message of a row, counted in the order of `messages`, where that takes no reading of
+        those before it."""
+        return None
+
     @property
     @abstractmethod
     def facts(self) -> int:
