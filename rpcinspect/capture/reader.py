@@ -246,6 +246,7 @@ STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"<!DOCTYPE html>", "an HTML page, such as rpcinspect export html writes"),
     (b'{"kind":', "JSON lines, such as decode --format jsonl writes"),
     (b'{\n"schema":', "JSON, such as decode --format json writes"),
+    (b"rpcidx\0", "an index that rpcinspect has written beside its capture"),
     (b"PAR1", "Parquet, such as rpcinspect export parquet writes"),
 )
 """Formats that are recognised by their first bytes and not read here: those of others, then what we write."""
