@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from operator import add
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -266,13 +267,19 @@ class BlockReader:
             if not at <= start < stop:
                 raise DecodeError(LAYER, "missing bytes of a tensor are out of order")
             at = stop
-        there = sum([piece[2] for piece in extent.pieces])
         gone = sum([stop - start for start, stop in extent.missing])
-        if at > length or there + gone != length or extent.length != length:
+        captures, offsets, lengths = zip(*extent.pieces, strict=True) if extent.pieces else ((), (), ())
+        if at > length or sum(lengths) + gone != length or extent.length != length:
             raise DecodeError(LAYER, "a tensor has more or fewer bytes than its descriptor says")
-        for capture, offset, size in extent.pieces:
-            if capture >= len(sizes) or offset + size > sizes[capture]:
+        for capture in set(captures):
+            ends = map(add, offsets, lengths) if len(sizes) == 1 else _ends_in(capture, extent)
+            if capture >= len(sizes) or max(ends) > sizes[capture]:
                 raise DecodeError(LAYER, "bytes of a tensor lie outside of the captures")
+
+
+def _ends_in(capture: int, extent: Extent) -> list[int]:
+    """Returns where the pieces in one capture end."""
+    return [offset + length for its, offset, length in extent.pieces if its == capture]
 
 
 def _cut(lengths: list[int], missing: tuple[int, ...] | None, announced: list[int]) -> bool:

@@ -134,7 +134,7 @@ def test_a_message_without_those_before(tmp_path: Path) -> None:
 
     def told(record: RpcRecord | None) -> object:
         assert record is not None
-        return record.row, record.rpc, record.location
+        return record.row, record.rpc.message, record.rpc.tensors, record.location
 
     with Decoding([str(path)]) as decoding:
         records = list(decoding.records())
