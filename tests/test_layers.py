@@ -56,7 +56,7 @@ HOMES = {
     "rich": {"views", "cli"},
     "sortedcontainers": {"tcp"},
     "typer": {"cli"},
-    "zstandard": {"capture"},
+    "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
 EXTRAS = {"pyarrow": "parquet"}

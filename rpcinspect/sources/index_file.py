@@ -27,7 +27,6 @@ from shlex import quote
 import zstandard
 from msgspec import Struct
 
-from rpcinspect import __version__
 from rpcinspect.capture import CaptureReader
 from rpcinspect.capture.source import ASIDE
 from rpcinspect.errors import CaptureError, DecodeError, OutputError
@@ -122,13 +121,13 @@ def stamp_of(path: str) -> CaptureStamp:
 
 @cache
 def code_version() -> str:
-    """Returns the version of what makes messages of captures; two releases may make others."""
+    """Returns a digest of what makes messages of captures: other code may make others."""
     digest = blake2b(digest_size=16)
     package = Path(__file__).parent.parent
     for part in CODE:
         for path in sorted((package / part).rglob("*.py")):
             digest.update(path.read_bytes())
-    return f"{__version__} {digest.hexdigest()}"
+    return digest.hexdigest()
 
 
 # --- writing ---

@@ -35,10 +35,10 @@ MAX_SHAPES, MAX_FLOWS = 4096, 1 << 16
 MAX_SHAPE_BYTES = 1 << 22
 
 T = TypeVar("T")
-Int: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Size: TypeAlias = Annotated[int, Meta(ge=0)]
-Change: TypeAlias = tuple[Count, bytes]
+StoredInt: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+StoredCount: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+StoredSize: TypeAlias = Annotated[int, Meta(ge=0)]
+Change: TypeAlias = tuple[StoredCount, bytes]
 """(place in a block, pipe): what is known of a pipe when the message at that place becomes complete."""
 
 PLACEMENTS = tuple(Placement)
@@ -49,39 +49,39 @@ class StoredTensor(Struct, array_like=True, frozen=True, gc=False):
     """A `TpTensor` without its descriptor."""
 
     placement: Annotated[int, Meta(ge=0, lt=len(PLACEMENTS))]
-    length: Size | None
+    length: StoredSize | None
     """Of its extent; None without one."""
-    pieces: tuple[tuple[Count, Count, Count], ...]
-    missing: tuple[tuple[Size, Size], ...]
+    pieces: tuple[tuple[StoredCount, StoredCount, StoredCount], ...]
+    missing: tuple[tuple[StoredSize, StoredSize], ...]
 
 
 class StoredMessage(Struct, array_like=True, frozen=True, gc=False):
     """A `TpMessage`; pipe, descriptor and flow are numbers."""
 
-    pipe: Count
+    pipe: StoredCount
     flags: Annotated[int, Meta(ge=0, le=FROM_CLIENT | AFTER_LOSS)]
-    shape: Count
+    shape: StoredCount
     payloads: tuple[bytes, ...]
-    payload_missing: tuple[Size, ...] | None
+    payload_missing: tuple[StoredSize, ...] | None
     tensors: tuple[StoredTensor, ...]
-    first_ns: Int
-    last_ns: Int
+    first_ns: StoredInt
+    last_ns: StoredInt
     capture: Annotated[int, Meta(ge=0, lt=1 << 31)]
-    packet: Int
-    flow: Count
-    offset: Int
-    length: Size | None
+    packet: StoredInt
+    flow: StoredCount
+    offset: StoredInt
+    length: StoredSize | None
     """None: that of all its frames."""
-    payloads_ns: tuple[Int, Int] | None
+    payloads_ns: tuple[StoredInt, StoredInt] | None
 
 
 class StoredFlow(Struct, array_like=True, frozen=True, gc=False):
     """A `Flow` whose names may have any bytes."""
 
     source: bytes
-    source_port: Count
+    source_port: StoredCount
     destination: bytes
-    destination_port: Count
+    destination_port: StoredCount
 
 
 class StoredBlock(Struct, array_like=True, frozen=True):

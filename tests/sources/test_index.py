@@ -196,7 +196,11 @@ def test_where_an_index_lies() -> None:
     ("name", "reading", "why"),
     [
         ("a.pcap.gz", Reading(), "no index is made of a compressed capture: unpack it first"),
-        ("a.pcap", Reading(reader="tshark"), "no index is made of what tshark reads: convert it to pcap first"),
+        (
+            "a.pcap",
+            Reading(reader="tshark"),
+            "no index is made of what tshark reads: convert it to pcap first",
+        ),
     ],
 )
 def test_captures_without_an_index(name: str, reading: Reading, why: str, tmp_path: Path) -> None:

@@ -195,7 +195,9 @@ class Parts:
             )
         ]
         fields = {name: getattr(said, name) for name in Preface.__struct_fields__}
-        preface = to_json(Preface(**fields | {"facts": parts[0], "table": parts[1], "blocks": len(b"".join(blocks))}))
+        preface = to_json(
+            Preface(**fields | {"facts": parts[0], "table": parts[1], "blocks": len(b"".join(blocks))})
+        )
         head = HEAD.pack(b"rpcidx\0\1", len(preface), zlib.crc32(preface))
         place.write_bytes(head + preface + facts + table + b"".join(blocks))
 

@@ -196,7 +196,9 @@ def test_any_other_bytes_are_refused() -> None:
             continue
 
 
-@pytest.mark.parametrize("data", [b"", b"[", b"[" * 100_000, b"1" * 5000, b"{}", b"null", b'"\\ud800"', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"[", b"[" * 100_000, b"1" * 5000, b"{}", b"null", b'"\\ud800"', b"\xff"]
+)
 def test_json_that_is_no_pipe_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError, match="no Pipe"):
         from_json(data, Pipe)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rpcinspect.pipeline import Decoding
@@ -33,7 +31,8 @@ def test_a_run_of_stored_records(name: str, monkeypatch: pytest.MonkeyPatch) -> 
             assert list(question.json(run)) == list(question.json(whole))
         for index, record in enumerate(whole.messages):
             lines = [
-                message_line(one, decoding.session, decoding.bytes, hashes=True) for one in (stored[index], record)
+                message_line(one, decoding.session, decoding.bytes, hashes=True)
+                for one in (stored[index], record)
             ]
             assert lines[0] == lines[1]
         assert stored[3] is stored[3]
