@@ -36,8 +36,9 @@ BLOCK_BYTES = 1 << 20
 """Of payloads, at which a block ends; the last message may be larger."""
 LEVEL = 1
 """Of Zstandard: higher ones take twice the time for a tenth of the bytes."""
-KEPT_BLOCKS = 4
-"""Blocks of which the messages are at hand."""
+KEPT_BYTES = 1 << 24
+"""Of blocks whose messages are at hand, unpacked. In the order of time they are asked for in turns: a source
+gives the messages of a window of its capture stream by stream."""
 
 
 class BlockPlace(Struct, gc=False, frozen=True):
@@ -67,6 +68,7 @@ class StoredMessages:
         self._reader = reader
         self._unpack = zstandard.ZstdDecompressor()
         self._kept: OrderedDict[int, list[TpMessage]] = OrderedDict()
+        self._kept_bytes = 0
         self._lock = RLock()
 
     def __len__(self) -> int:
@@ -80,13 +82,17 @@ class StoredMessages:
             number = bisect_right(self.places, row, key=lambda place: place.first) - 1
             block = self._kept.get(number)
             if block is None:
-                block = self.block(number)[0]
-                self._kept[number] = block
-                if len(self._kept) > KEPT_BLOCKS:
-                    self._kept.popitem(last=False)
+                self._make_room(self.places[number].size)
+                block = self._kept[number] = self.block(number)[0]
             else:
                 self._kept.move_to_end(number)
             return block[row - self.places[number].first]
+
+    def _make_room(self, size: int) -> None:
+        self._kept_bytes += size
+        while self._kept and self._kept_bytes > KEPT_BYTES:
+            number, _ = self._kept.popitem(last=False)
+            self._kept_bytes -= self.places[number].size
 
     def __iter__(self) -> Iterator[TpMessage]:
         for number in range(len(self.places)):

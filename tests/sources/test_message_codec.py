@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -59,7 +60,7 @@ def extents(draw: st.DrawFn, length: int) -> Extent:
     """An extent of that length, in pieces, some of which were not captured."""
     cuts = sorted({0, length, *draw(st.lists(st.integers(0, length), max_size=3))})
     pieces, missing = [], []
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         if draw(st.booleans()):
             pieces.append((draw(st.integers(0, 2)), draw(st.integers(0, 1 << 39)), stop - start))
         else:

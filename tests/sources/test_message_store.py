@@ -61,6 +61,18 @@ def test_memory_does_not_grow_with_messages(messages: list[TpMessage]) -> None:
         assert len(gc.get_objects()) - before < len(messages)
 
 
+def test_blocks_at_hand_are_bounded(messages: list[TpMessage], monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageStore() as store:
+        store.extend(messages)
+        store.flush()
+        first, second, third = (place.size for place in store.places)
+        monkeypatch.setattr(message_store, "KEPT_BYTES", first + second)
+        for row, kept in ((0, [0]), (600, [0, 1]), (0, [1, 0]), (1100, [0, 2]), (600, [2, 1])):
+            assert told(store[row]) == told(messages[row])
+            assert list(store._kept) == kept
+        assert third <= first
+
+
 def test_an_empty_store() -> None:
     with MessageStore() as store:
         store.extend([])
