@@ -216,7 +216,7 @@ class Decoding(Closing):
         without the others, else all up to it are read."""
         tp = self._source.message(row)
         if tp is not None:
-            return self._decoder.again(row, tp)
+            return RecordDecoder(self._options.limits).again(row, tp)
         return next((record for record in self.records() if record.row == row), None)
 
     def _tell(self) -> None:
