@@ -58,7 +58,7 @@ HOMES = {
     "sortedcontainers": {"tcp"},
     "textual": {"browse"},
     "typer": {"cli"},
-    "zstandard": {"capture"},
+    "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
 EXTRAS = {"pyarrow": "parquet", "textual": "browse"}
