@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
+from rpcinspect.pickles.safe_names import HELPERS
 from rpcinspect.pickles.semantic import SCRIPT_PREFIX
 from rpcinspect.replayer.agent.engine import ContextImporter, passes_of, start_agents
 from rpcinspect.replayer.peers.loop import Handle, Loop, Tap, limits_for
@@ -66,6 +67,8 @@ from rpcinspect.run.run import RunModel
 from rpcinspect.signals import never_lost
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
+HELPER_NAMES = frozenset(map(str, HELPERS))
+"""A method behind one of them is that of an object whose class no message names."""
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"
 """The first optimizer of a process imports its module, for seconds, while somebody waits for the answer."""
 
@@ -184,7 +187,11 @@ def replay(
 def with_modules(options: WorkerOptions, plan: Plan) -> WorkerOptions:
     """Lets the modules of everything that the plan brings to live workers be imported before they are forked:
     once, and not while a call is waited for."""
-    names = [use.name.removeprefix(SCRIPT_PREFIX) for use in plan.globals if use.allowed or plan.trusted]
+    names = [
+        use.name.removeprefix(SCRIPT_PREFIX)
+        for use in plan.globals
+        if (use.allowed or plan.trusted) and use.name.rpartition(".")[0] not in HELPER_NAMES
+    ]
     if any(name.startswith(OPTIMIZERS) for name in names):
         names.append(LOADED_BY_OPTIMIZERS)
     return replace(options, names=(*options.names, *names))

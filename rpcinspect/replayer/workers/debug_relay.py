@@ -96,8 +96,8 @@ class DebugRelay(Closing):
         if not self._closed:
             self._closed = True
             self._alarm.send(b"!")
-            self._thread.join()
-            if self._waiting:  # behind a prompt
+            self.join(self._thread)
+            if self._waiting and not self._thread.is_alive():  # behind a prompt
                 self._terminal.write("\n")
             self._wake.close()
             self._alarm.close()
@@ -191,6 +191,8 @@ class DebugRelay(Closing):
                 self._helped = True
         elif say == "write":
             self._terminal.write(str(what["text"]))
+        elif say == "tell":
+            self._terminal.say(f"{worker.name}: {what['text']}")
         elif say == "read":
             self._waiting.append(worker)
         elif say == "go-on":

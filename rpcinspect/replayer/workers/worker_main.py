@@ -26,6 +26,7 @@ import importlib
 import importlib.util
 import json
 import os
+import pdb
 import random
 import selectors
 import shutil
@@ -183,7 +184,9 @@ class ForkServer:
                     self.control.send(ended)
 
     def close(self) -> None:
-        """Kills everything that descends from this process, and removes the scratch directories."""
+        """Kills everything that descends from this process, and removes the scratch directories. What it is
+        begun for may come again meanwhile, and is ignored."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         end = time.monotonic() + 5.0
         while time.monotonic() < end:
             for pid in list(self.children):
@@ -207,7 +210,7 @@ def own_children() -> list[int]:
     """Returns the processes whose parent this one is, orphans of a worker included; empty where that is
     unknown."""
     try:
-        found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+        found = Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()
     except OSError:
         return []
     return [int(pid) for pid in found]
@@ -248,6 +251,7 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str
 
     if options["debug"]:
         import rpcinspect.replayer.workers.live_debugger  # noqa: F401
+    sys.breakpointhook = pdb.set_trace = refuse_breakpoint
     sys.argv = [options["main"] or "rpcinspect"]
     sys.dont_write_bytecode = True  # nothing may be left beside the user's files
     for name in options["imports"]:
@@ -270,6 +274,23 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str
     begin("")
     check_files(options["files"])
     return missing
+
+
+class ImportBreakpointError(Exception):
+    """A module that is imported asks for a debugger."""
+
+
+def refuse_breakpoint(*_: object, **__: object) -> None:
+    """Takes the place of `breakpoint()` while modules are imported: all workers are copies of this process,
+    which nobody can hold. Modules that have taken `set_trace` from pdb then call the debugger by it later."""
+    if sys.breakpointhook is not refuse_breakpoint:
+        sys.breakpointhook()
+        return
+    frame = sys._getframe(1)
+    where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    raise ImportBreakpointError(
+        f"breakpoint() in {where} is for functions that messages call, not for the import"
+    )
 
 
 def check_files(files: dict[str, str]) -> None:
@@ -301,6 +322,8 @@ def find_name(name: str, failed: dict[str, str], *, has_main: bool) -> str | Non
             if error.name is not None and f"{module}.".startswith(f"{error.name}."):
                 continue  # the name of a class or a function, or nothing of it is there
             failed[module] = f"importing {module} fails: {error}"
+        except ImportBreakpointError as error:
+            failed[module] = str(error)
         except Exception as error:
             traceback.print_exc()
             failed[module] = f"importing {module} fails: {first_line(error)}"
@@ -368,7 +391,9 @@ def work(control: Any, command: dict[str, Any]) -> None:
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed(command["seed"] % (1 << 32))
     debugger, files = None, list[socket.socket]()
-    if command["debug"] is not None:
+    if command["debug"] is None:  # it only tries seeds
+        sys.breakpointhook = pdb.set_trace = lambda *_, **__: None
+    else:
         from rpcinspect.replayer.workers.live_debugger import begin
 
         debugger, files = begin(control, command)
@@ -526,12 +551,13 @@ def first_line(error: BaseException) -> str:
 
 def failed_import(module: str, error: BaseException) -> dict[str, Any]:
     """The report of an import that failed; a script that exits writes why to standard error itself."""
-    failed: dict[str, Any] = {"failed": first_line(error), "importing": module}
+    why = str(error) if isinstance(error, ImportBreakpointError) else first_line(error)
+    failed: dict[str, Any] = {"failed": why, "importing": module}
     if isinstance(error, SystemExit):
         if error.code is not None and not isinstance(error.code, int):
             print(error.code, file=sys.stderr)
         failed["exit"] = int(error.code) if isinstance(error.code, int) else int(error.code is not None)
-    else:
+    elif not isinstance(error, ImportBreakpointError):
         trace = error.__traceback__
         not_theirs = ("<frozen", importlib.__file__, str(PACKAGE))
         while trace is not None and trace.tb_frame.f_code.co_filename.startswith(not_theirs):
