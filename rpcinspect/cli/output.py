@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -140,8 +140,9 @@ def write_error(text: str) -> None:
         sys.stderr.flush()
         return
     data = text.encode(sys.stderr.encoding, "backslashreplace")
-    while data:
-        data = data[os.write(number, data) :]
+    with suppress(OSError):  # who has closed it, or has no room, does without
+        while data:
+            data = data[os.write(number, data) :]
 
 
 def empty_line(session: Session) -> str | None:
