@@ -59,6 +59,7 @@ OF_PROGRAMS = ("_rref_typeof_on_owner",)
 """Functions there that programs have called, by `rref.rpc_sync()` and the like."""
 
 
+PASSES = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 SHOWN_FRAMES = 3
 """Of the user's, of a forward."""
 
@@ -161,9 +162,8 @@ class LiveDebugger:
         return result
 
     def _backward(self, operation: str, call: Callable[[], Any]) -> Any:
-        """Calls `backward` of a custom operation. What is shown is the last message, which need not be the
-        cause where several passes overlap."""
-        last = self._last
+        """Calls `backward` of a custom operation."""
+        last = self._pass()
         place = "backward" if last is None else last.label
         try:
             return self._traced(place, call)
@@ -174,6 +174,11 @@ class LiveDebugger:
                 names = {} if last is None else _names(last)
                 self._look(place, head, {**names, "error": error}, trace=error.__traceback__)
             raise
+
+    def _pass(self) -> ReceivedMessage | None:
+        """Returns the message behind the backward pass that runs, as far as it is known: those between two
+        live workers are not announced, and a pass of the user's own has none."""
+        return self._last if self._last is not None and self._last.type in PASSES else None
 
     def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not message.stops:
@@ -249,16 +254,19 @@ class LiveDebugger:
     ) -> None:
         """An operation that got finite gradients makes one that is not; runs in its thread."""
         what = nonfinite(gradients)
-        last = self._last.label if self._last is not None else "?"
+        last = self._pass()
+        if last is not None and last.context_id != message.context_id:
+            last = None
+        place = "backward" if last is None else last.label
         where = list(lines_of_user(forward))
         context = "" if message.context_id is None else f" (context {context_text(message.context_id)})"
-        where_now = f"in {last}{context}; forward, in {message.label}:"
+        where_now = f"in {'a pass' if last is None else place}{context}; forward, in {message.label}:"
         head = f"{self._worker} makes {what} in the backward of {operation}, {where_now}"
         head = "\n".join([head, *where[-SHOWN_FRAMES:]])
         if self._found(head):
-            names = {**_names(self._last or message), "operation": operation, "forward": "\n".join(where)}
+            names = {**_names(last or message), "operation": operation, "forward": "\n".join(where)}
             names |= {"received": received, "gradients": gradients}
-            self._look(last, head, names)
+            self._look(place, head, names)
 
     def _found(self, text: str) -> bool:
         """Tells our process of NaN or Inf. Returns whether to stop there."""

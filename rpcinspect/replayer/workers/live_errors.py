@@ -40,7 +40,8 @@ def as_without_us(call: Callable[[], Any], run: Callable[[Callable[[], Any]], An
     try:
         return run(functools.partial(_raise, type(raised), raised))
     finally:
-        raised.__traceback__ = None  # it holds the frame that holds it
+        raised.__traceback__ = None
+        del raised, trace  # they hold the frames that hold them
 
 
 def watch_backward(call: Callable[[str, Callable[[], Any]], Any]) -> None:
