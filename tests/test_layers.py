@@ -69,7 +69,8 @@ CHILDREN = (
         f"rpcinspect.replayer.{name}"
         for name in (
             *("workers.worker_main", "workers.live_worker", "workers.live_gradients", "workers.objects"),
-            *("workers.live_debugger", "workers.live_nonfinite", "workers.called_functions"),
+            *("workers.live_debugger", "workers.live_errors", "workers.live_hooks"),
+            *("workers.live_nonfinite", "workers.called_functions"),
             *("workers.remote_pdb", "workers.editor_link"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
