@@ -410,10 +410,22 @@ def test_an_editor() -> None:
                 out, err = process.communicate(timeout=60)
         finally:
             process.kill()
+    assert "pdb's commands" not in err
     assert (frame["name"], frame["line"]) == ("forward2", nan_job.line_of("return rref.local_value()(h)"))
     assert {"h", "rref"} <= {one["name"] for one in known}
     assert f"worker2 waits for an editor to attach to 127.0.0.1:{port + 1}" in err
     assert (process.returncode, out.splitlines()[-1]) == (0, IDENTICAL)
+
+
+def test_a_port_that_is_taken() -> None:
+    if importlib.util.find_spec("debugpy") is None:
+        pytest.skip("debugpy is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        ran = replay(*NESTED, "--live", "mid", "--stop-at", "26", "--debug-port", port, typed=())
+    why = f"--debug-port: mid can't wait for an editor at port {port}: Address already in use"
+    assert f"session 1 ended early: the live worker mid could not start: {why}" in ran.stdout.splitlines()
+    assert ran.returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -191,8 +191,9 @@ class DebugRelay(Closing):
         elif say == "hold":
             worker.listener.hold(worker.name, str(what["key"]))
             if what["head"]:
-                self._terminal.write(f"{what['head']}\n" + ("" if self._helped else HELP))
-                self._helped = True
+                helps = what["here"] and not self._helped
+                self._terminal.write(f"{what['head']}\n" + (HELP if helps else ""))
+                self._helped |= helps
         elif say == "write":
             self._terminal.write(str(what["text"]))
         elif say == "tell":

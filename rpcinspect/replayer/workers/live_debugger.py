@@ -37,7 +37,7 @@ from rpcinspect.replayer.workers.called_functions import (
     method_behind,
     name_of,
 )
-from rpcinspect.replayer.workers.editor_link import Editor
+from rpcinspect.replayer.workers.editor_link import Editor, EditorError
 from rpcinspect.replayer.workers.live_errors import as_without_us, watch_backward
 from rpcinspect.replayer.workers.live_hooks import HookError, Hooks, ReceivedMessage
 from rpcinspect.replayer.workers.live_nonfinite import (
@@ -74,7 +74,7 @@ class LiveDebugger:
     """Stops, looks and hooks of one live worker."""
 
     def __init__(self, worker: str, options: Object, link: DebugLink) -> None:
-        """Raises `HookError` for a hook that can't be called."""
+        """Raises `HookError` for a hook that can't be called, `EditorError` for a port that can't be used."""
         self._worker = worker
         self._link = link
         self._numbers: str | None = options["nonfinite"]
@@ -341,7 +341,7 @@ def begin(control: ControlSocket, command: Object) -> tuple[LiveDebugger | None,
     ours, theirs = type(control).pair()
     try:
         debugger = LiveDebugger(command["name"], options, DebugLink(ours))
-    except HookError as error:
+    except (EditorError, HookError) as error:
         control.send({"failed": str(error)})
         os._exit(1)
     debugger.install()
