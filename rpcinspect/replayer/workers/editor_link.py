@@ -6,6 +6,7 @@ of ours (`rpcinspect[debug]`).
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ class Editor:
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or error
+            why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
             raise EditorError(
                 f"--debug-port: {worker} can't wait for an editor at port {port}: {why}"
             ) from error
