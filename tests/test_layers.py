@@ -36,6 +36,7 @@ LAYERS = (
     {"views"},
     {"export"},
     {"library"},
+    {"browse"},
     {"cli"},
     {"__main__"},
 )
@@ -48,18 +49,19 @@ HOMES = {
     "msgspec": set(RANK),
     "numpy": {
         *("capture", "tcp", "tensorpipe", "pickles", "rpc", "session", "equality", "checks", "run"),
-        *("sources", "export", "cli"),
+        *("sources", "export", "browse", "cli"),
     },
-    "orjson": {"views", "export"},
+    "orjson": {"views", "export", "browse"},
     "pyarrow": {"export", "library"},
     "re2": {"filter"},
-    "rich": {"views", "cli"},
+    "rich": {"views", "browse", "cli"},
     "sortedcontainers": {"tcp"},
+    "textual": {"browse"},
     "typer": {"cli"},
     "zstandard": {"capture"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
-EXTRAS = {"pyarrow": "parquet"}
+EXTRAS = {"pyarrow": "parquet", "textual": "browse"}
 """Those that come with an extra of ours only."""
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""
@@ -68,10 +70,10 @@ CHILDREN = (
     *(
         f"rpcinspect.replayer.{name}"
         for name in (
-            *("workers.worker_main", "workers.live_worker", "workers.live_gradients", "workers.objects"),
-            *("workers.live_debugger", "workers.live_errors", "workers.live_hooks"),
-            *("workers.live_nonfinite", "workers.called_functions"),
-            *("workers.remote_pdb", "workers.editor_link"),
+            *("workers.worker_main", "workers.worker_imports", "workers.live_worker", "workers.objects"),
+            *("workers.live_gradients", "workers.live_debugger", "workers.live_nonfinite"),
+            *("workers.called_functions", "workers.remote_pdb", "workers.editor_link"),
+            *("workers.live_errors", "workers.live_hooks"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),

@@ -9,7 +9,7 @@ is known what they answer.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -225,9 +225,14 @@ class SoFar(Known):
     job = answered = answered_by = latency_ns = parents = parent_certain = call = failure = finding = None
     """What only the end can tell."""
 
-    def __init__(self, decoding: Decoding) -> None:
+    def __init__(
+        self, decoding: Decoding, *, ends: Callable[[RpcRecord], tuple[str, str]] | None = None
+    ) -> None:
+        """`ends`: tells the labels of server and client of a message's pipe, for another thread than that of
+        the decoding."""
         super().__init__(decoding.builder.columns, {})
         self._decoding = decoding
+        self._ends_of = ends or (lambda record: pipe_ends(record, decoding.identities()))
 
     def at(self, record: RpcRecord) -> SoFar:
         """Chooses the message that came last; returns itself."""
@@ -238,7 +243,7 @@ class SoFar(Known):
         kinds = [message.type], [message.id], [int(control)], [int(forth)]
         self.heads = MessageHeads(*times, *kinds, [NONE if forth else partner], [NONE], [0])
         self.rows, self.logged, self.start_ns = (row,), tp.pipe.logged, self._columns.time_ns[0]
-        server, client = map(text, pipe_ends(record, self._decoding.identities()))
+        server, client = map(text, self._ends_of(record))
         self._ends = {pipe: (server, client)}
         return self
 

@@ -166,10 +166,11 @@ class CallSelection(Selection):
 class StreamSelection:
     """Selects messages for views that print at once, by what is known by then."""
 
-    def __init__(self, chosen: Filter, decoding: Decoding) -> None:
+    def __init__(self, chosen: Filter, decoding: Decoding, known: SoFar | None = None) -> None:
+        """`known`: what is known so far, for another thread than that of the decoding."""
         self._filter = chosen
         self._reader = Reader(decoding.bytes)
-        self._known = SoFar(decoding)
+        self._known = known or SoFar(decoding)
         self._rows = bytearray()
 
     def feed(self, record: RpcRecord) -> bool:

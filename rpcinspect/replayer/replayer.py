@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property, partial
@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
-from rpcinspect.pickles.safe_names import HELPERS
 from rpcinspect.pickles.semantic import SCRIPT_PREFIX
 from rpcinspect.replayer.agent.engine import ContextImporter, passes_of, start_agents
 from rpcinspect.replayer.peers.loop import Handle, Loop, Tap, limits_for
@@ -50,7 +49,7 @@ from rpcinspect.replayer.playing.outcome import (
     not_played,
     with_reasons,
 )
-from rpcinspect.replayer.playing.player import GRACE_S, Player
+from rpcinspect.replayer.playing.player import GRACE_S, EndedProcesses, Player
 from rpcinspect.replayer.playing.rref_substitutes import give
 from rpcinspect.replayer.playing.seed_search import EnoughError, search
 from rpcinspect.replayer.playing.stops import Stops
@@ -67,8 +66,6 @@ from rpcinspect.run.run import RunModel
 from rpcinspect.signals import never_lost
 
 OPTIMIZERS = ("torch.distributed.optim.", "torch.optim.")
-HELPER_NAMES = frozenset(map(str, HELPERS))
-"""A method behind one of them is that of an object whose class no message names."""
 LOADED_BY_OPTIMIZERS = "torch._dynamo.disable"
 """The first optimizer of a process imports its module, for seconds, while somebody waits for the answer."""
 
@@ -187,11 +184,7 @@ def replay(
 def with_modules(options: WorkerOptions, plan: Plan) -> WorkerOptions:
     """Lets the modules of everything that the plan brings to live workers be imported before they are forked:
     once, and not while a call is waited for."""
-    names = [
-        use.name.removeprefix(SCRIPT_PREFIX)
-        for use in plan.globals
-        if (use.allowed or plan.trusted) and use.name.rpartition(".")[0] not in HELPER_NAMES
-    ]
+    names = [use.name.removeprefix(SCRIPT_PREFIX) for use in plan.globals if use.allowed or plan.trusted]
     if any(name.startswith(OPTIMIZERS) for name in names):
         names.append(LOADED_BY_OPTIMIZERS)
     return replace(options, names=(*options.names, *names))
@@ -496,7 +489,7 @@ class _SessionRun:
         loop: Loop,
         peers: Mapping[str, PlayedWorker],
         handle: Handle,
-        ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
+        ended: EndedProcesses = lambda seconds, known: (),
         clean_up: Callable[[int], None] = lambda context: None,
     ) -> Player:
         timeouts = Timeouts(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)

@@ -29,14 +29,10 @@ from rpcinspect.views.questions.latency import FUNCTION, PAIR, groups_table, str
 from rpcinspect.views.questions.rrefs import forks_table, rrefs_table
 from rpcinspect.views.questions.session import (
     CAPTURE,
-    ENDED,
-    ENDED_AT,
     PIPE,
-    WORKER,
     PipeEnds,
-    ended_style,
     pipes_of,
-    worker_label,
+    workers_table,
 )
 from rpcinspect.views.words import moment, place_words
 
@@ -127,7 +123,7 @@ def page_of(run: RunModel, part: PageSelection) -> RunPage:
         filter=None if part.filter is None else printable(part.filter),
         facts=tuple(_facts(run, part)),
         captures=table(CAPTURE, session.captures),
-        workers=_workers(run, part),
+        workers=workers_table(run, part.indexes, MAX_WORKERS),
         pipes=table(PIPE, pipes_of(session), style=_pipe_style, most=MAX_PIPES),
         slowest=slowest(latency),
         busy=busiest(latency, run.session),
@@ -183,22 +179,6 @@ def _facts(run: RunModel, part: PageSelection) -> Iterable[KeyFigure]:
 
 def _number(count: int, one: str, many: str, tab: str, *, bad: bool = False) -> KeyFigure:
     return KeyFigure(f"{count:,}", one if count == 1 else many, tab, bad)
-
-
-def _workers(run: RunModel, part: PageSelection) -> Table:
-    session = run.session
-    sent: Counter[tuple[int, str]] = Counter()
-    for index in part.indexes:
-        at = run.messages[index].row
-        sent[session.jobs[session.messages.pipe[at]], session.source(at)] += 1
-    columns = (
-        *WORKER,
-        Column(title="elsewhere", of="elsewhere", words=", ".join, unless="empty"),
-        Column(title="sent", of=lambda one: sent[one.job, worker_label(one)], right=True),
-        ENDED,
-        ENDED_AT,
-    )
-    return table(columns, session.workers, run, style=ended_style, most=MAX_WORKERS)
 
 
 def _pipe_style(ends: PipeEnds) -> Style:

@@ -6,6 +6,7 @@ contract's; where one would be a word of SQL's, Parquet has PyTorch's longer nam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from rpcinspect.session.model import CaptureInfo, Fork, Session, Worker
 from rpcinspect.session.words import lack_of_memory
 from rpcinspect.tensorpipe.control_types import TpDevice
 from rpcinspect.tensorpipe.records import Pipe
-from rpcinspect.views.columns import Column, Style, json_of
+from rpcinspect.views.columns import Column, Style, Table, json_of, table
 from rpcinspect.views.words import moment
 
 if TYPE_CHECKING:
@@ -106,6 +107,25 @@ ENDED_AT = Column(title="ended at second", cell=_ended_at, right=True, unless="e
 def ended_style(worker: Worker) -> Style:
     """Whether a worker's process came to a bad end."""
     return "bad" if worker.ended is not None and worker.ended.over and not worker.ended.well else ""
+
+
+def workers_table(run: RunModel, indexes: Sequence[int], most: int | None = None) -> Table:
+    """Returns the workers, with how many of some messages each has sent, and how its process ended."""
+    session = run.session
+    columns, rows = session.messages, session.order[list(indexes)].tolist()
+    sent: Counter[tuple[int, str]] = Counter()
+    for (pipe, forth), count in Counter(
+        (columns.pipe[row], columns.from_client[row]) for row in rows
+    ).items():
+        sent[session.jobs[pipe], (session.clients if forth else session.servers)[pipe]] += count
+    shown = (
+        *WORKER,
+        Column(title="elsewhere", of="elsewhere", words=", ".join, unless="empty"),
+        Column(title="sent", of=lambda one: sent[one.job, worker_label(one)], right=True),
+        ENDED,
+        ENDED_AT,
+    )
+    return table(shown, session.workers, run, style=ended_style, most=most)
 
 
 class PipeEnds(Struct, frozen=True):

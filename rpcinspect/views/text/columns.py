@@ -34,7 +34,7 @@ def table_lines(table: Table, width: int | None = None) -> Iterator[Line]:
     """Yields lines for a terminal of `width` cells: columns without room follow below, beside the first once
     more; then those without any content are left out."""
     header = [column.title for column in table.columns]
-    texts = [[cell if isinstance(cell, str) else _text(cell) for cell in row] for row in table.rows]
+    texts = [[cell if isinstance(cell, str) else cell_text(cell) for cell in row] for row in table.rows]
     rows = [header, *(texts if width is None else _narrowed(table, header, texts, width))]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     styles = ["bold", *(STYLES[style] for style in table.styles)]
@@ -50,7 +50,8 @@ def table_lines(table: Table, width: int | None = None) -> Iterator[Line]:
             yield cut_line((" " * BETWEEN).join(cells).rstrip(), width), style
 
 
-def _text(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
+    """Returns a cell as text: messages that it names by their numbers."""
     if isinstance(cell, str):
         return cell
     return f"{cell.text} {indexes(cell.messages, MAX_LINKS)}".strip()

@@ -1,0 +1,93 @@
+"""Which messages a filter picks, while a capture is read and afterwards.
+
+In: a filter and a capture that is being read. Out: a byte for each row that was looked at. Until the end a
+message is judged by what is known by then; at its end all are judged once more, by everything.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from rpcinspect.browse.growing_run import GrowingRun
+from rpcinspect.errors import RpcInspectError
+from rpcinspect.fields.session import SoFar
+from rpcinspect.filter.matches import Shown
+from rpcinspect.filter.selection import CallSelection, Filter, Selection, StreamSelection
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.unexpected import fault
+
+PAUSE_S = 0.03
+JOIN_S = 5.0
+
+
+class FilterRun:
+    """A filter at work, in a thread of its own."""
+
+    def __init__(self, reading: GrowingRun, chosen: Filter, *, of_calls: bool) -> None:
+        """`of_calls`: a request and its answer match together."""
+        self.reading = reading
+        self.filter = chosen
+        self.of_calls = of_calls
+        self.rows = bytearray()
+        """1 for each row that is picked, as far as they were looked at."""
+        self.count = 0
+        self.shown: Shown | None = None
+        """What is picked, once all is known."""
+        self.why = ""
+        """Why it was given up."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rpcinspect filter", daemon=True)
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything was judged by everything."""
+        return self.shown is not None
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Gives up."""
+        self._stop.set()
+        self._thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        try:
+            self._so_far()
+            self._at_the_end()
+        except (RpcInspectError, OSError) as error:
+            self.why = str(error)
+        except Exception as error:
+            self.why = fault(error)
+
+    def _so_far(self) -> None:
+        reading = self.reading
+        known = SoFar(reading.decoding, ends=self._ends)
+        stream = StreamSelection(self.filter, reading.decoding, known)
+        while not self._stop.is_set() and reading.run is None and reading.state != "failed":
+            last = reading.count
+            for row in range(self.count, last):
+                if reading.run is not None or self._stop.is_set():
+                    return
+                self.rows.append(stream.feed(reading.records[row]))
+                self.count = row + 1
+            self._stop.wait(PAUSE_S)
+
+    def _ends(self, record: RpcRecord) -> tuple[str, str]:
+        return self.reading.labels(record.tp.pipe.number)
+
+    def _at_the_end(self) -> None:
+        run = self.reading.run
+        if run is None:
+            return
+        kind = CallSelection if self.of_calls else Selection
+        selection = kind(self.filter, self.reading.decoding.bytes)
+        rows = bytearray()
+        for record in self.reading.records:
+            if self._stop.is_set():
+                return
+            rows.append(selection.feed(record))
+        shown = selection.finish(run.session)
+        self.rows, self.count = bytearray(shown.rows), len(shown.rows)
+        self.shown = shown

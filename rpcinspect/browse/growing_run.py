@@ -1,0 +1,233 @@
+"""A capture that is read while it is already shown.
+
+In: a decoding that has begun. Out: rows that grow, each with its line; at the end the run. Reading goes on in
+a thread of its own; whoever shows rows asks `count` and reads below it. A row never changes, but for names,
+which become known, and numbers, which are in the order of time at the end only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import orjson
+from rich.cells import cell_len
+
+from rpcinspect.errors import RpcInspectError
+from rpcinspect.fields.phrases import Phrases, end_label, join_ends
+from rpcinspect.fields.session import is_housekeeping, pipe_ends
+from rpcinspect.files.closing import Closing
+from rpcinspect.files.temporary import Temporary
+from rpcinspect.pipeline import Decoding
+from rpcinspect.rpc.callee import Name
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.session.callees import names_of
+from rpcinspect.session.model import NONE, MessageColumns
+from rpcinspect.session.provenance import NO_CONTEXT
+from rpcinspect.unexpected import fault
+from rpcinspect.views.jsonl.calls import CallTexts, call_text, outcome
+from rpcinspect.views.spool import Spool
+from rpcinspect.views.text.table import failed
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import RunModel
+
+ReadingState = Literal["reading", "finishing", "done", "failed"]
+PLAIN, HOUSEKEEPING, FAILED = 0, 1, 2
+JOIN_S = 10.0
+MAX_CAUSES = 500_000
+"""Messages of which causes are worked out before anybody asks."""
+
+
+class GrowingRun(Closing):
+    """One capture, or several that are one run, on the way into memory."""
+
+    def __init__(self, decoding: Decoding, *, follows: bool = False) -> None:
+        """`follows`: the capture is still being made."""
+        self.decoding = decoding
+        self.follows = follows
+        self.state: ReadingState = "reading"
+        self.why = ""
+        """Why the reading failed."""
+        self.count = 0
+        """Rows that are there."""
+        self.records: list[RpcRecord] = []
+        self.kinds = bytearray()
+        """Of each row whether it is housekeeping, or failed."""
+        self.run: RunModel | None = None
+        """Everything that is known, once all was read."""
+        self.progress: tuple[int, int | None] = (0, None)
+        """Bytes that were read, of how many."""
+        self.causes_are_known = False
+        """Whether what caused what was worked out: of many messages that is left to whoever asks."""
+        self._labels: dict[int, tuple[str, str]] = {}
+        """Server and client of pipes, as known by now."""
+        self.ends_width = 0
+        """Cells that the longest names of two ends take."""
+        self._files = Temporary(), Temporary()
+        self._spool = Spool(self._files[0])
+        self._calls = Spool(self._files[1])
+        self._call_texts = CallTexts()
+        self._lock = threading.Lock()
+        self._phrases = Phrases()
+        self._stop = False
+        self._thread = threading.Thread(target=self._read, name="rpcinspect reading", daemon=True)
+
+    def heard(self, done: int, of: int | None) -> None:
+        """Takes notice of how far the reading is."""
+        self.progress = done, of
+
+    def start(self) -> None:
+        """Begins to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the reading and closes the captures."""
+        self._stop = True
+        self.decoding.stop()
+        if self._thread.is_alive():
+            self._thread.join(JOIN_S)
+        self.decoding.close()
+        for file in self._files:
+            file.close()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Waits until all was read."""
+        self._thread.join(timeout_s)
+
+    @property
+    def columns(self) -> MessageColumns:
+        """The columns of all rows."""
+        return self.decoding.builder.columns
+
+    def _read(self) -> None:
+        try:
+            for records in self.decoding.blocks():
+                self._take(records)
+                if self._stop:
+                    return
+            self.state = "finishing"
+            from rpcinspect.run.run import RunModel
+
+            run = RunModel.of(self.decoding, self.records)
+            self.kinds = bytearray(self._final_kinds(run))
+            for server, client in zip(run.session.servers, run.session.clients, strict=True):
+                self._widen(server, client)
+            self.causes_are_known = len(self.records) <= MAX_CAUSES
+            if self.causes_are_known:
+                run.causes  # noqa: B018  (here, where nobody waits for a key)
+            self.run = run
+            self.state = "done"
+        except (RpcInspectError, OSError) as error:
+            self.state, self.why = "failed", str(error)
+        except Exception as error:
+            self.state, self.why = "failed", fault(error)
+
+    def _final_kinds(self, run: RunModel) -> Iterator[int]:
+        for kind, keeping in zip(self.kinds, run.session.messages.housekeeping(), strict=True):
+            yield kind & FAILED | (HOUSEKEEPING if keeping else PLAIN)
+
+    def _take(self, records: Sequence[RpcRecord]) -> None:
+        """Notes some rows, and only then how many there are."""
+        texts = [self._phrases.phrase(one).encode("utf-8", "backslashreplace") for one in records]
+        calls = [self._call_texts.of(one) for one in records]
+        with self._lock:
+            self._spool.extend(texts)
+            self._calls.extend(calls)
+        identities = self.decoding.identities()
+        for record in records:
+            pipe = record.tp.pipe.number
+            server, client = pipe_ends(record, identities)
+            if self._labels.get(pipe) != (server, client):
+                self._labels[pipe] = server, client
+                self._widen(server, client)
+            keeping = HOUSEKEEPING if is_housekeeping(self.decoding, record) else PLAIN
+            self.kinds.append(keeping | (FAILED if failed(record) else PLAIN))
+        self.records += records
+        self.count += len(records)
+
+    def _widen(self, server: str, client: str) -> None:
+        self.ends_width = max(self.ends_width, cell_len(join_ends(end_label(client), end_label(server))))
+
+    def call_texts(self, row: int) -> tuple[str, str]:
+        """Returns the call of a request, and what came of it as far as that is known."""
+        partner = self.columns.partner[row]
+        with self._lock:
+            asked, *answered = self._calls.read([row] if partner == NONE else [row, partner])
+        context = name = failure = None
+        if self.run is not None:
+            context = self.run.session.provenance.context[row]
+            name, failure = self.names.get(row), self.run.session.failures.get(row)
+        text = call_text(
+            orjson.loads(asked),
+            name,
+            None if context == NO_CONTEXT else context,
+            housekeeping=bool(self.kinds[row] & HOUSEKEEPING),
+        )
+        return text, outcome(orjson.loads(answered[0]) if answered else {}, failure)
+
+    @cached_property
+    def names(self) -> dict[int, Name]:
+        """Who is called, by the row of the request; once all was read."""
+        assert self.run is not None
+        return names_of(self.run.session)
+
+    @property
+    def start_ns(self) -> int:
+        """Returns when the first message began; before the end, the first that was complete."""
+        if self.run is None:
+            return self.columns.time_ns[0]
+        return self.columns.time_ns[int(self.run.session.order[0])]
+
+    @property
+    def paths(self) -> list[str]:
+        """Returns the captures."""
+        return [reader.path for reader in self.decoding.readers]
+
+    @property
+    def state_words(self) -> str:
+        """Returns how far the reading is; empty once all was read."""
+        if self.state == "reading":
+            if self.follows:
+                return "live"
+            done, of = self.progress
+            return f"reading {100 * done // of} %" if of else "reading"
+        return {"finishing": "working out what belongs together", "failed": "reading ended early"}.get(
+            self.state, ""
+        )
+
+    @property
+    def known_labels(self) -> list[tuple[str, str]]:
+        """Returns the labels of all pipes, as known by now."""
+        return list(self._labels.values())
+
+    def labels(self, pipe: int) -> tuple[str, str]:
+        """Returns who is at the server's and the client's end of a pipe, as known by now."""
+        return self._labels[pipe]
+
+    def texts(self, rows: list[int]) -> list[str]:
+        """Reads what happened in some rows, in words."""
+        with self._lock:
+            return [text.decode() for text in self._spool.read(rows)]
+
+    def ends(self, row: int) -> tuple[str, str]:
+        """Returns who sent a row's message to whom."""
+        pipe, forth = self.columns.pipe[row], self.columns.from_client[row]
+        if self.run is not None:
+            session = self.run.session
+            server, client = end_label(session.servers[pipe]), end_label(session.clients[pipe])
+        else:
+            server, client = map(end_label, self._labels[pipe])
+        return (client, server) if forth else (server, client)
+
+    def number(self, row: int) -> int:
+        """Returns the number of a row's message; before the end, its row."""
+        return row if self.run is None else int(self.run.session.index[row])
+
+    def row_of(self, number: int) -> int | None:
+        """Returns the row of a message by its number; None where there is none."""
+        if not 0 <= number < self.count:
+            return None
+        return number if self.run is None else int(self.run.session.order[number])

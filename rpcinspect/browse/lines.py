@@ -1,0 +1,253 @@
+"""A list of lines with a cursor, as long as one likes: only lines on the screen are made.
+
+In: a source of lines, which may grow. Out: a widget, and messages that say where the cursor is. Textual's own
+table takes seconds for a hundred thousand rows; this one holds none.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+LineLook: TypeAlias = Literal["", "bad", "odd", "dim", "title", "changed"]
+MAX_LINE = 4000
+"""Characters of a line that are looked at: longer ones are cut before anything measures or styles them."""
+
+
+class ListLine(Struct, frozen=True):
+    """A line on the screen."""
+
+    text: str
+    """Printable."""
+    look: LineLook = ""
+    mark: str = ""
+    """A character that stands before it."""
+
+
+class LineSource(Protocol):
+    """What a list shows."""
+
+    def __len__(self) -> int: ...
+
+    def line(self, at: int, width: int) -> ListLine:
+        """Makes the line at a place, for a list so many cells wide."""
+
+    def header(self, width: int) -> str:
+        """Makes the line above them; empty: there is none."""
+
+
+class NoLines:
+    """An empty list, with words for why."""
+
+    def __init__(self, why: str = "") -> None:
+        self._why = why
+
+    def __len__(self) -> int:
+        return 1 if self._why else 0
+
+    def line(self, at: int, width: int) -> ListLine:
+        return ListLine(self._why, "dim")
+
+    def header(self, width: int) -> str:
+        return ""
+
+
+class LinesView(ScrollView, can_focus=True):
+    """The widget: arrows, j and k, pages, g and G, mouse; a cursor that follows the end until it is moved."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *("lines--cursor", "lines--bad", "lines--odd", "lines--dim", "lines--title", "lines--changed"),
+    }
+    DEFAULT_CSS = """
+    LinesView { scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: scroll; }
+    LinesView .lines--cursor { text-style: reverse; }
+    LinesView .lines--bad { color: $error; }
+    LinesView .lines--odd { color: $warning; }
+    LinesView .lines--dim { text-style: dim; }
+    LinesView .lines--title { text-style: bold; }
+    LinesView .lines--changed { color: $warning; text-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "page up", show=False),
+        Binding("pagedown,ctrl+f,space", "page(1)", "page down", show=False),
+        Binding("home,g", "edge(-1)", "first", show=False),
+        Binding("end,G", "edge(1)", "last", show=False),
+        Binding("enter", "choose", "open", show=False),
+    ]
+
+    class Moved(Message):
+        """The cursor is on another line, or that line has changed."""
+
+        def __init__(self, view: LinesView, at: int) -> None:
+            super().__init__()
+            self.view = view
+            self.at = at
+            self._lines = view.lines
+
+        @property
+        def is_so(self) -> bool:
+            """Returns whether the cursor still is there: the list may show other lines by now."""
+            return self.view.lines is self._lines and self.view.cursor == self.at
+
+        @property
+        def control(self) -> LinesView:
+            """The list."""
+            return self.view
+
+    class Chosen(Moved):
+        """Enter was pressed on a line, or the mouse twice."""
+
+    def __init__(self, lines: LineSource | None = None, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: LineSource = NoLines() if lines is None else lines
+        self.cursor = 0
+        self.following = False
+        """The cursor stays at the end while lines are added."""
+        self._header = 0
+        self._styles: dict[str, Style] = {}
+
+    def show(self, lines: LineSource, cursor: int = 0) -> None:
+        """Shows other lines."""
+        self.lines = lines
+        self.cursor = min(cursor, max(0, len(lines) - 1))
+        self.grown()
+        self._reveal(middle=True)
+        self.refresh()
+        self.post_message(self.Moved(self, self.cursor))
+
+    def grown(self) -> None:
+        """Takes notice that there are more lines, or that lines have changed."""
+        self._header = 1 if self.lines.header(max(1, self._inner_width)) else 0
+        self.virtual_size = Size(self._inner_width, len(self.lines) + self._header)
+        if self.following and len(self.lines):
+            self.move_to(len(self.lines) - 1)
+        self.refresh()
+
+    @property
+    def _inner_width(self) -> int:
+        return max(0, self.size.width - self.styles.scrollbar_size_vertical)
+
+    def notify_style_update(self) -> None:
+        """Forgets looks: the theme is another."""
+        self._styles.clear()
+        super().notify_style_update()
+
+    def on_resize(self) -> None:
+        """Takes notice of another width."""
+        self.grown()
+        self._reveal()
+
+    def render_line(self, y: int) -> Strip:
+        """Makes one line of the screen."""
+        width = self._inner_width
+        if self._header and y == 0:
+            return self._strip(self.lines.header(width), width, self._style("title"))
+        at = y + int(self.scroll_offset.y) - self._header
+        if not 0 <= at < len(self.lines):
+            return Strip.blank(self.size.width, self.rich_style)
+        line = self.lines.line(at, width)
+        style = self._style(line.look)
+        if at == self.cursor:
+            style += self._style("cursor")
+        return self._strip(f"{line.mark or ' '}{line.text}", width, style)
+
+    def _strip(self, text: str, width: int, style: Style) -> Strip:
+        return Strip([Segment(fitted(text, width), style)], width).adjust_cell_length(
+            self.size.width, self.rich_style
+        )
+
+    def _style(self, look: str) -> Style:
+        if not look:
+            return self.rich_style
+        found = self._styles.get(look)
+        if found is None:
+            found = self._styles[look] = self.get_component_rich_style(
+                f"lines--{look}", partial=look == "cursor"
+            )
+        return found
+
+    def move_to(self, at: int, *, middle: bool = False) -> None:
+        """Puts the cursor on a line and shows it."""
+        at = max(0, min(at, len(self.lines) - 1))
+        moved = at != self.cursor
+        self.cursor = at
+        self._reveal(middle=middle)
+        self.refresh()
+        if moved:
+            self.post_message(self.Moved(self, at))
+
+    def _reveal(self, *, middle: bool = False) -> None:
+        height = max(1, self.size.height - self._header)
+        top = int(self.scroll_offset.y)
+        if middle and not top <= self.cursor < top + height:
+            top = self.cursor - height // 2
+        elif self.cursor < top:
+            top = self.cursor
+        elif self.cursor >= top + height:
+            top = self.cursor - height + 1
+        self.scroll_to(y=max(0, top), animate=False, force=True, immediate=True)
+
+    def action_move(self, by: int) -> None:
+        """Moves the cursor by some lines."""
+        self.following = False
+        self.move_to(self.cursor + by)
+
+    def action_page(self, by: int) -> None:
+        """Moves the cursor by some screens."""
+        self.action_move(by * max(1, self.size.height - self._header - 1))
+
+    def action_edge(self, to: int) -> None:
+        """Moves the cursor to the first or to the last line; the last one is followed."""
+        self.move_to(0 if to < 0 else len(self.lines) - 1)
+        self.following = to > 0
+
+    def action_choose(self) -> None:
+        """Opens what the cursor is on."""
+        if len(self.lines):
+            self.post_message(self.Chosen(self, self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Moves the cursor there; the second click opens."""
+        at = event.y + int(self.scroll_offset.y) - self._header
+        if event.y < self._header or not 0 <= at < len(self.lines):
+            return
+        self.following = False
+        self.move_to(at)
+        if event.chain > 1:
+            self.action_choose()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Moves the cursor with the wheel."""
+        event.stop()
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Moves the cursor with the wheel."""
+        event.stop()
+        self.action_move(-3)
+
+    def refresh_line_at(self, at: int) -> None:
+        """Draws one line again."""
+        y = at - int(self.scroll_offset.y) + self._header
+        self.refresh(Region(0, y, self.size.width, 1))
+
+
+def fitted(text: str, width: int) -> str:
+    """Cuts a text for a line so many cells wide, with a sign of it, or fills the line up."""
+    if len(text) > MAX_LINE:
+        text = text[:MAX_LINE]
+    if cell_len(text) > width:
+        return set_cell_size(text, max(0, width - 1)) + ("…" if width else "")
+    return set_cell_size(text, width)

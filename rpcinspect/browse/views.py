@@ -1,0 +1,93 @@
+"""The views of a run: the questions of the commands, asked of the whole run or of what a filter picked.
+
+In: a run. Out: lines, and what a line opens to. To add one: a line in `VIEWS`. What answers a question is
+loaded when it is asked: the first screen need not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from rpcinspect.browse.parts import PartLines
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import RunModel
+    from rpcinspect.views.text.columns import Part
+
+
+class BrowseView(Struct, frozen=True):
+    """One of the views, by the key that shows it."""
+
+    name: str
+    about: str
+    parts: Callable[[RunModel], Iterator[Part]] | None = None
+    """The answer; None of a view that lists rows."""
+    opens: Callable[[RunModel, int], Iterator[Part]] | None = None
+    """What a row of its table opens to."""
+
+
+def _question(name: str) -> Callable[[RunModel], Iterator[Part]]:
+    """Returns what asks a question of a command."""
+
+    def ask(run: RunModel) -> Iterator[Part]:
+        from rpcinspect.views.questions.all import QUESTIONS
+
+        return iter(QUESTIONS[name].show(run, True))
+
+    return ask
+
+
+def _graph(run: RunModel, at: int) -> Iterator[Part]:
+    """The graph of a context, with its critical path."""
+    from rpcinspect.views.questions.contexts import graph_question
+
+    graph = run.graphs[at]
+    return iter(graph_question(lambda part: [part.shown(graph)]).show(run, True))
+
+
+def _workers(run: RunModel) -> Iterator[Part]:
+    from rpcinspect.views.questions.session import workers_table
+
+    yield workers_table(run, sorted(run.picked) if run.is_part else range(len(run)))
+    yield "", ""
+    yield from _question("disconnects")(run)
+
+
+def _summary(run: RunModel) -> Iterator[Part]:
+    """The sums, captures and problems, as they stand below the table of messages."""
+    from rpcinspect.views.text.summary import summary
+
+    return iter(summary(run.session, 0))
+
+
+VIEWS: tuple[BrowseView, ...] = (
+    BrowseView("calls", "requests with their answers"),
+    BrowseView("messages", "every message"),
+    BrowseView(
+        "contexts", "distributed autograd contexts; enter shows the graph", _question("contexts"), _graph
+    ),
+    BrowseView("latency", "where the time of calls went", _question("latency")),
+    BrowseView("rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
+    BrowseView("workers", "who took part, who left first", _workers),
+    BrowseView("findings", "errors, warnings and hints; enter shows the message", _question("findings")),
+    BrowseView("timeline", "messages between columns of workers"),
+    BrowseView("devices", "which devices tensors came from and went to", _question("devices")),
+    BrowseView("summary", "sums, captures and problems", _summary),
+)
+BY_NAME = {view.name: view for view in VIEWS}
+
+
+def answer_lines(view: BrowseView, run: RunModel) -> PartLines:
+    """Works a view out."""
+    assert view.parts is not None
+    return PartLines(view.parts(run), len(run.messages))
+
+
+def opened_lines(view: BrowseView, run: RunModel, item: int) -> PartLines | None:
+    """Works out what a row of a view opens to; None where that is nothing."""
+    if view.opens is None:
+        return None
+    return PartLines(view.opens(run, item), len(run.messages))
