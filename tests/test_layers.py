@@ -73,6 +73,7 @@ CHILDREN = (
             *("workers.worker_main", "workers.worker_imports", "workers.live_worker", "workers.objects"),
             *("workers.live_gradients", "workers.live_debugger", "workers.live_nonfinite"),
             *("workers.called_functions", "workers.remote_pdb", "workers.editor_link"),
+            *("workers.live_errors", "workers.live_hooks"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),
