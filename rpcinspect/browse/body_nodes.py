@@ -13,13 +13,15 @@ from msgspec import Struct
 
 from rpcinspect.browse.message_bytes import ByteRange
 from rpcinspect.browse.node import MAX_LABEL, Node, Ranges, pages, text_node
-from rpcinspect.fields.body import body_of
+from rpcinspect.fields.body import SAYS, body_of
 from rpcinspect.fields.phrases import counted, packed
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.places import PARAMETER
 from rpcinspect.pickles.spans import PickleSpan, spans_of
 from rpcinspect.pickles.tree import Dict, PickleCall, Set, Value
 from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall, ScriptRRefFetchRet
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.message_parts import event_words
 
@@ -43,8 +45,7 @@ class BodyNodes:
     @property
     def type(self) -> str:
         """Returns the name of the body's type."""
-        name: str = self._body.json["type"]
-        return name
+        return type_name(message_type_of(self._body.command))
 
     def fields(self, told: dict[str, Any], ranges: Ranges) -> Callable[[], Sequence[Node]]:
         """Returns what makes the nodes of fields that are in JSON, such as those of an envelope."""
@@ -52,15 +53,16 @@ class BodyNodes:
 
     def body(self) -> Callable[[], Sequence[Node]] | None:
         """Returns what makes the nodes of the body; None of an empty one."""
-        told = {name: value for name, value in self._body.json.items() if name != "type"}
-        if told.get("error", told) is None:
-            del told["error"]
-        elif "error" in told and told.get("value", told) is None:
-            del told["value"]
+        body = self._body
+        names = [name for name in SAYS.get(type(body.command), ()) if name in body.trees or self._tells(name)]
         unsafe = list(self._unsafe())
-        if not told and not unsafe:
+        if not names and not unsafe:
             return None
-        return lambda: [*(self._told(name, value) for name, value in told.items()), *unsafe]
+        return lambda: [*map(self._told, names), *unsafe]
+
+    def _tells(self, name: str) -> bool:
+        """Whether a field without a tree is there."""
+        return name not in ("value", "error", "pickle_error") or self._body.get(name) is not None
 
     def _unsafe(self) -> Iterator[Node]:
         audit = self._record.facts.audit
@@ -70,12 +72,12 @@ class BodyNodes:
         if called is not None:
             yield Node(f"dangerous call: {called.name}: {called.reason}", self._ranges, look="bad")
 
-    def _told(self, name: str, value: object) -> Node:
+    def _told(self, name: str) -> Node:
         """A field of the body, with what is in it where its pickle was read."""
         trees = self._body.trees
         span = self._spans.get(name)
         if name not in trees:
-            return self._field(name, value, self._at(span))
+            return self._field(name, self._body.get(name), self._at(span))
         parts = None if name == "value" else self._parts_of(trees[name], span)
         if parts is None:
             return self._value(name, trees[name], span)

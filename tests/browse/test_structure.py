@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,6 +223,26 @@ def test_many_tensors() -> None:
 
 
 BYTE = TensorMeta(dtype="uint8", sizes=(1,), strides=(1,), storage=0, storage_numel=1)
+
+
+def test_a_pickle_that_can_not_be_read_has_no_value() -> None:
+    record, source = answer(b"\x80\x02K")
+    root = Structure(record, source).root
+    (told,) = child(root, "body").children
+    assert told.label == "pickle_error: the pickle ends before STOP"
+    assert child(root, "problem: pickle: ").look == "bad"
+
+
+def test_twenty_thousand_long_arguments_are_not_put_into_words() -> None:
+    """Only a page of them is: all would take seconds."""
+    path = recorded("attacks/e_f10_lists_20000.rpclog")
+    with opened(path) as capture:
+        body = child(tree(capture, 0).root, "body")
+        started = time.process_time()
+        assert len(below(body, "args").children) == 100
+        assert time.process_time() - started < 2
+
+
 HOSTILE = ("\x1b[2J[red]x[/red]\u202e\x00\n" + "y" * 1_000_000).encode()
 
 
