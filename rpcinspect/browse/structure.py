@@ -48,9 +48,12 @@ class Structure:
         source: CaptureBytes,
         session: Session | None = None,
         title: str = "",
+        told: Sequence[str] = (),
     ) -> None:
         """`source`: as for `MessageBytes`. Without a session, which is there when all was read, nothing is
-        told of other messages; `title` stands above all then."""
+        told of other messages; `title` stands above all then. `told`: what else is known of the message,
+        which stands first."""
+        self._told = told
         self.record = record
         self.session = session
         self.bytes = MessageBytes(record, source, session)
@@ -74,6 +77,7 @@ class Structure:
     def _parts(self) -> Iterator[Node]:
         record, find = self.record, self.bytes.of
         message = record.rpc.message
+        yield from (Node(line) for line in self._told)
         yield from (Node(f"problem: {p.layer}: {p.reason}", look="bad") for p in record.problems)
         yield from self._findings()
         yield Node("how it travelled", self.root.ranges, lambda: list(self._travelled()))
