@@ -229,7 +229,7 @@ def test_a_pickle_that_can_not_be_read_has_no_value() -> None:
     record, source = answer(b"\x80\x02K")
     root = Structure(record, source).root
     (told,) = child(root, "body").children
-    assert told.label == "pickle_error: the pickle ends before STOP"
+    assert told.label.startswith("pickle_error: opcode 0x4b lacks operands")
     assert child(root, "problem: pickle: ").look == "bad"
 
 
@@ -239,7 +239,7 @@ def test_twenty_thousand_long_arguments_are_not_put_into_words() -> None:
     with opened(path) as capture:
         body = child(tree(capture, 0).root, "body")
         started = time.process_time()
-        assert len(below(body, "args").children) == 100
+        assert [page.label for page in below(body, "args").children][-1] == "items 20,000…20,001"
         assert time.process_time() - started < 2
 
 
