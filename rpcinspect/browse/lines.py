@@ -198,11 +198,15 @@ class LinesView(ScrollView, can_focus=True):
     def move_to(self, at: int, *, middle: bool = False) -> None:
         """Puts the cursor on a line and shows it."""
         at = max(0, min(at, len(self.lines) - 1))
-        moved = at != self.cursor
+        before, top = self.cursor, int(self.scroll_offset.y)
         self.cursor = at
         self._reveal(middle=middle)
-        self.refresh()
-        if moved:
+        if int(self.scroll_offset.y) != top:
+            self.refresh()
+        else:  # a whole screen costs ten times as much as two lines
+            self.refresh_line_at(before)
+            self.refresh_line_at(at)
+        if at != before:
             self.post_message(self.Moved(self, at))
 
     def _reveal(self, *, middle: bool = False) -> None:
