@@ -23,7 +23,7 @@ from rpcinspect.browse.filter_line import FilterLine
 from rpcinspect.browse.filter_run import FilterRun
 from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
-from rpcinspect.browse.growing_run import GrowingRun
+from rpcinspect.browse.growing_run import LIVE, GrowingRun
 from rpcinspect.browse.help import help_text
 from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
 from rpcinspect.browse.listing import Listing, RowList
@@ -31,6 +31,7 @@ from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
+from rpcinspect.browse.terminal import TerminalDriver, stop_with_group
 from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
@@ -85,7 +86,7 @@ class Browser(App[int]):
         Binding("t", "theme", "light or dark", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
         Binding("Q", "quit", "quit", show=False),
-        Binding("ctrl+c", "interrupt", "quit", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", "end a live capture, then quit", show=False, priority=True),
         *(
             Binding(str((n + 1) % 10), f"view('{one.name}')", one.name, show=False)
             for n, one in enumerate(VIEWS)
@@ -167,7 +168,7 @@ class Browser(App[int]):
     def _title(self) -> None:
         reading = self.reading
         told = [captures_title(reading.paths), counted(reading.count, "message")]
-        told.append(reading.state_words)
+        told.append(self._state_words())
         matching = self.listed.matching
         if matching is not None:
             picked = matching.shown.count if matching.shown else sum(matching.rows)
@@ -177,6 +178,12 @@ class Browser(App[int]):
         self.query_one("#title", Static).update(
             Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis")
         )
+
+    def _state_words(self) -> str:
+        words = self.reading.state_words
+        if words == LIVE and self._rows is not None:
+            return words if self.lines_view.following else f"{words}, G follows it"
+        return words
 
     # -- views
 
@@ -333,8 +340,16 @@ class Browser(App[int]):
             self.exit(0)
 
     def action_interrupt(self) -> None:
-        """Ends the program, as Ctrl-C does."""
-        self.exit(130)
+        """Ends the reading of what is still being captured; where nothing is, the program."""
+        if self.reading.end():
+            self.notify("the capture ends here: Ctrl-C again, or q, ends the program", markup=False)
+        else:
+            self.exit(130)
+
+    def action_suspend_process(self) -> None:
+        """Goes to the shell, until `fg`."""
+        if isinstance(self._driver, TerminalDriver):
+            stop_with_group()
 
     def action_move(self, name: str) -> None:
         """Goes from the message that is shown to others."""
@@ -459,7 +474,6 @@ class Browser(App[int]):
         if at is None:
             self.notify(f"no other line has {printable(wanted)!r}", markup=False)
         elif lines is self.lines_view.lines:
-            self.lines_view.following = False
             self.lines_view.move_to(at, middle=True)
 
     # -- marks

@@ -33,7 +33,9 @@ from rpcinspect.views.text.table import failed
 
 ReadingState = Literal["reading", "finishing", "done", "failed"]
 PLAIN, HOUSEKEEPING, FAILED = 0, 1, 2
-JOIN_S = 10.0
+JOIN_S = 2.0
+"""An input that is still being written ends within a second; nobody waits for more."""
+LIVE = "live"
 MAX_CAUSES = 500_000
 """Messages of which causes are worked out before anybody asks."""
 
@@ -69,7 +71,7 @@ class GrowingRun:
         self._call_texts = CallTexts()
         self._lock = threading.Lock()
         self._phrases = Phrases()
-        self._stop = False
+        self._stop = self._ends = False
         self._thread = threading.Thread(target=self._read, name="rpcinspect reading", daemon=True)
 
     def heard(self, done: int, of: int | None) -> None:
@@ -79,6 +81,14 @@ class GrowingRun:
     def start(self) -> None:
         """Begins to read."""
         self._thread.start()
+
+    def end(self) -> bool:
+        """Ends the reading of what is still being written: what came is all; False where nothing is."""
+        if not self.follows or self._ends or self.state != "reading":
+            return False
+        self._ends = True
+        self.decoding.stop()
+        return True
 
     def close(self) -> None:
         """Ends the reading and closes the captures."""
@@ -186,7 +196,7 @@ class GrowingRun:
         """Returns how far the reading is; empty once all was read."""
         if self.state == "reading":
             if self.follows:
-                return "live"
+                return "ending" if self._ends else LIVE
             done, of = self.progress
             return f"reading {100 * done // of} %" if of else "reading"
         return {"finishing": "working out what belongs together", "failed": "reading ended early"}.get(

@@ -32,7 +32,13 @@ class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
         return [Live(self.interface)]
 
     def mistakes(self) -> Iterator[str]:
+        from rpcinspect.browse.full_screen import missing_terminal
+        from rpcinspect.cli.requirements import missing_textual
+
         yield from super().mistakes()
+        for missing in (missing_textual(), missing_terminal(STDIN in self.files)):
+            if missing is not None:
+                yield missing
 
     def run(self) -> int:
         """Shows it; returns the exit code."""
