@@ -77,6 +77,19 @@ class TerminalDriver(LinuxDriver):
             events & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, events in waiting.poll(0)
         )
 
+    def resume_application_mode(self) -> None:
+        """Takes the terminal again and draws everything anew: others have written there meanwhile."""
+        if self._key_thread is not None and self._key_thread.is_alive():
+            self.suspend_application_mode()  # stopped by a signal that nobody hears of
+        super().resume_application_mode()
+        self._loop.call_soon_threadsafe(self._draw_anew)
+
+    def _draw_anew(self) -> None:
+        for screen in self._app.screen_stack:
+            screen.refresh(layout=True)
+            for shown in screen.walk_children():
+                shown.refresh()
+
     def run_input_thread(self) -> None:
         """Takes keys, until the terminal is gone at the latest."""
         try:

@@ -30,7 +30,7 @@ def browse(asked: BrowseCommand) -> int:
         if reading is not None:
             reading.heard(done, of)
 
-    options = replace(asked.decoding_options(), progress=heard)
+    options = replace(asked.decoding_options(), progress=heard, by_completion=asked.live)
     reading = GrowingRun(Decoding(asked.sources(), options), follows=asked.live)
     try:
         code = run_in_terminal(Browser(reading, Marks.of(asked.files[0]) if asked.files else Marks(None)))
