@@ -29,6 +29,7 @@ from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
 from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
+from rpcinspect.browse.output_lines import OutputLines, OutputScreen
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
 from rpcinspect.browse.terminal import TerminalDriver, stop_with_group
@@ -83,6 +84,7 @@ class Browser(App[int]):
         Binding("backslash", "maximise", "maximise", show=False, key_display="\\"),
         Binding("colon", "command_palette", "palette", key_display=":"),
         Binding("question_mark", "help", "help", key_display="?"),
+        Binding("o", "output", "output of the command", show=False),
         Binding("t", "theme", "light or dark", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
         Binding("Q", "quit", "quit", show=False),
@@ -92,6 +94,9 @@ class Browser(App[int]):
             for n, one in enumerate(VIEWS)
         ),
     ]
+
+    output: OutputLines | None = None
+    """Of the command that is being recorded."""
 
     def __init__(self, reading: GrowingRun, marks: Marks) -> None:
         super().__init__()
@@ -156,12 +161,15 @@ class Browser(App[int]):
         if finished and (rows is None or not rows.final) and self._waits:
             self._waits = False
             self.show_view(self.view, self.opened, row=self.row)
-        elif rows is not None and rows.update():
+        elif rows is not None and (rows.update() or self._seen != self.reading.count):
             self._waits = True
-            self.lines_view.grown()
+            self._seen = self.reading.count
+            self.lines_view.grown()  # lines that were there may be others now: answers came, names
             if self.row is None:
                 self._select(self.lines_view.cursor)
 
+    _seen = 0
+    """Messages that the lines take notice of."""
     _waits = True
     """What is shown is not all yet."""
 
@@ -341,10 +349,18 @@ class Browser(App[int]):
 
     def action_interrupt(self) -> None:
         """Ends the reading of what is still being captured; where nothing is, the program."""
-        if self.reading.end():
-            self.notify("the capture ends here: Ctrl-C again, or q, ends the program", markup=False)
+        done = self.reading.end()
+        if done:
+            self.notify(done, markup=False)
         else:
             self.exit(130)
+
+    def action_output(self) -> None:
+        """Shows what the command that is being recorded has written."""
+        if self.output is None:
+            self.notify("no command runs here: record --browse shows what one writes", markup=False)
+        else:
+            self.push_screen(OutputScreen(self.output))
 
     def action_suspend_process(self) -> None:
         """Goes to the shell, until `fg`."""

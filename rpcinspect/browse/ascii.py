@@ -1,6 +1,6 @@
 """What is drawn, for terminals that show ASCII only: every other character as one that looks like it.
 
-In: text that goes to the terminal, escape sequences of ours included, which are ASCII. Out: the same, as wide.
+In: text that goes to the terminal; escape sequences of ours are ASCII. Out: the same, as wide.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ which become known, and numbers, which are in the order of time at the end only.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -43,10 +43,14 @@ MAX_CAUSES = 500_000
 class GrowingRun:
     """One capture, or several that are one run, on the way into memory."""
 
-    def __init__(self, decoding: Decoding, *, follows: bool = False) -> None:
-        """`follows`: the capture is still being made."""
+    def __init__(
+        self, decoding: Decoding, *, follows: bool = False, ends: Callable[[], str] | None = None
+    ) -> None:
+        """`follows`: the capture is still being made; `ends`: makes whoever makes it end, and says what was
+        done about that, nothing where it has ended."""
         self.decoding = decoding
         self.follows = follows
+        self._make_end = ends
         self.state: ReadingState = "reading"
         self.why = ""
         """Why the reading failed."""
@@ -82,13 +86,17 @@ class GrowingRun:
         """Begins to read."""
         self._thread.start()
 
-    def end(self) -> bool:
-        """Ends the reading of what is still being written: what came is all; False where nothing is."""
-        if not self.follows or self._ends or self.state != "reading":
-            return False
+    def end(self) -> str:
+        """Ends the reading of what is still being written; returns what was done, empty where nothing is."""
+        if not self.follows or self.state != "reading":
+            return ""
+        if self._make_end is not None:
+            return self._make_end()
+        if self._ends:
+            return ""
         self._ends = True
         self.decoding.stop()
-        return True
+        return "the capture ends here: Ctrl-C again, or q, ends the program"
 
     def close(self) -> None:
         """Ends the reading and closes the captures."""

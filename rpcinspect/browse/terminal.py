@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TextIO
 
 from textual.app import App
@@ -45,10 +46,8 @@ class TerminalText:
 
     def flush(self) -> None:
         """Writes what was held back."""
-        try:
+        with suppress(OSError):  # the signal, or the next look, ends the app
             self._file.flush()
-        except OSError:
-            pass  # the signal, or the next look, ends the app
 
     def fileno(self) -> int:
         """Returns the descriptor."""

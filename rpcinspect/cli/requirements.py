@@ -1,4 +1,4 @@
-"""Whether PyTorch and what else is optional is installed, without importing it; the commands that install what is optional.
+"""Whether PyTorch, or what else is optional, is installed, without importing it; the commands that install it.
 
 Only live workers import torch, in processes of their own.
 """
