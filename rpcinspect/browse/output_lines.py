@@ -1,6 +1,6 @@
 """What a command writes while it is recorded, as lines: a file that grows.
 
-In: a path. Out: lines on demand, inert: of one that was written over, such as a progress bar, what stands there
+In: a path. Out: lines on demand, inert: of one that was written over, as by a progress bar, what stands there
 last; without colours, other control characters escaped.
 """
 

@@ -3,8 +3,8 @@ comes.
 
 In: the options of `record`. Out: the exit code of the command. That process has a terminal of its own, so
 that the command is as it would be in a terminal and never writes over the screen: what it writes goes into a
-file beside the recording. Ctrl-C is passed on as a terminal does it. Once the screen is left while the command
-still runs, its output goes to our terminal, as without --browse.
+file beside the recording. Ctrl-C is passed on as a terminal does it. Once the screen is left while the
+command still runs, its output goes to our terminal, as without --browse.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether PyTorch, or what else is optional, is installed, without importing it; the commands that install it.
+"""Whether PyTorch, or what else is optional, is installed, without importing it; commands that install it.
 
 Only live workers import torch, in processes of their own.
 """
