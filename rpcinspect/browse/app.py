@@ -168,6 +168,7 @@ class Browser(App[int]):
             if self.row is None:
                 self._select(self.lines_view.cursor)
 
+    _titled = ""
     _seen = 0
     """Messages that the lines take notice of."""
     _waits = True
@@ -183,9 +184,10 @@ class Browser(App[int]):
             told.append(f"{picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
-        self.query_one("#title", Static).update(
-            Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis")
-        )
+        text = "  ·  ".join(filter(None, told))
+        if text != self._titled:  # nothing is drawn while nothing happens
+            self._titled = text
+            self.query_one("#title", Static).update(Text(text, no_wrap=True, overflow="ellipsis"))
 
     def _state_words(self) -> str:
         words = self.reading.state_words

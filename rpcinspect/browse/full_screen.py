@@ -17,8 +17,9 @@ def missing_terminal(reads_stdin: bool) -> str | None:
     """Returns why nothing can be shown; None where it can. `reads_stdin`: a capture comes from there."""
     if not _is_terminal(1):
         return f"browse needs a terminal, and standard output is none: {INSTEAD}"
-    if os.environ.get("TERM", "dumb") == "dumb":
-        told = "TERM=dumb" if "TERM" in os.environ else "TERM is not set"
+    kind = os.environ.get("TERM", "")
+    if kind in ("", "dumb"):
+        told = f"TERM={kind}" if kind else "TERM is not set"
         return f"browse needs a terminal that it can draw on ({told}): {INSTEAD}"
     if reads_stdin and _is_terminal(0):
         return "browse -: nothing is piped into it, as in: tcpdump -U -w - | rpcinspect browse -"
