@@ -19,6 +19,7 @@ import termios
 import threading
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -40,6 +41,8 @@ CTRL_C = b"\x03"
 CHUNK = 1 << 16
 FAILED = 126
 SIGNALLED = 128
+LOCAL = 3
+"""Of the modes of a terminal: those among which is the echo."""
 
 
 class BrowsedJob:
@@ -55,7 +58,7 @@ class BrowsedJob:
             os.close(told)
             _run(command, tell)
         os.close(tell)
-        _give_size(self._terminal)
+        _furnish(self._terminal)
         self._told = os.fdopen(told, "rb")
         self._held = b""
         """What was written before it was known where it goes."""
@@ -163,12 +166,12 @@ def browse_job(command: RecordCommand) -> int:
     if code > SIGNALLED and code != INTERRUPTED:
         job.send(code - SIGNALLED)
     elif not job.is_over:
-        say("the command goes on: Ctrl-C reaches it, and the recording is complete once it has ended")
+        _tell("the command goes on: Ctrl-C reaches it, and the recording is complete once it has ended")
     job.pass_output_on()
     code, lines = job.result()
     for line in lines:
-        say(line)
-    say(f"the output of the command is in {output_of(file)}")
+        _tell(line)
+    _tell(f"the output of the command is in {output_of(file)}")
     end_at_once(code)
     return code
 
@@ -205,18 +208,23 @@ def _run(command: RecordCommand, tell: int) -> NoReturn:
         os._exit(code)
 
 
-def _give_size(terminal: int) -> None:
-    """Makes a terminal as large as ours."""
-    try:
+def _furnish(terminal: int) -> None:
+    """Makes a terminal as large as ours; it does not show what is typed, which is Ctrl-C only."""
+    with suppress(OSError, termios.error):
         size = fcntl.ioctl(1, termios.TIOCGWINSZ, bytes(8))
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
-    except OSError:
-        pass  # the command has a small one
+        modes = termios.tcgetattr(terminal)
+        modes[LOCAL] &= ~termios.ECHO
+        termios.tcsetattr(terminal, termios.TCSANOW, modes)
+
+
+def _tell(line: str) -> None:
+    """Says a line, unless our terminal is gone."""
+    with suppress(OSError):
+        say(line)
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    try:
+    with suppress(OSError):  # a full disk, or a terminal that is gone, does not end the command
         while data:
             data = data[os.write(descriptor, data) :]
-    except OSError:
-        pass  # a full disk, or a terminal that is gone, does not end the command

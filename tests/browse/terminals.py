@@ -38,6 +38,7 @@ class Terminal:
         environment: Mapping[str, str] | None = None,
         stdin: int | None = None,
         ignored: Sequence[signal.Signals] = (),
+        through: Sequence[str] = (),
     ) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.ours, theirs = pty.openpty()
@@ -51,7 +52,7 @@ class Terminal:
             "LC_ALL": "C.UTF-8",
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rpcinspect", *map(str, arguments)],
+            [*through, sys.executable, "-m", "rpcinspect", *map(str, arguments)],
             stdin=theirs if stdin is None else stdin,
             stdout=theirs,
             stderr=theirs,
