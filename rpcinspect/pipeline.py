@@ -254,6 +254,11 @@ class Decoding(Closing):
         findings = self._findings.finish(session, self._wire_facts)
         return replace(session, findings=findings).with_problems([*unread, *self._findings.problems])
 
+    def bytes_beside(self) -> CaptureBytes:
+        """Returns what reads bytes of the captures in another thread, while they are still being decoded: it
+        has no window that the decoding moves."""
+        return CaptureBytes(self._pread, self._options.reading.unpacking.bytes)
+
     def _pread(self, capture: int, offset: int, length: int) -> bytes:
         data = self.readers[capture].pread(offset, length)
         if len(data) != length:
