@@ -222,7 +222,7 @@ class Browser(App[int]):
             self._rows = None
             if reading.run is None:
                 self._waits = True
-                self.lines_view.show(NoLines("this view is there once the whole capture was read"))
+                self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
             else:
                 self.lines_view.show(NoLines("working it out …"))
                 self._work_out(view, opened, cursor)
@@ -234,7 +234,7 @@ class Browser(App[int]):
         if view.name == "timeline":
             if reading.run is None:
                 self._rows, self._waits = None, True
-                self.lines_view.show(NoLines("this view is there once the whole capture was read"))
+                self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
                 return
             messages = RowList(reading, replace(self.listed, what="messages"), self.marks)
             self._rows = Timeline(messages, reading.run.session)
@@ -394,7 +394,7 @@ class Browser(App[int]):
         move = next(one for one in moves.MOVES if one.name == name)
         run = self.reading.run
         if run is None or self.row is None:
-            self.notify("this is known once the whole capture was read", markup=False)
+            self.notify(f"this is known {self.reading.when_known}", markup=False)
             return
         index = self.reading.number(self.row)
         self._go_to_one(moves.targets(move, run, index), f"#{index}: {move.about}", move.none(run, index))

@@ -26,6 +26,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, MessageColumns
 from rpcinspect.session.provenance import NO_CONTEXT
+from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.unexpected import fault
 from rpcinspect.views.jsonl.calls import CallTexts, call_text, outcome
 from rpcinspect.views.spool import Spool
@@ -70,6 +71,8 @@ class GrowingRun(Closing):
         """Whether what caused what was worked out: of many messages that is left to whoever asks."""
         self._labels: dict[int, tuple[str, str]] = {}
         """Server and client of pipes, as known by now."""
+        self._identities: WorkerIdentities | None = None
+        """From which those labels are."""
         self.ends_width = 0
         """Cells that the longest names of two ends take."""
         self._files = Temporary(), Temporary()
@@ -155,16 +158,22 @@ class GrowingRun(Closing):
             self._spool.extend(texts)
             self._calls.extend(calls)
         identities = self.decoding.identities()
+        if identities is not self._identities:
+            self._identities = identities
+            for pipe in self._labels:
+                if pipe < len(identities.clients):
+                    self._label(pipe, identities.servers[pipe], identities.clients[pipe])
         for record in records:
-            pipe = record.tp.pipe.number
-            server, client = pipe_ends(record, identities)
-            if self._labels.get(pipe) != (server, client):
-                self._labels[pipe] = server, client
-                self._widen(server, client)
+            self._label(record.tp.pipe.number, *pipe_ends(record, identities))
             keeping = HOUSEKEEPING if is_housekeeping(self.decoding, record) else PLAIN
             self.kinds.append(keeping | (FAILED if failed(record) else PLAIN))
         self.records += records
         self.count += len(records)
+
+    def _label(self, pipe: int, server: str, client: str) -> None:
+        if self._labels.get(pipe) != (server, client):
+            self._labels[pipe] = server, client
+            self._widen(server, client)
 
     def _widen(self, server: str, client: str) -> None:
         self.ends_width = max(self.ends_width, cell_len(join_ends(end_label(client), end_label(server))))
@@ -203,6 +212,17 @@ class GrowingRun(Closing):
     def paths(self) -> list[str]:
         """Returns the captures."""
         return [reader.path for reader in self.decoding.readers]
+
+    @property
+    def when_known(self) -> str:
+        """Returns when that is known which needs the whole run."""
+        if not self.follows:
+            return "once the whole capture was read"
+        return (
+            "once the capture has ended: Ctrl-C ends it"
+            if self._make_end is None
+            else "once the command has ended"
+        )
 
     @property
     def state_words(self) -> str:

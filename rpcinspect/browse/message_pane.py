@@ -32,7 +32,7 @@ class MessagePane(Container):
         view = self.query_one("#detail", LinesView)
         run = self._reading.run
         if run is None:
-            view.show(NoLines("details are there once the whole capture was read"))
+            view.show(NoLines(f"details are there {self._reading.when_known}"))
             return
         record = self._reading.records[row]
         view.show(PartLines(detail(record, run.session, self._reading.decoding.bytes), len(run.messages)))
