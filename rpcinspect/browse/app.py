@@ -307,7 +307,7 @@ class Browser(App[int]):
             self._soon = self.set_timer(PAUSE_S, self._show_soon)
 
     def _show_soon(self) -> None:
-        if self.row is not None:
+        if self.row is not None and self.is_running:  # not while the panes are taken down
             self.message.show(self.row)
 
     def show_row(self, row: int) -> None:

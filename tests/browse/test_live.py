@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -91,13 +92,15 @@ def test_names_are_shown_once_they_are_known(
     reading, append, over = growing
     reading.start()
     packets = packets_of(zstandard.decompress((CAPTURES / "attacks" / "a14_prod.pcap.zst").read_bytes()))
+    for packet in islice(packets, 30):
+        append(packet)
     for packet in packets:
         append(packet)
-        if wait_for(lambda: reading.count > 0, 0.2):
+        if wait_for(lambda: reading.count > 2, 0.1):
             break
-    assert reading.ends(0) == ("w0", "10.0.0.2:5000")
+    assert reading.ends(2) == ("w0", "10.0.0.2:5000")
     append(b"".join(packets))
-    assert wait_for(lambda: reading.ends(0) == ("w0", "w1"))
+    assert wait_for(lambda: reading.ends(2) == ("w0", "w1"))
     assert reading.run is None, "it is known before the end"
     over.set()
     reading.wait(20)
