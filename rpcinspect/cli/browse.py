@@ -3,16 +3,22 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from rpcinspect.cli.options import STDIN, CaptureOptions, option
+from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
+from rpcinspect.cli.options import STDIN, option
 
 if TYPE_CHECKING:
     from rpcinspect.capture import Live
 
 
-class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
+class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
     """Look through captures in the terminal: calls, messages, bytes, tensors."""
 
-    EXAMPLES: ClassVar = ("browse run.pcap", "browse --live lo")
+    EXAMPLES: ClassVar = (
+        "browse run.pcap",
+        "browse --live lo",
+        "browse --diff good.pcap bad.pcap",
+        "browse --diff run.pcap --context 0:3 --context 0:7",
+    )
     EXITS: ClassVar = {
         0: "ended by a key",
         2: "wrong options, or no terminal",
@@ -20,6 +26,9 @@ class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
         130: "interrupted",
     }
 
+    diff: Annotated[
+        bool, option("--diff", "Show two runs side by side, and what differs; with the options of diff.")
+    ] = False
     interface: Annotated[
         str | None, option("--live INTERFACE", "Capture there; show messages as they come.")
     ] = None
@@ -33,9 +42,23 @@ class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
 
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
+        if self.diff:
+            yield from self.runs_mistakes()
+            if self.interface is not None:
+                yield "--diff compares two captures: no --live with it"
+        else:
+            for name in dict.fromkeys(word.partition("=")[0] for word in self.comparing()):
+                yield f"{name} is for --diff"
+
+    def inputs(self) -> list[str]:
+        return [path for file in self.files for path in captures_of(file)] if self.diff else self.files
 
     def run(self) -> int:
         """Shows it; returns the exit code."""
+        if self.diff:
+            from rpcinspect.cli.browsing_pair import browse_pair
+
+            return browse_pair(self)
         from rpcinspect.cli.browsing import browse
 
         return browse(self)

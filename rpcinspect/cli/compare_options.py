@@ -64,7 +64,7 @@ class ComparisonOptions(CaptureOptions, frozen=True, kw_only=True):
 
     def comparing(self) -> list[str]:
         """Returns the options for comparing, as words."""
-        words = [f"--ignore={','.join(self.ignore)}"]
+        words = [f"--ignore={','.join(self.ignore)}"] if self.ignore else []
         words += [f"--context={context}" for context in self.contexts]
         words += [f"--rename={rename}" for rename in self.renames]
         words += ["--tolerance"] if self.tolerance else []

@@ -7,7 +7,7 @@ and not escaped for HTML; and what a template makes of it, in pieces of UTF-8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import (
     amount,
-    captures_title,
     counted,
     end_label,
     packed,
@@ -31,7 +30,7 @@ from rpcinspect.session.model import CaptureInfo
 from rpcinspect.views.columns import Column, Table, table
 from rpcinspect.views.diff.facts import FactRow, fact_rows
 from rpcinspect.views.diff.rows import MAX_CHARTS, Differing, DiffRows, RowKind, kind_of, rows_of
-from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
+from rpcinspect.views.diff.words import MEANINGS, following, numbers, run_name, tolerance, verdict_line
 from rpcinspect.views.html.kit import Link, html
 from rpcinspect.views.questions.session import capture_format, lasts
 from rpcinspect.views.words import moment
@@ -113,7 +112,7 @@ def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage
     line = verdict_line(comparison)
     marks, bins = _marks(comparison, shown)
     return DiffPage(
-        title=" and ".join(_name(side) for side in (comparison.a, comparison.b)),
+        title=" and ".join(run_name(side) for side in (comparison.a, comparison.b)),
         outcome="unrelated" if comparison.unrelated else "same" if comparison.same else "different",
         same=comparison.same,
         verdict=_capital(line) if first is None else f"First difference: {first.what}",
@@ -127,11 +126,6 @@ def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage
         rows=rows,
         notes=tuple(_notes(comparison, rows)),
     )
-
-
-def _name(side: Side) -> str:
-    context = "" if side.context is None else f" context {packed(side.context)}"
-    return captures_title(side.paths) + context
 
 
 def _capital(words: str) -> str:
