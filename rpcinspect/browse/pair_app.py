@@ -141,7 +141,8 @@ class PairBrowser(App[int]):
                 told.append(verdict_line(compared.comparison))
         told = [*(f"{side} {name}" for side, name in zip(SIDES, names, strict=True)), *told]
         text = " · ".join(filter(None, told))
-        self.query_one("#title", Static).update(Text(printable(text), no_wrap=True, overflow="ellipsis"))
+        line = Text(printable(text), no_wrap=True, overflow="ellipsis")
+        self.query_one("#title", Static).update(line, layout=False)
 
     def _list(self) -> None:
         """Shows the list at the message that is shown below."""
