@@ -7,7 +7,7 @@ one, which ask the run; here is which is shown when.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +16,11 @@ from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.timer import Timer
 from textual.widgets import Footer, Static
 
 from rpcinspect.browse import moves
 from rpcinspect.browse.filter_line import FilterLine
-from rpcinspect.browse.filter_run import FilterRun
 from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
 from rpcinspect.browse.growing_run import GrowingRun
@@ -36,10 +36,14 @@ from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
 from rpcinspect.browse.views import BY_NAME, VIEWS, BrowseView, answer_lines, opened_lines
 from rpcinspect.fields.phrases import captures_title, counted, printable
-from rpcinspect.filter.selection import Filter
 from rpcinspect.unexpected import fault
 
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter
+
 TICK_S = 0.1
+PAUSE_S = 0.05
+"""So long the cursor rests on a line before its message is shown: a key that is held down need not wait."""
 MAX_HISTORY = 1000
 LAYOUTS = ("above", "beside", "alone")
 """Of the list and the message: one above the other, beside each other, the list alone."""
@@ -96,6 +100,14 @@ class Browser(App[int]):
         super().__init__()
         self.reading = reading
         self.marks = marks
+        self.title_line = Static(id="title", markup=False)
+        self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
+        self.panes = Container(id="panes", classes=LAYOUTS[0])
+        self.lines_view = LinesView(id="list")
+        """The list of the view that is shown."""
+        self.message = MessagePane(reading, id="message")
+        """The panes of one message."""
+        self.filter_line = FilterLine(values_of(reading), id="filter")
         self.view = VIEWS[0]
         self.opened: int | None = None
         self.listed = Listing()
@@ -109,17 +121,20 @@ class Browser(App[int]):
         self._wanted = ""
         """The text that is searched."""
         self._said_failed = False
+        self._waits = True
+        """What is shown is not all yet."""
+        self._soon: Timer | None = None
 
     # -- what is on the screen
 
     def compose(self) -> ComposeResult:
         """Makes the panes."""
-        yield Static(id="title", markup=False)
-        yield ViewBar([view.name for view in VIEWS], id="views")
-        with Container(id="panes", classes=LAYOUTS[0]):
-            yield LinesView(id="list")
-            yield MessagePane(self.reading, id="message")
-        yield FilterLine(values_of(self.reading), id="filter")
+        yield self.title_line
+        yield self.view_bar
+        with self.panes:
+            yield self.lines_view
+            yield self.message
+        yield self.filter_line
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -129,16 +144,6 @@ class Browser(App[int]):
         self.lines_view.focus()
         self.reading.start()
         self.set_interval(TICK_S, self._tick)
-
-    @property
-    def lines_view(self) -> LinesView:
-        """The list of the view that is shown."""
-        return self.query_one("#list", LinesView)
-
-    @property
-    def message(self) -> MessagePane:
-        """The panes of one message."""
-        return self.query_one("#message", MessagePane)
 
     def _tick(self) -> None:
         """Takes notice of what has come."""
@@ -161,8 +166,10 @@ class Browser(App[int]):
             if self.row is None:
                 self._select(self.lines_view.cursor)
 
-    _waits = True
-    """What is shown is not all yet."""
+    @property
+    def settled(self) -> bool:
+        """Whether the list shows all there is to show."""
+        return self.reading.state != "reading" and not self._waits
 
     def _title(self) -> None:
         reading = self.reading
@@ -174,7 +181,7 @@ class Browser(App[int]):
             told.append(f"{picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
-        self.query_one("#title", Static).update(
+        self.title_line.update(
             Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis")
         )
 
@@ -190,7 +197,7 @@ class Browser(App[int]):
     ) -> None:
         """Shows a view: at a line, or where a row's message is."""
         self.view, self.opened = view, opened
-        self.query_one(ViewBar).chosen = view.name
+        self.view_bar.chosen = view.name
         reading = self.reading
         if view.parts is not None:
             self._rows = None
@@ -271,7 +278,14 @@ class Browser(App[int]):
     def _select(self, at: int) -> None:
         rows = self._rows
         if rows is not None and at < len(rows):
-            self.show_row(rows.row(at))
+            self.row = rows.row(at)
+            if self._soon is not None:
+                self._soon.stop()
+            self._soon = self.set_timer(PAUSE_S, self._show_soon)
+
+    def _show_soon(self) -> None:
+        if self.row is not None:
+            self.message.show(self.row)
 
     def show_row(self, row: int) -> None:
         """Shows a message in its panes."""
@@ -411,7 +425,7 @@ class Browser(App[int]):
     def action_filter(self) -> None:
         """Opens the line for a filter."""
         matching = self.listed.matching
-        self.query_one(FilterLine).open("" if matching is None else matching.filter.text)
+        self.filter_line.open("" if matching is None else matching.filter.text)
 
     @on(FilterLine.GivenUp)
     def _filter_given_up(self) -> None:
@@ -428,6 +442,8 @@ class Browser(App[int]):
             self.listed.matching.stop()
         matching = None
         if chosen is not None:
+            from rpcinspect.browse.filter_run import FilterRun
+
             matching = FilterRun(self.reading, chosen, of_calls=self.view.name == "calls")
             matching.start()
         self.listed = replace(self.listed, matching=matching)
@@ -497,7 +513,7 @@ class Browser(App[int]):
     def action_layout(self) -> None:
         """Puts the panes beside each other, above each other, or shows the list alone."""
         self._shape = (self._shape + 1) % len(LAYOUTS)
-        self.query_one("#panes").set_classes(LAYOUTS[self._shape])
+        self.panes.set_classes(LAYOUTS[self._shape])
 
     def action_maximise(self) -> None:
         """Gives the pane one is in the whole screen, or takes it back."""
