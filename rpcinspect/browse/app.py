@@ -181,9 +181,7 @@ class Browser(App[int]):
             told.append(f"{picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
-        self.title_line.update(
-            Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis")
-        )
+        self.title_line.update(Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis"))
 
     # -- views
 

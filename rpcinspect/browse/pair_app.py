@@ -15,6 +15,7 @@ from textual import events, on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.timer import Timer
 from textual.widgets import Footer, Static
 
 from rpcinspect.browse.find import find_text
@@ -30,6 +31,8 @@ from rpcinspect.views.diff.words import run_name, verdict_line
 from rpcinspect.views.text.detail import detail
 
 TICK_S = 0.1
+PAUSE_S = 0.05
+"""So long the cursor rests on a line before its message is shown: a key that is held down need not wait."""
 MAX_HISTORY = 1000
 DETAILS: tuple[DetailKind, ...] = ("beside", "a", "b")
 NUMBER = re.compile(r"\s*([ab]?)#?(\d{1,18})\s*")
@@ -70,6 +73,11 @@ class PairBrowser(App[int]):
     def __init__(self, reading: PairReading) -> None:
         super().__init__()
         self.reading = reading
+        self.title_line = Static(id="title", markup=False)
+        self.pair_view = LinesView(id="pair")
+        """The list of the messages."""
+        self.details_view = LinesView(id="details")
+        """What is said of one of them."""
         self.place: int | None = None
         """Of the message that is shown below; None: the summary is."""
         self._lines: PairLines | None = None
@@ -81,15 +89,16 @@ class PairBrowser(App[int]):
         self._after: list[int] = []
         self._wanted = ""
         """The text that is searched."""
+        self._soon: Timer | None = None
 
     # -- what is on the screen
 
     def compose(self) -> ComposeResult:
         """Makes the panes."""
-        yield Static(id="title", markup=False)
+        yield self.title_line
         with Container(id="panes"):
-            yield LinesView(id="pair")
-            yield LinesView(id="details")
+            yield self.pair_view
+            yield self.details_view
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -98,16 +107,6 @@ class PairBrowser(App[int]):
         self.reading.start()
         self._tick()
         self._ticks = self.set_interval(TICK_S, self._tick)
-
-    @property
-    def pair_view(self) -> LinesView:
-        """The list of the messages."""
-        return self.query_one("#pair", LinesView)
-
-    @property
-    def details_view(self) -> LinesView:
-        """What is said of one of them."""
-        return self.query_one("#details", LinesView)
 
     @property
     def compared(self) -> ComparedRuns | None:
@@ -142,7 +141,7 @@ class PairBrowser(App[int]):
         told = [*(f"{side} {name}" for side, name in zip(SIDES, names, strict=True)), *told]
         text = " · ".join(filter(None, told))
         line = Text(printable(text), no_wrap=True, overflow="ellipsis")
-        self.query_one("#title", Static).update(line, layout=False)
+        self.title_line.update(line, layout=False)
 
     def _list(self) -> None:
         """Shows the list at the message that is shown below."""
@@ -196,7 +195,9 @@ class PairBrowser(App[int]):
     def _show(self, place: int) -> None:
         if place != self.place:
             self.place = place
-            self._show_details()
+            if self._soon is not None:
+                self._soon.stop()
+            self._soon = self.set_timer(PAUSE_S, self._show_details)
 
     @on(LinesView.Chosen, "#pair")
     def _chosen(self) -> None:

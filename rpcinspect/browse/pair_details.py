@@ -26,6 +26,8 @@ from rpcinspect.views.diff.table import difference_line, other_messages, summary
 DetailKind: TypeAlias = Literal["beside", "a", "b"]
 """Of the lower pane: both messages beside each other, or one of them as `decode --message` shows it."""
 BESIDE_FROM = 90
+MIN_WIDTH = 20
+"""Where a list has fewer cells its lines are cut."""
 NAME_WIDTH = 32
 MAX_ROWS = 40
 """Lines of one fact."""
@@ -39,7 +41,7 @@ class PairDetails:
     def __init__(self, compared: ComparedRuns, place: int | None, width: int) -> None:
         """Without a place: on the comparison as a whole."""
         self._compared = compared
-        self._width = max(10, width - 1)
+        self._width = max(MIN_WIDTH, width - 1)
         self._lines: list[tuple[ListLine, int | None]] = []
         if place is None:
             self._summary()
