@@ -55,6 +55,7 @@ def details(app: PairBrowser) -> str:
     return " ".join(" ".join(lines).split())
 
 
+CHAIN = CAPTURES / "basic_chain.pcap"
 PLAIN = [one for one in checks() if not one.flags and len(one.first) <= 1]
 
 
@@ -284,16 +285,26 @@ def test_it_ends_where_runs_cannot_be_compared(tmp_path: Path) -> None:
     assert isinstance(asyncio.run(run()).failure, CaptureError)
 
 
-def test_captured_text_is_inert() -> None:
-    async def run(name: str, size: tuple[int, int]) -> str:
-        path = CAPTURES / "attacks" / name
-        async with pair_browser(path, CAPTURES / "basic_chain.pcap", size) as (app, pilot):
+@pytest.mark.parametrize("size", [(80, 24), (160, 40)])
+def test_captured_text_is_inert(tmp_path: Path, size: tuple[int, int]) -> None:
+    """Names of workers, functions and files with commands for terminals, and with markup."""
+    hostile = tmp_path / "\x1b[31m[bold]x.pcap"
+    changed = (
+        CHAIN.read_bytes().replace(b"worker0", b"\x1b[31mAB").replace(b"basic_chain", b"\x1b]0;[bold]\x07")
+    )
+    hostile.write_bytes(changed)
+
+    async def run() -> str:
+        async with pair_browser(hostile, CHAIN, size) as (app, pilot):
             seen = [screen_text(app)]
-            for key in ("a", "end", "v", "v", "s"):
+            for key in ("a", "end", "v", "v", "s", "u", "question_mark"):
                 await pilot.press(key)
                 await settled(app, pilot)
                 seen.append(screen_text(app))
             return "\n".join(seen)
 
-    for name, size in (("a2_type_text.pcap.zst", (80, 24)), ("a11_unicode.pcap.zst", (160, 40))):
-        assert visible(asyncio.run(run(name, size)))
+    text = asyncio.run(run())
+    assert visible(text)
+    assert r"a \x1b[31m[bold]x.pcap" in text
+    assert r"\x1b[31mAB" in text
+    assert r"\x1b]0;[bold]\x07" in text
