@@ -189,7 +189,7 @@ class PairBrowser(App[int]):
 
     @on(LinesView.Moved, "#pair")
     def _moved(self, event: LinesView.Moved) -> None:
-        if self._lines is not None and event.at < len(self._lines):
+        if event.is_so and self._lines is not None and event.at < len(self._lines):
             self._show(self._lines.place(event.at))
 
     def _show(self, place: int) -> None:
