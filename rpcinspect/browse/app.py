@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 from textual import on, work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.timer import Timer
@@ -21,11 +21,11 @@ from textual.widgets import Footer, Static
 
 from rpcinspect.browse import moves
 from rpcinspect.browse.filter_line import FilterLine
-from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
 from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.help import help_text
 from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
+from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
@@ -61,7 +61,7 @@ class ViewPlace(Struct, frozen=True):
     """The row of the message that was shown."""
 
 
-class Browser(App[int]):
+class Browser(ListApp):
     """A capture in the terminal."""
 
     TITLE = "rpcinspect"
@@ -103,8 +103,6 @@ class Browser(App[int]):
         self.title_line = Static(id="title", markup=False)
         self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
         self.panes = Container(id="panes", classes=LAYOUTS[0])
-        self.lines_view = LinesView(id="list")
-        """The list of the view that is shown."""
         self.message = MessagePane(reading, id="message")
         """The panes of one message."""
         self.filter_line = FilterLine(values_of(reading), id="filter")
@@ -118,8 +116,6 @@ class Browser(App[int]):
         self._shape = 0
         self._before: list[ViewPlace] = []
         self._after: list[ViewPlace] = []
-        self._wanted = ""
-        """The text that is searched."""
         self._said_failed = False
         self._waits = True
         """What is shown is not all yet."""
@@ -453,34 +449,6 @@ class Browser(App[int]):
         self._waits = True
         self.show_view(self.view, row=self.row)
 
-    def action_find(self) -> None:
-        """Asks for a text and goes to the next line that has it."""
-
-        def answered(text: str | None) -> None:
-            if text:
-                self._wanted = text
-                self.action_again(1)
-
-        self.push_screen(TextPrompt("find text in the list", self._wanted), answered)
-
-    def action_again(self, by: int) -> None:
-        """Goes to the next line with the text that was searched, or to the one before."""
-        if self._wanted:
-            self._find(self._wanted, by)
-
-    @work(thread=True, exclusive=True, group="find", exit_on_error=False)
-    def _find(self, wanted: str, by: int) -> None:
-        lines, cursor = self.lines_view.lines, self.lines_view.cursor
-        at = find_text(lines, wanted, cursor, by)
-        self.call_from_thread(self._found, lines, wanted, at)
-
-    def _found(self, lines: LineSource, wanted: str, at: int | None) -> None:
-        if at is None:
-            self.notify(f"no other line has {printable(wanted)!r}", markup=False)
-        elif lines is self.lines_view.lines:
-            self.lines_view.following = False
-            self.lines_view.move_to(at, middle=True)
-
     # -- marks
 
     def action_mark(self) -> None:
@@ -517,17 +485,6 @@ class Browser(App[int]):
         """Puts the panes beside each other, above each other, or shows the list alone."""
         self._shape = (self._shape + 1) % len(LAYOUTS)
         self.panes.set_classes(LAYOUTS[self._shape])
-
-    def action_maximise(self) -> None:
-        """Gives the pane one is in the whole screen, or takes it back."""
-        if self.screen.maximized is not None:
-            self.screen.minimize()
-        elif self.focused is not None:
-            self.screen.maximize(self.focused)
-
-    def action_theme(self) -> None:
-        """Changes between light and dark."""
-        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
 
     def action_help(self) -> None:
         """Shows which keys there are."""

@@ -11,16 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 from rich.text import Text
-from textual import events, on, work
-from textual.app import App, ComposeResult
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.timer import Timer
 from textual.widgets import Footer, Static
 
-from rpcinspect.browse.find import find_text
 from rpcinspect.browse.help import help_text
 from rpcinspect.browse.lines import LinesView, NoLines
+from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.pair_details import DetailKind, PairDetails
 from rpcinspect.browse.pair_lines import BESIDE_FROM, LEGEND, PairLines
 from rpcinspect.browse.pair_reading import SIDES, ComparedRuns, PairReading
@@ -38,7 +38,7 @@ DETAILS: tuple[DetailKind, ...] = ("beside", "a", "b")
 NUMBER = re.compile(r"\s*([ab]?)#?(\d{1,18})\s*")
 
 
-class PairBrowser(App[int]):
+class PairBrowser(ListApp):
     """Two captures in the terminal."""
 
     TITLE = "rpcinspect"
@@ -74,8 +74,6 @@ class PairBrowser(App[int]):
         super().__init__()
         self.reading = reading
         self.title_line = Static(id="title", markup=False)
-        self.pair_view = LinesView(id="pair")
-        """The list of the messages."""
         self.details_view = LinesView(id="details")
         """What is said of one of them."""
         self.place: int | None = None
@@ -87,8 +85,6 @@ class PairBrowser(App[int]):
         self._details: DetailKind = "beside"
         self._before: list[int] = []
         self._after: list[int] = []
-        self._wanted = ""
-        """The text that is searched."""
         self._soon: Timer | None = None
 
     # -- what is on the screen
@@ -97,13 +93,13 @@ class PairBrowser(App[int]):
         """Makes the panes."""
         yield self.title_line
         with Container(id="panes"):
-            yield self.pair_view
+            yield self.lines_view
             yield self.details_view
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begins to read."""
-        self.pair_view.focus()
+        self.lines_view.focus()
         self.reading.start()
         self._tick()
         self._ticks = self.set_interval(TICK_S, self._tick)
@@ -126,7 +122,7 @@ class PairBrowser(App[int]):
         else:
             self._title()
             with self.prevent(LinesView.Moved):
-                self.pair_view.show(NoLines(printable(self.reading.state_words)))
+                self.lines_view.show(NoLines(printable(self.reading.state_words)))
 
     def _title(self) -> None:
         compared, names, told = self.compared, self.reading.names, [self.reading.state_words]
@@ -155,9 +151,9 @@ class PairBrowser(App[int]):
         why = "nothing differs" if self._differing else "no calls but housekeeping, which a shows"
         with self.prevent(LinesView.Moved):
             if len(lines):
-                self.pair_view.show(lines, lines.line_of(self.place or 0))
+                self.lines_view.show(lines, lines.line_of(self.place or 0))
             else:
-                self.pair_view.show(NoLines(why))
+                self.lines_view.show(NoLines(why))
 
     def _show_details(self) -> None:
         """Shows what is known of a message of both runs, or of all."""
@@ -187,7 +183,7 @@ class PairBrowser(App[int]):
 
     # -- moves
 
-    @on(LinesView.Moved, "#pair")
+    @on(LinesView.Moved, "#list")
     def _moved(self, event: LinesView.Moved) -> None:
         if event.is_so and self._lines is not None and event.at < len(self._lines):
             self._show(self._lines.place(event.at))
@@ -199,7 +195,7 @@ class PairBrowser(App[int]):
                 self._soon.stop()
             self._soon = self.set_timer(PAUSE_S, self._show_details)
 
-    @on(LinesView.Chosen, "#pair")
+    @on(LinesView.Chosen, "#list")
     def _chosen(self) -> None:
         self.details_view.focus()
 
@@ -232,7 +228,7 @@ class PairBrowser(App[int]):
             self._list()
         else:
             with self.prevent(LinesView.Moved):
-                self.pair_view.move_to(lines.line_of(place), middle=True)
+                self.lines_view.move_to(lines.line_of(place), middle=True)
         self.place = place
         self._show_details()
 
@@ -329,62 +325,28 @@ class PairBrowser(App[int]):
         self._beside = not beside
         self._list()
 
-    # -- finding
-
-    def action_find(self) -> None:
-        """Asks for a text and goes to the next line that has it."""
-
-        def answered(text: str | None) -> None:
-            if text:
-                self._wanted = text
-                self.action_again(1)
-
-        self.push_screen(TextPrompt("find text in the list", self._wanted), answered)
-
     def action_again(self, by: int) -> None:
         """Goes to the next line with the text that was searched, or to the one before; to a difference where
         none was."""
-        if not self._wanted:
+        if self._wanted:
+            super().action_again(by)
+        else:
             self.action_difference(by)
-        elif self._lines is not None:
-            self._find(self._lines, self._wanted, self.pair_view.cursor, by)
 
-    @work(thread=True, exclusive=True, group="find", exit_on_error=False)
-    def _find(self, lines: PairLines, wanted: str, cursor: int, by: int) -> None:
-        at = find_text(lines, wanted, cursor, by)
-        self.call_from_thread(self._found, lines, wanted, at)
-
-    def _found(self, lines: PairLines, wanted: str, at: int | None) -> None:
-        if at is None:
-            self.notify(f"no other line has {printable(wanted)!r}", markup=False)
-        elif lines is self._lines:
-            self.pair_view.move_to(at, middle=True)
-
-    # -- how it looks, and the end
+    # -- the end
 
     def action_pop(self) -> None:
         """Leaves what was opened last; where nothing is, ends the program."""
         if self.screen.maximized is not None:
             self.screen.minimize()
         elif self.details_view.has_focus:
-            self.pair_view.focus()
+            self.lines_view.focus()
         else:
             self.exit(0)
 
     def action_interrupt(self) -> None:
         """Ends the program, as Ctrl-C does."""
         self.exit(130)
-
-    def action_maximise(self) -> None:
-        """Gives the pane one is in the whole screen, or takes it back."""
-        if self.screen.maximized is not None:
-            self.screen.minimize()
-        elif self.focused is not None:
-            self.screen.maximize(self.focused)
-
-    def action_theme(self) -> None:
-        """Changes between light and dark."""
-        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
 
     def action_help(self) -> None:
         """Shows which keys there are, and what the marks mean."""

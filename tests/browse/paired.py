@@ -52,7 +52,7 @@ async def pair_browser(
     app = PairBrowser(reading)
     try:
         async with app.run_test(size=size) as pilot:
-            await until(pilot, lambda: isinstance(app.pair_view.lines, PairLines))
+            await until(pilot, lambda: isinstance(app.lines_view.lines, PairLines))
             await pilot.pause()
             yield app, pilot
     finally:

@@ -45,8 +45,8 @@ def message(app: PairBrowser) -> Aligned:
 
 
 def under_cursor(app: PairBrowser) -> int:
-    assert isinstance(app.pair_view.lines, PairLines)
-    return app.pair_view.lines.place(app.pair_view.cursor)
+    assert isinstance(app.lines_view.lines, PairLines)
+    return app.lines_view.lines.place(app.lines_view.cursor)
 
 
 def details(app: PairBrowser) -> str:
@@ -116,12 +116,12 @@ def test_the_cursor_leads_what_is_shown_below() -> None:
 def test_differences_alone_and_everything() -> None:
     async def act(app: PairBrowser, pilot: Pilot[int]) -> None:
         assert app.compared is not None
-        shown = len(app.pair_view.lines)
+        shown = len(app.lines_view.lines)
         await pilot.press("d")
-        assert len(app.pair_view.lines) == len(app.compared.different)
+        assert len(app.lines_view.lines) == len(app.compared.different)
         assert under_cursor(app) == app.place
         await pilot.press("d", "a")
-        assert shown < len(app.pair_view.lines) == len(app.compared.comparison.messages)
+        assert shown < len(app.lines_view.lines) == len(app.compared.comparison.messages)
         assert under_cursor(app) == app.place
 
     driven_pair("function", act)
@@ -156,7 +156,7 @@ def test_a_line_below_leads_to_the_cause() -> None:
         await pilot.press("enter")
         assert app.place == first
         await pilot.press("q")
-        assert app.pair_view.has_focus
+        assert app.lines_view.has_focus
 
     driven_pair("function", act)
 
