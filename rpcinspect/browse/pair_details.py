@@ -123,7 +123,7 @@ class PairDetails:
             for row in rows:
                 self._below(row)
         else:
-            names = min(NAME_WIDTH, max((cell_len(row.name) for row in rows), default=0))
+            names = min(NAME_WIDTH, self._width // 4, max((cell_len(row.name) for row in rows), default=0))
             each = (self._width - names - 3 - len(BETWEEN)) // 2
             titles = set_cell_size(f"a #{message.a}", each) + f"{BETWEEN}b #{message.b}"
             self._lines.append((ListLine(f"{' ' * (names + 3)}{titles}", "title"), None))

@@ -26,7 +26,7 @@ from tests.builders import pcap_file
 from tests.cli.runner import visible
 from tests.cli.test_diff_pairs import index_of
 from tests.pairs.expected import Check, checks
-from tests.places import CAPTURES
+from tests.places import CAPTURES, ROOT
 from tests.thorough import some
 
 
@@ -253,6 +253,16 @@ def test_rules_hold() -> None:
 
     assert "the same within the tolerance" in driven_pair("summation", act, rules=Rules(by_dtype=True))
     assert "first difference" in driven_pair("summation", act)
+
+
+def test_the_screen_of_the_documentation() -> None:
+    text = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8").partition("## In the terminal")[2]
+    shown = text.split("```")[1].strip("\n").splitlines()
+
+    async def act(app: PairBrowser, pilot: Pilot[int]) -> list[str]:
+        return [line[:-1].rstrip() for line in screen_text(app).splitlines()]
+
+    assert driven_pair("dropout_seed", act, (110, 26)) == shown
 
 
 def test_q_ends_it() -> None:
