@@ -103,7 +103,7 @@ class Browser(ListApp):
         self.title_line = Static(id="title", markup=False)
         self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
         self.panes = Container(id="panes", classes=LAYOUTS[0])
-        self.message = MessagePane(reading, id="message")
+        self.message = MessagePane(reading, marks, id="message")
         """The panes of one message."""
         self.filter_line = FilterLine(values_of(reading), id="filter")
         self.view = VIEWS[0]

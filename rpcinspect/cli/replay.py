@@ -249,6 +249,8 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         yield from super().mistakes()
         if self.every_worker and (self.roles or self.live_workers):
             yield "--every-worker can't be used with --role or --live: each says who is live"
+        if self.matrix and not any(word.strip(", ") for word in self.matrix):
+            yield "--matrix: name an environment, such as torch==2.13.0"
         if self.matrix and self.interpreter is not None:
             yield "--matrix can't be used with --interpreter: each says where live workers run"
         stops = bool(self.stop_at) or self.debug_port is not None
