@@ -33,9 +33,10 @@ LOOKS: Mapping[RowKind, LineLook] = {
     "tolerated": "dim",
     "information": "dim",
 }
-NOT_COUNTED = "≈"
-DIFFERS = "≠"
+NOT_COUNTED = "~"
+DIFFERS = "!"
 ONLY_A, ONLY_B = "<", ">"
+"""Marks as those of programs that compare files; ASCII, so that every terminal tells them apart."""
 LEGEND = (
     f"{DIFFERS} both have the message and it differs; {ONLY_A} only a has it; {ONLY_B} only b has it; "
     f"{NOT_COUNTED} a difference that does not count"

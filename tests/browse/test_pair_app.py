@@ -222,7 +222,7 @@ def test_a_narrow_terminal_has_one_message_below_the_other() -> None:
         narrow = screen_text(app)
         assert "│" not in narrow
         lines = narrow.splitlines()
-        at = next(number for number, line in enumerate(lines) if line.startswith("≠ a"))
+        at = next(number for number, line in enumerate(lines) if line.startswith("! a"))
         assert lines[at + 1].startswith("  b ")
         assert "first difference: " in narrow
         assert "? help" in lines[-1]
@@ -230,7 +230,7 @@ def test_a_narrow_terminal_has_one_message_below_the_other() -> None:
         await until(pilot, lambda: "│" in screen_text(app))
         assert under_cursor(app) == app.place
         await pilot.press("vertical_line")
-        assert any(line.startswith("≠ a") for line in screen_text(app).splitlines())
+        assert any(line.startswith("! a") for line in screen_text(app).splitlines())
 
     driven_pair("function", act, (80, 24))
 

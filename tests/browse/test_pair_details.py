@@ -53,8 +53,8 @@ def test_facts_of_both_stand_beside_each_other() -> None:
     assert facts[0] == ("a #1", "b #1")
     assert facts[1] == ("value  1", "2")
     assert ("type   PYTHON_RET", "PYTHON_RET") in facts
-    assert [line.mark for line in lines[start:]].count("≠") == 1
-    assert (lines[start + 1].mark, lines[start + 1].look) == ("≠", "changed")
+    assert [line.mark for line in lines[start:]].count("!") == 1
+    assert (lines[start + 1].mark, lines[start + 1].look) == ("!", "changed")
 
 
 def test_facts_of_both_stand_below_each_other_where_there_is_no_room() -> None:
@@ -63,7 +63,7 @@ def test_facts_of_both_stand_below_each_other_where_there_is_no_room() -> None:
     at = told.index("value")
     assert told[at - 1 : at + 3] == ["a #1 and b #1", "value", "a 1", "b 2"]
     assert "type: PYTHON_RET" in told
-    assert details.line(at, 60).mark == "≠"
+    assert details.line(at, 60).mark == "!"
 
 
 def test_a_difference_leads_to_the_one_that_it_follows_from() -> None:
