@@ -83,7 +83,8 @@ class Decoding(Closing):
 
     def __init__(self, paths: Sequence[str | Live], options: Options | None = None) -> None:
         """Opens every file; raises `CaptureError` for the first that is no capture."""
-        self._options = options = options or Options()
+        self.options = options = options or Options()
+        """How the captures are read."""
         self._stack = ExitStack()
         self._stopped = False
         self._ending: list[bool] = []
@@ -111,7 +112,7 @@ class Decoding(Closing):
 
     def _source_of(self) -> MessageSource:
         """The one for these captures; raises `CaptureError` where they are of both kinds."""
-        readers, options = self.readers, self._options
+        readers, options = self.readers, self.options
         watch = ReadWatch(self._is_stopped, self._tell)
         logs = [reader.reader == "log" for reader in readers]
         if any(logs) and not all(logs):
@@ -151,7 +152,7 @@ class Decoding(Closing):
     def _resolve_workers(self) -> WorkerIdentities:
         try:
             found = self._source.identities(self.builder.evidence)
-            return with_names(found, self._options.names) if self._options.names else found
+            return with_names(found, self.options.names) if self.options.names else found
         except Exception as error:
             self._unexpected[unexpected(error, "session", Location())] = None
             return unnamed(self._source.pipes)
@@ -163,7 +164,7 @@ class Decoding(Closing):
     def blocks(self) -> Iterator[list[RpcRecord]]:
         """The same, some at a time: what is counted and paired by then holds all of these."""
         decode, build, look = self._decoder.feed, self.builder.feed, self._findings.feed
-        cut = _one_by_one if self._options.by_completion else _some
+        cut = _one_by_one if self.options.by_completion else _some
         for messages in self._source.messages():
             for some in cut(messages):
                 records = decode(some)
@@ -173,15 +174,15 @@ class Decoding(Closing):
                 self.builder.count_problems(records)
             self._tell()
         self._session = self._finish()
-        if self._options.progress is not None:
-            self._options.progress(1, 1)
+        if self.options.progress is not None:
+            self.options.progress(1, 1)
 
     def _tell(self) -> None:
         """Tells who listens how far the reading is."""
-        if self._options.progress is None:
+        if self.options.progress is None:
             return
         done, of = self._source.progress
-        self._options.progress(done if of is None else min(done, max(of - 1, 0)), of)
+        self.options.progress(done if of is None else min(done, max(of - 1, 0)), of)
 
     @property
     def unread_link_types(self) -> list[str]:
@@ -201,7 +202,7 @@ class Decoding(Closing):
                 "or share a storage hold more together than is read; --unpack-limit sets another limit"
             )
         named = {(worker.id, worker.name) for worker in self.session.workers}
-        for one in self._options.names.items():
+        for one in self.options.names.items():
             if one not in named:
                 found.append(f"--worker {one[0]}={one[1]}: no worker is known by the id {one[0]} only")
         return found
@@ -237,15 +238,15 @@ class Decoding(Closing):
             identities=identities,
             problems=problems,
             sums=source.sums,
-            by_completion=self._options.by_completion,
+            by_completion=self.options.by_completion,
             failed=source.failed,
         )
         self._wire_facts = source.wire_facts()
         unread: list[Problem] = []
-        if self._options.worker_logs:
+        if self.options.worker_logs:
             from rpcinspect.checks.worker_logs import join_logs
 
-            logs, zone_s = self._options.worker_logs, self._options.log_zone_s
+            logs, zone_s = self.options.worker_logs, self.options.log_zone_s
             try:
                 told = join_logs(session, logs, self._wire_facts.ends, zone_s)
                 session = replace(session, worker_logs=told)

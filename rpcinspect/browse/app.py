@@ -15,10 +15,12 @@ from rich.text import Text
 from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.containers import Container
 from textual.widgets import Footer, Static
 
 from rpcinspect.browse import moves
+from rpcinspect.browse.export_flow import ExportFlow
 from rpcinspect.browse.filter_line import FilterLine
 from rpcinspect.browse.filter_run import FilterRun
 from rpcinspect.browse.find import find_text
@@ -27,8 +29,11 @@ from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.help import help_text
 from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
 from rpcinspect.browse.listing import Listing, RowList
+from rpcinspect.browse.mark_list import NO_MARKS, mark_chooser, marked_numbers
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
+from rpcinspect.browse.note_line import NoteLine
+from rpcinspect.browse.palette import BrowsePalette
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
 from rpcinspect.browse.timeline import Timeline
@@ -61,7 +66,9 @@ class Browser(App[int]):
     """A capture in the terminal."""
 
     TITLE = "rpcinspect"
-    ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar[set[type[Provider]]] = {BrowsePalette}
+    COMMAND_PALETTE_BINDING = "question_mark"
+    """Textual's footer keeps this key at its right end, however narrow it is."""
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "pop", "back"),
@@ -70,17 +77,18 @@ class Browser(App[int]):
         Binding("n", "again(1)", "next", show=False),
         Binding("N", "again(-1)", "previous", show=False),
         Binding("number_sign", "go", "go to", key_display="#"),
+        Binding("m", "mark", "mark"),
+        Binding("e", "export", "export"),
+        Binding("colon", "command_palette", "all commands", key_display=":"),
         *(Binding(one.key, f"move('{one.name}')", one.name) for one in moves.MOVES),
         Binding("left_square_bracket", "travel_back", "back", show=False, key_display="["),
         Binding("right_square_bracket", "travel_forward", "forward", show=False, key_display="]"),
         Binding("a", "every", "housekeeping", show=False),
-        Binding("m", "mark", "mark"),
         Binding("M", "next_mark", "next mark", show=False),
-        Binding("c", "comment", "comment", show=False),
-        Binding("e", "export", "export"),
+        Binding("c", "comment", "note", show=False),
+        Binding("apostrophe", "marks", "marks and notes", show=False, key_display="'"),
         Binding("vertical_line", "layout", "layout", show=False, key_display="|"),
         Binding("backslash", "maximise", "maximise", show=False, key_display="\\"),
-        Binding("colon", "command_palette", "palette", key_display=":"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("t", "theme", "light or dark", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
@@ -96,6 +104,7 @@ class Browser(App[int]):
         super().__init__()
         self.reading = reading
         self.marks = marks
+        self.export = ExportFlow(self)
         self.view = VIEWS[0]
         self.opened: int | None = None
         self.listed = Listing()
@@ -119,8 +128,9 @@ class Browser(App[int]):
         with Container(id="panes", classes=LAYOUTS[0]):
             yield LinesView(id="list")
             yield MessagePane(self.reading, id="message")
+        yield NoteLine()
         yield FilterLine(values_of(self.reading), id="filter")
-        yield Footer(show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         """Begins to read."""
@@ -143,6 +153,8 @@ class Browser(App[int]):
     def _tick(self) -> None:
         """Takes notice of what has come."""
         self._title()
+        if self.marks.find(self.reading) or self.marks.has_news:
+            self._marked()
         matching = self.listed.matching
         if matching is not None and matching.why:
             self.notify(f"the filter was given up: {printable(matching.why)}", severity="error", markup=False)
@@ -174,6 +186,7 @@ class Browser(App[int]):
             told.append(f"{picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
+        told.append(self.export.words)
         self.query_one("#title", Static).update(
             Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis")
         )
@@ -277,6 +290,7 @@ class Browser(App[int]):
         """Shows a message in its panes."""
         self.row = row
         self.message.show(row)
+        self.query_one(NoteLine).show(row, self.marks, self.reading)
 
     @on(LinesView.Chosen, "#list")
     def _chosen(self, event: LinesView.Chosen) -> None:
@@ -465,32 +479,61 @@ class Browser(App[int]):
     # -- marks
 
     def action_mark(self) -> None:
-        """Marks the message, or takes the mark away."""
+        """Marks the message, or takes its mark and note away."""
         if self.row is not None:
-            self.marks.toggle(self.reading.number(self.row))
-            self.lines_view.refresh()
+            self.marks.toggle(self.reading.records[self.row])
+            self._marked()
+
+    def _marked(self) -> None:
+        """Shows marks as they are now."""
+        for told in self.marks.news():
+            self.notify(printable(told), severity="warning", timeout=10, markup=False)
+        self.query_one(NoteLine).show(self.row, self.marks, self.reading)
+        self.lines_view.refresh()
 
     def action_next_mark(self) -> None:
         """Goes to the next message with a mark."""
-        number = self.marks.after(-1 if self.row is None else self.reading.number(self.row))
-        if number is None:
-            self.notify("nothing is marked: m marks a message", markup=False)
+        numbers = marked_numbers(self.reading, self.marks)
+        here = -1 if self.row is None else self.reading.number(self.row)
+        if numbers:
+            self.go_to(next((one for one in numbers if one > here), numbers[0]))
         else:
-            self.go_to(number)
+            self.notify(NO_MARKS, markup=False)
 
     def action_comment(self) -> None:
-        """Asks for a note on the message."""
-        if self.row is None:
+        """Asks for a note on the message, which marks it."""
+        row = self.row
+        if row is None:
             return
-        number = self.reading.number(self.row)
 
         def answered(text: str | None) -> None:
             if text is not None:
-                self.marks.note(number, text)
-                self.show_row(self.row if self.row is not None else 0)
-                self.lines_view.refresh()
+                self.marks.note(self.reading.records[row], text)
+                self._marked()
 
-        self.push_screen(TextPrompt(f"note on message {number}", self.marks.get(number, "")), answered)
+        title = f"note on message {self.reading.number(row)}"
+        self.push_screen(TextPrompt(title, printable(self.marks.get(row, ""))), answered)
+
+    def action_marks(self) -> None:
+        """Shows which messages are marked, with their notes, and goes to one of them."""
+        numbers = marked_numbers(self.reading, self.marks)
+        if not numbers:
+            self.notify(NO_MARKS, markup=False)
+            return
+
+        def chosen(at: int | None) -> None:
+            if at is not None:
+                self.go_to(numbers[at])
+
+        self.push_screen(mark_chooser(self.reading, self.marks, numbers), chosen)
+
+    def action_export(self) -> None:
+        """Writes messages to a file, or shows the command that does so."""
+        self.export.ask()
+
+    def on_unmount(self) -> None:
+        """Stops what is still being written."""
+        self.export.stop()
 
     # -- how it looks
 
@@ -512,4 +555,4 @@ class Browser(App[int]):
 
     def action_help(self) -> None:
         """Shows which keys there are."""
-        self.push_screen(HelpScreen(help_text(self)))
+        self.push_screen(HelpScreen(help_text(self, self.focused)))

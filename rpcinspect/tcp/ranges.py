@@ -37,6 +37,10 @@ class CaptureBytes:
         self._window = b""
         self._start = self._end = 0
 
+    def again(self) -> CaptureBytes:
+        """Returns another reader of the same bytes, with a budget of its own."""
+        return CaptureBytes(self._pread, self._most)
+
     def show(self, block: SegmentBlock) -> None:
         """Makes the window of this block the one in hand."""
         self._capture = block.capture
