@@ -7,7 +7,7 @@ one, which ask the run; here is which is shown when.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,12 +17,12 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.containers import Container
+from textual.timer import Timer
 from textual.widgets import Footer, Static
 
 from rpcinspect.browse import moves
 from rpcinspect.browse.export_flow import ExportFlow
 from rpcinspect.browse.filter_line import FilterLine
-from rpcinspect.browse.filter_run import FilterRun
 from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
 from rpcinspect.browse.growing_run import GrowingRun
@@ -41,10 +41,14 @@ from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
 from rpcinspect.browse.views import BY_NAME, VIEWS, BrowseView, answer_lines, opened_lines
 from rpcinspect.fields.phrases import captures_title, counted, printable
-from rpcinspect.filter.selection import Filter
 from rpcinspect.unexpected import fault
 
+if TYPE_CHECKING:
+    from rpcinspect.filter.selection import Filter
+
 TICK_S = 0.1
+PAUSE_S = 0.05
+"""So long the cursor rests on a line before its message is shown: a key that is held down need not wait."""
 MAX_HISTORY = 1000
 LAYOUTS = ("above", "beside", "alone")
 """Of the list and the message: one above the other, beside each other, the list alone."""
@@ -118,6 +122,7 @@ class Browser(App[int]):
         self._wanted = ""
         """The text that is searched."""
         self._said_failed = False
+        self._soon: Timer | None = None
 
     # -- what is on the screen
 
@@ -284,7 +289,14 @@ class Browser(App[int]):
     def _select(self, at: int) -> None:
         rows = self._rows
         if rows is not None and at < len(rows):
-            self.show_row(rows.row(at))
+            self.row = rows.row(at)
+            if self._soon is not None:
+                self._soon.stop()
+            self._soon = self.set_timer(PAUSE_S, self._show_soon)
+
+    def _show_soon(self) -> None:
+        if self.row is not None:
+            self.message.show(self.row)
 
     def show_row(self, row: int) -> None:
         """Shows a message in its panes."""
@@ -442,6 +454,8 @@ class Browser(App[int]):
             self.listed.matching.stop()
         matching = None
         if chosen is not None:
+            from rpcinspect.browse.filter_run import FilterRun
+
             matching = FilterRun(self.reading, chosen, of_calls=self.view.name == "calls")
             matching.start()
         self.listed = replace(self.listed, matching=matching)

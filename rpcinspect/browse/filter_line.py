@@ -1,11 +1,12 @@
 """The line in which a filter is typed, in the language of `-f`: valid or not, what may stand next, history.
 
-In: keys, and the values that fields have in the run. Out: messages: another filter, none, or given up.
+In: keys, and the values that fields have in the run. Out: messages: another filter, none, or given up. The
+language is loaded when the line is opened: the first screen need not wait for it.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import on
@@ -15,11 +16,12 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from rpcinspect.browse.completion import FieldValues, FilterCompletion, complete
 from rpcinspect.errors import FilterError
 from rpcinspect.fields.phrases import printable
-from rpcinspect.filter.grammar import parse
-from rpcinspect.filter.selection import Filter
+
+if TYPE_CHECKING:
+    from rpcinspect.browse.completion import FieldValues, FilterCompletion
+    from rpcinspect.filter.selection import Filter
 
 MAX_HISTORY = 100
 
@@ -97,6 +99,9 @@ class FilterLine(Vertical):
             self.close()
             self.post_message(self.Chosen(None))
             return
+        from rpcinspect.filter.grammar import parse
+        from rpcinspect.filter.selection import Filter
+
         try:
             chosen = Filter(parse(text), text)
         except FilterError as error:
@@ -107,10 +112,14 @@ class FilterLine(Vertical):
         self.post_message(self.Chosen(chosen))
 
     def _completion(self) -> FilterCompletion:
+        from rpcinspect.browse.completion import complete
+
         return complete(self._input.value[: self._input.cursor_position], self._values)
 
     def _hint(self, text: str) -> None:
         """Says whether the text is a filter, and what may stand next."""
+        from rpcinspect.filter.grammar import parse
+
         hints = self.query_one("#hints", Static)
         words = "  ".join(self._completion().words) if self.has_class("open") else ""
         if not text.strip():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import orjson
 from rich.cells import cell_len
@@ -22,7 +22,6 @@ from rpcinspect.files.temporary import Temporary
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.run import RunModel
 from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, MessageColumns
 from rpcinspect.session.provenance import NO_CONTEXT
@@ -30,6 +29,9 @@ from rpcinspect.unexpected import fault
 from rpcinspect.views.jsonl.calls import CallTexts, call_text, outcome
 from rpcinspect.views.spool import Spool
 from rpcinspect.views.text.table import failed
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import RunModel
 
 ReadingState = Literal["reading", "finishing", "done", "failed"]
 PLAIN, HOUSEKEEPING, FAILED = 0, 1, 2
@@ -106,6 +108,8 @@ class GrowingRun:
                 if self._stop:
                     return
             self.state = "finishing"
+            from rpcinspect.run.run import RunModel
+
             run = RunModel.of(self.decoding, self.records)
             self.kinds = bytearray(self._final_kinds(run))
             for server, client in zip(run.session.servers, run.session.clients, strict=True):

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 
-from rpcinspect.browse.filter_run import FilterRun
 from rpcinspect.browse.growing_run import FAILED, HOUSEKEEPING, GrowingRun
 from rpcinspect.browse.lines import LineLook, ListLine
 from rpcinspect.fields.phrases import duration, join_ends
 from rpcinspect.rpc.message import type_name
 from rpcinspect.session.model import NONE
+
+if TYPE_CHECKING:
+    from rpcinspect.browse.filter_run import FilterRun
 
 ListKind: TypeAlias = Literal["calls", "messages"]
 

@@ -7,14 +7,17 @@ are possible, and those that are not certain say so. Everything is the run's: no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from rpcinspect.browse.parts import MAX_TARGETS, Destination
 from rpcinspect.fields.phrases import end_label
 from rpcinspect.rpc.questions import context_of
-from rpcinspect.run.run import RunModel
-from rpcinspect.session.model import RRef
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import RunModel
+    from rpcinspect.session.model import RRef
 
 
 class MessageMove(Struct, frozen=True):

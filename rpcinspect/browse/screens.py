@@ -116,8 +116,8 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "give_up", "close")]
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
-    HelpScreen > VerticalScroll { width: 90%; max-width: 100; height: auto; max-height: 90%; border: round $primary;
-        background: $surface; padding: 0 1; }
+    HelpScreen > VerticalScroll { width: 90%; max-width: 100; height: auto; max-height: 90%;
+        border: round $primary; background: $surface; padding: 0 1; }
     """
 
     def __init__(self, text: RenderableType) -> None:

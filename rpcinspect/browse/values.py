@@ -6,10 +6,13 @@ In: the reading. Out: of some fields, what gives their values as known by now.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rpcinspect.browse.completion import FieldValues
 from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.rpc.message import MessageType
+
+if TYPE_CHECKING:
+    from rpcinspect.browse.completion import FieldValues
 
 MAX_NAMES = 5000
 

@@ -1,21 +1,21 @@
 """The views of a run: the questions of the commands, asked of the whole run or of what a filter picked.
 
-In: a run. Out: lines, and what a line opens to. To add one: a line in `VIEWS`.
+In: a run. Out: lines, and what a line opens to. To add one: a line in `VIEWS`. What answers a question is
+loaded when it is asked: the first screen need not wait for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from rpcinspect.browse.parts import PartLines
-from rpcinspect.run.run import RunModel
-from rpcinspect.views.questions.all import QUESTIONS
-from rpcinspect.views.questions.contexts import graph_question
-from rpcinspect.views.questions.session import workers_table
-from rpcinspect.views.text.columns import Part
-from rpcinspect.views.text.summary import summary
+
+if TYPE_CHECKING:
+    from rpcinspect.run.run import RunModel
+    from rpcinspect.views.text.columns import Part
 
 
 class BrowseView(Struct, frozen=True):
@@ -30,23 +30,36 @@ class BrowseView(Struct, frozen=True):
 
 
 def _question(name: str) -> Callable[[RunModel], Iterator[Part]]:
-    return lambda run: iter(QUESTIONS[name].show(run, True))
+    """Returns what asks a question of a command."""
+
+    def ask(run: RunModel) -> Iterator[Part]:
+        from rpcinspect.views.questions.all import QUESTIONS
+
+        return iter(QUESTIONS[name].show(run, True))
+
+    return ask
 
 
 def _graph(run: RunModel, at: int) -> Iterator[Part]:
     """The graph of a context, with its critical path."""
+    from rpcinspect.views.questions.contexts import graph_question
+
     graph = run.graphs[at]
     return iter(graph_question(lambda part: [part.shown(graph)]).show(run, True))
 
 
 def _workers(run: RunModel) -> Iterator[Part]:
+    from rpcinspect.views.questions.session import workers_table
+
     yield workers_table(run, sorted(run.picked))
     yield "", ""
-    yield from QUESTIONS["disconnects"].show(run, True)
+    yield from _question("disconnects")(run)
 
 
 def _summary(run: RunModel) -> Iterator[Part]:
     """The sums, captures and problems, as they stand below the table of messages."""
+    from rpcinspect.views.text.summary import summary
+
     return iter(summary(run.session, 0))
 
 
