@@ -6,7 +6,7 @@ one, which ask the run; here is which is shown when.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec import Struct
@@ -15,7 +15,6 @@ from rich.text import Text
 from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.command import Provider
 from textual.containers import Container
 from textual.timer import Timer
 from textual.widgets import Footer, Static
@@ -26,14 +25,12 @@ from rpcinspect.browse.filter_line import FilterLine
 from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
 from rpcinspect.browse.growing_run import GrowingRun
-from rpcinspect.browse.help import help_text
 from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
 from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.browse.mark_list import NO_MARKS, mark_chooser, marked_numbers
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
 from rpcinspect.browse.note_line import NoteLine
-from rpcinspect.browse.palette import BrowsePalette
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
 from rpcinspect.browse.timeline import Timeline
@@ -44,6 +41,9 @@ from rpcinspect.fields.phrases import captures_title, counted, printable
 from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
+    from rpcinspect.browse.export_scopes import ExportScope
     from rpcinspect.filter.selection import Filter
 
 TICK_S = 0.1
@@ -66,11 +66,17 @@ class ViewPlace(Struct, frozen=True):
     """The row of the message that was shown."""
 
 
+def _palette() -> type[Provider]:
+    from rpcinspect.browse.palette import BrowsePalette
+
+    return BrowsePalette
+
+
 class Browser(App[int]):
     """A capture in the terminal."""
 
     TITLE = "rpcinspect"
-    COMMANDS: ClassVar[set[type[Provider]]] = {BrowsePalette}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_palette}
     COMMAND_PALETTE_BINDING = "question_mark"
     """Textual's footer keeps this key at its right end, however narrow it is."""
     CSS_PATH = "app.tcss"
@@ -83,7 +89,7 @@ class Browser(App[int]):
         Binding("number_sign", "go", "go to", key_display="#"),
         Binding("m", "mark", "mark"),
         Binding("e", "export", "export"),
-        Binding("colon", "command_palette", "all commands", key_display=":"),
+        Binding("colon", "command_palette", "commands", key_display=":"),
         *(Binding(one.key, f"move('{one.name}')", one.name) for one in moves.MOVES),
         Binding("left_square_bracket", "travel_back", "back", show=False, key_display="["),
         Binding("right_square_bracket", "travel_forward", "forward", show=False, key_display="]"),
@@ -108,7 +114,7 @@ class Browser(App[int]):
         super().__init__()
         self.reading = reading
         self.marks = marks
-        self.export = ExportFlow(self)
+        self.export = ExportFlow(self, reading, self._scopes)
         self.view = VIEWS[0]
         self.opened: int | None = None
         self.listed = Listing()
@@ -157,6 +163,8 @@ class Browser(App[int]):
 
     def _tick(self) -> None:
         """Takes notice of what has come."""
+        if not self.query("#title"):
+            return  # the app is being closed
         self._title()
         if self.marks.find(self.reading) or self.marks.has_news:
             self._marked()
@@ -191,7 +199,7 @@ class Browser(App[int]):
             told.append(f"{picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
-        told.append(self.export.words)
+        told.append(self.export.follow())
         self.query_one("#title", Static).update(
             Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis")
         )
@@ -296,7 +304,7 @@ class Browser(App[int]):
 
     def _show_soon(self) -> None:
         if self.row is not None:
-            self.message.show(self.row)
+            self.show_row(self.row)
 
     def show_row(self, row: int) -> None:
         """Shows a message in its panes."""
@@ -545,6 +553,11 @@ class Browser(App[int]):
         """Writes messages to a file, or shows the command that does so."""
         self.export.ask()
 
+    def _scopes(self) -> list[ExportScope]:
+        from rpcinspect.browse.export_scopes import scopes_of
+
+        return scopes_of(self.reading, self.row, self.marks, self.listed.matching)
+
     def on_unmount(self) -> None:
         """Stops what is still being written."""
         self.export.stop()
@@ -569,4 +582,6 @@ class Browser(App[int]):
 
     def action_help(self) -> None:
         """Shows which keys there are."""
-        self.push_screen(HelpScreen(help_text(self, self.focused)))
+        from rpcinspect.browse.help import help_text
+
+        self.push_screen(HelpScreen(help_text(self.screen)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,9 @@ class ExportFlow:
     def ask(self) -> None:
         """Asks which messages are meant, then as what."""
         if self._job is not None:
-            self._choose(f"{self._job.words}", ("go on", "give it up"), lambda at: self.stop() if at else None)
+            self._choose(
+                f"{self._job.words}", ("go on", "give it up"), lambda at: self.stop() if at else None
+            )
         elif self._reading.run is None:
             self._say(NOT_YET)
         else:
@@ -90,7 +91,9 @@ class ExportFlow:
                 self._check(scope, form, text.strip())
 
         where = "folder" if form.name == "safetensors" else "file"
-        self._app.push_screen(TextPrompt(f"{scope.label} as {form.about}: name of the {where}", name), answered)
+        self._app.push_screen(
+            TextPrompt(f"{scope.label} as {form.about}: name of the {where}", name), answered
+        )
 
     def _check(self, scope: ExportScope, form: ExportForm, name: str) -> None:
         """Never writes over something unasked, over the capture never at all."""
@@ -154,10 +157,14 @@ class ExportFlow:
             if at is not None:
                 chosen(at)
 
-        self._app.push_screen(Chooser(printable(title), [ListLine(printable(one)) for one in labels]), answered)
+        self._app.push_screen(
+            Chooser(printable(title), [ListLine(printable(one)) for one in labels]), answered
+        )
 
     def _say(self, text: str, *, bad: bool = False) -> None:
-        self._app.notify(printable(text), severity="error" if bad else "information", timeout=10, markup=False)
+        self._app.notify(
+            printable(text), severity="error" if bad else "information", timeout=10, markup=False
+        )
 
 
 def _is_same(path: Path, capture: str) -> bool:

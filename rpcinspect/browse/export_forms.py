@@ -1,7 +1,7 @@
 """What messages are exported as, and the commands of rpcinspect that write the same.
 
-In: how captures were read, which messages are meant. Out: forms; for each a command line to paste, whose words
-are quoted so that a shell takes them as they are, whatever a file is called.
+In: how captures were read, which messages are meant. Out: forms; for each a command line to paste, with its
+words quoted so that a shell takes them as they are, whatever a file is called.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def paste_lines(
     files are called.
     """
     filtered = ["-f", chosen] if chosen else []
-    read = [*captures, *_reading_words(options)]
+    files = [f"./{one}" if one.startswith("-") else one for one in captures]
+    read = [*files, *_reading_words(options)]
     found = [PasteLine("show them", _joined(["decode", *read, *filtered]))]
     if number is not None:
         found.append(PasteLine("show it in full", _joined(["decode", *read, "--message", str(number)])))
@@ -91,5 +92,7 @@ def shell_word(text: str) -> str:
     """Returns a word as a shell takes it; what is not plainly visible is escaped, as bash and zsh read it."""
     if text.isprintable():
         return shlex.quote(text)
-    shown = (chr(one) if 0x20 <= one < 0x7F and one not in b"'\\" else f"\\x{one:02x}" for one in os.fsencode(text))
+    shown = (
+        chr(one) if 0x20 <= one < 0x7F and one not in b"'\\" else f"\\x{one:02x}" for one in os.fsencode(text)
+    )
     return f"$'{''.join(shown)}'"

@@ -148,7 +148,10 @@ class ExportJob:
 
     @contextmanager
     def _opened(self, *, private: bool) -> Iterator[BinaryIO]:
-        with open_whole(self.path, private=private) as file, io.BufferedWriter(_WatchedOutput(file, self)) as output:
+        with (
+            open_whole(self.path, private=private) as file,
+            io.BufferedWriter(_WatchedOutput(file, self)) as output,
+        ):
             yield output
 
     def heard(self, size: int) -> None:

@@ -109,7 +109,9 @@ class Marks(Mapping[int, str]):
                 continue
             lost = sum((capture, place) not in self._row_of for place in file.notes)
             of = counted(len(file.notes), "note")
-            changed = f"{file.capture.name} has changed since its notes were written" if file.is_of_another else ""
+            changed = (
+                f"{file.capture.name} has changed since its notes were written" if file.is_of_another else ""
+            )
             if lost:
                 has = f"{file.path.name}: {lost:,} of {of} name messages that were not read here"
                 self._tell("; ".join(filter(None, (changed, has))))

@@ -21,7 +21,8 @@ class NoteLine(Static):
     """A note, in a few lines at most."""
 
     DEFAULT_CSS = """
-    NoteLine { height: auto; max-height: 4; display: none; padding: 0 1; background: $warning-muted; color: $text; }
+    NoteLine { height: auto; max-height: 4; display: none; padding: 0 1;
+        background: $warning-muted; color: $text; }
     NoteLine.shown { display: block; }
     """
 

@@ -28,7 +28,7 @@ MAX_NOTE = 10_000
 
 
 class NotePlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a message begins, which does not change where more is captured, or other captures are read too."""
+    """Where a message begins: that stays where more is captured, or other captures are read too."""
 
     offset: int
     """In the stream; in a log, of the record."""
@@ -122,7 +122,7 @@ class NotesFile:
 
 
 def _content(path: Path) -> bytes | None:
-    """Returns what stands in a file, None where there is none; waits for nobody and reads no endless thing."""
+    """Returns what stands in a file, None where there is none; waits for nobody, reads nothing endless."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

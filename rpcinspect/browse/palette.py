@@ -6,6 +6,7 @@ those that help here are actions of the app.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -18,10 +19,11 @@ LEFT_OUT = ("command_palette",)
 
 
 class BrowsePalette(Provider):
-    """Offers what keys do, those of the pane first."""
+    """Offers what keys do, those of the pane last."""
 
     def _offered(self) -> list[KeyHelp]:
-        return [one for one in keys_of(self.app, self.focused or self.screen) if one.action not in LEFT_OUT]
+        found = [one for one in keys_of(self.screen) if one.action not in LEFT_OUT]
+        return sorted(found, key=lambda one: not one.group)
 
     async def discover(self) -> Hits:
         """Offers everything."""
@@ -37,7 +39,7 @@ class BrowsePalette(Provider):
                 shown = _with_keys(matcher.highlight(one.name), one)
                 yield Hit(max(by_name, by_about), shown, self._command(one), one.name, one.about)
 
-    def _command(self, one: KeyHelp) -> partial[object]:
+    def _command(self, one: KeyHelp) -> Callable[[], Awaitable[bool]]:
         return partial(self.app.run_action, one.action, one.node)
 
 

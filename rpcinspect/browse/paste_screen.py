@@ -27,8 +27,8 @@ class PasteScreen(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, Binding("y", "copy", "copy")]
     DEFAULT_CSS = """
     PasteScreen { align: center middle; }
-    PasteScreen > Vertical { width: 95%; max-width: 140; height: auto; max-height: 95%; border: round $primary;
-        background: $surface; }
+    PasteScreen > Vertical { width: 95%; max-width: 140; height: auto; max-height: 95%;
+        border: round $primary; background: $surface; }
     PasteScreen .title { height: auto; text-style: bold; }
     PasteScreen #command { height: auto; max-height: 12; margin-top: 1; padding: 0 1; }
     """
