@@ -115,6 +115,15 @@ class Browser(App[int]):
         self.reading = reading
         self.marks = marks
         self.export = ExportFlow(self, reading, self._scopes)
+        self.title_line = Static(id="title", markup=False)
+        self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
+        self.panes = Container(id="panes", classes=LAYOUTS[0])
+        self.lines_view = LinesView(id="list")
+        """The list of the view that is shown."""
+        self.message = MessagePane(reading, id="message")
+        """The panes of one message."""
+        self.note_line = NoteLine()
+        self.filter_line = FilterLine(values_of(reading), id="filter")
         self.view = VIEWS[0]
         self.opened: int | None = None
         self.listed = Listing()
@@ -128,19 +137,21 @@ class Browser(App[int]):
         self._wanted = ""
         """The text that is searched."""
         self._said_failed = False
+        self._waits = True
+        """What is shown is not all yet."""
         self._soon: Timer | None = None
 
     # -- what is on the screen
 
     def compose(self) -> ComposeResult:
         """Makes the panes."""
-        yield Static(id="title", markup=False)
-        yield ViewBar([view.name for view in VIEWS], id="views")
-        with Container(id="panes", classes=LAYOUTS[0]):
-            yield LinesView(id="list")
-            yield MessagePane(self.reading, id="message")
-        yield NoteLine()
-        yield FilterLine(values_of(self.reading), id="filter")
+        yield self.title_line
+        yield self.view_bar
+        with self.panes:
+            yield self.lines_view
+            yield self.message
+        yield self.note_line
+        yield self.filter_line
         yield Footer()
 
     def on_mount(self) -> None:
@@ -151,20 +162,8 @@ class Browser(App[int]):
         self.reading.start()
         self.set_interval(TICK_S, self._tick)
 
-    @property
-    def lines_view(self) -> LinesView:
-        """The list of the view that is shown."""
-        return self.query_one("#list", LinesView)
-
-    @property
-    def message(self) -> MessagePane:
-        """The panes of one message."""
-        return self.query_one("#message", MessagePane)
-
     def _tick(self) -> None:
         """Takes notice of what has come."""
-        if not self.query("#title"):
-            return  # the app is being closed
         self._title()
         if self.marks.find(self.reading) or self.marks.has_news:
             self._marked()
@@ -186,8 +185,10 @@ class Browser(App[int]):
             if self.row is None:
                 self._select(self.lines_view.cursor)
 
-    _waits = True
-    """What is shown is not all yet."""
+    @property
+    def settled(self) -> bool:
+        """Whether the list shows all there is to show."""
+        return self.reading.state != "reading" and not self._waits
 
     def _title(self) -> None:
         reading = self.reading
@@ -200,9 +201,7 @@ class Browser(App[int]):
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
         told.append(self.export.follow())
-        self.query_one("#title", Static).update(
-            Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis")
-        )
+        self.title_line.update(Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis"))
 
     # -- views
 
@@ -216,7 +215,7 @@ class Browser(App[int]):
     ) -> None:
         """Shows a view: at a line, or where a row's message is."""
         self.view, self.opened = view, opened
-        self.query_one(ViewBar).chosen = view.name
+        self.view_bar.chosen = view.name
         reading = self.reading
         if view.parts is not None:
             self._rows = None
@@ -310,7 +309,7 @@ class Browser(App[int]):
         """Shows a message in its panes."""
         self.row = row
         self.message.show(row)
-        self.query_one(NoteLine).show(row, self.marks, self.reading)
+        self.note_line.show(row, self.marks, self.reading)
 
     @on(LinesView.Chosen, "#list")
     def _chosen(self, event: LinesView.Chosen) -> None:
@@ -445,7 +444,7 @@ class Browser(App[int]):
     def action_filter(self) -> None:
         """Opens the line for a filter."""
         matching = self.listed.matching
-        self.query_one(FilterLine).open("" if matching is None else matching.filter.text)
+        self.filter_line.open("" if matching is None else matching.filter.text)
 
     @on(FilterLine.GivenUp)
     def _filter_given_up(self) -> None:
@@ -510,7 +509,7 @@ class Browser(App[int]):
         """Shows marks as they are now."""
         for told in self.marks.news():
             self.notify(printable(told), severity="warning", timeout=10, markup=False)
-        self.query_one(NoteLine).show(self.row, self.marks, self.reading)
+        self.note_line.show(self.row, self.marks, self.reading)
         self.lines_view.refresh()
 
     def action_next_mark(self) -> None:
@@ -567,7 +566,7 @@ class Browser(App[int]):
     def action_layout(self) -> None:
         """Puts the panes beside each other, above each other, or shows the list alone."""
         self._shape = (self._shape + 1) % len(LAYOUTS)
-        self.query_one("#panes").set_classes(LAYOUTS[self._shape])
+        self.panes.set_classes(LAYOUTS[self._shape])
 
     def action_maximise(self) -> None:
         """Gives the pane one is in the whole screen, or takes it back."""
