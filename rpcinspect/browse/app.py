@@ -114,7 +114,7 @@ class Browser(App[int]):
         super().__init__()
         self.reading = reading
         self.marks = marks
-        self.export = ExportFlow(self, reading, self._scopes)
+        self.export = ExportFlow(self, reading, marks, self._scopes)
         self.title_line = Static(id="title", markup=False)
         self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
         self.panes = Container(id="panes", classes=LAYOUTS[0])

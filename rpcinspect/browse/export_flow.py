@@ -6,7 +6,7 @@ In: the app, a capture, and what may be exported of it. Out: windows, files, and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,17 @@ NO_FILE = "CAPTURE.pcap"
 class ExportFlow:
     """From the key to the file."""
 
-    def __init__(self, app: App[int], reading: GrowingRun, scopes: Callable[[], list[ExportScope]]) -> None:
-        """`scopes`: asked once the capture was read."""
+    def __init__(
+        self,
+        app: App[int],
+        reading: GrowingRun,
+        notes: Mapping[int, str],
+        scopes: Callable[[], list[ExportScope]],
+    ) -> None:
+        """`notes`: by rows; `scopes`: asked once the capture was read."""
         self._app = app
         self._reading = reading
+        self._notes = notes
         self._scopes = scopes
         self._job: ExportJob | None = None
 
@@ -91,9 +98,8 @@ class ExportFlow:
                 self._check(scope, form, text.strip())
 
         where = "folder" if form.name == "safetensors" else "file"
-        self._app.push_screen(
-            TextPrompt(f"{scope.label} as {form.about}: name of the {where}", name), answered
-        )
+        title = f"name of the {where} ({form.about}; {scope.label})"
+        self._app.push_screen(TextPrompt(title, name), answered)
 
     def _check(self, scope: ExportScope, form: ExportForm, name: str) -> None:
         """Never writes over something unasked, over the capture never at all."""
@@ -117,7 +123,7 @@ class ExportFlow:
     def _start(self, scope: ExportScope, form: ExportForm, path: Path) -> None:
         from rpcinspect.browse.export_job import ExportJob
 
-        self._job = ExportJob(self._reading, scope, form, path)
+        self._job = ExportJob(self._reading, scope, form, path, dict(self._notes))
         self._job.start()
 
     def _work_out(self, scope: ExportScope) -> None:

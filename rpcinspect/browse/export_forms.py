@@ -16,7 +16,7 @@ from msgspec import Struct
 from rpcinspect.capture import DEFAULT_READING
 from rpcinspect.pipeline import Options
 
-FormName: TypeAlias = Literal["pcap", "rpclog", "jsonl", "safetensors"]
+FormName: TypeAlias = Literal["pcap", "rpclog", "jsonl", "safetensors", "notes"]
 PROGRAM = "rpcinspect"
 
 
@@ -27,9 +27,9 @@ class ExportForm(Struct, frozen=True):
     about: str
     suffix: str
     """Of the name of the file."""
-    words: tuple[str, ...]
-    """The command, without captures."""
-    output: str
+    words: tuple[str, ...] = ()
+    """The command that writes the same, without captures; empty where none does."""
+    output: str = ""
     """Its option for the file."""
 
 
@@ -38,6 +38,7 @@ FORMS = (
     ExportForm("rpclog", "a log: the same without packets", ".rpclog", ("export", "rpclog"), "-o"),
     ExportForm("jsonl", "JSON lines", ".jsonl", ("decode", "--format", "jsonl"), "-o"),
     ExportForm("safetensors", "tensors, in a folder", "-tensors", ("export", "safetensors"), "-o"),
+    ExportForm("notes", "a text: each message in a line, with the note on it", ".txt"),
 )
 
 
@@ -62,7 +63,7 @@ def paste_lines(
     found = [PasteLine("show them", _joined(["decode", *read, *filtered]))]
     if number is not None:
         found.append(PasteLine("show it in full", _joined(["decode", *read, "--message", str(number)])))
-    for form in FORMS:
+    for form in (one for one in FORMS if one.words):
         words = [*form.words, *read, *filtered, form.output, f"{stem}{form.suffix}"]
         found.append(PasteLine(f"write {form.about}", _joined(words)))
     return found

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from rpcinspect.browse.export_forms import ExportForm
@@ -19,7 +20,7 @@ from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.export.safetensors import TensorWriter
 from rpcinspect.export.save import save_messages, with_partners
-from rpcinspect.fields.phrases import counted, printable_json
+from rpcinspect.fields.phrases import counted, join_ends, printable, printable_json
 from rpcinspect.files.output import open_whole
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.filter.matches import Shown
@@ -41,7 +42,15 @@ class ExportStopped(Exception):
 class ExportJob:
     """One export."""
 
-    def __init__(self, reading: GrowingRun, scope: ExportScope, form: ExportForm, path: Path) -> None:
+    def __init__(
+        self,
+        reading: GrowingRun,
+        scope: ExportScope,
+        form: ExportForm,
+        path: Path,
+        notes: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        """`notes`: by rows of messages."""
         self.path = path
         self.told = ""
         """What was written, once it is."""
@@ -50,6 +59,7 @@ class ExportJob:
         self._reading = reading
         self._scope = scope
         self._form = form
+        self._notes = notes
         self._done = ""
         self._shown: Shown | None = None
         """Which messages these are; None: all."""
@@ -92,6 +102,8 @@ class ExportJob:
             return self._tensors()
         if self._form.name == "jsonl":
             return self._lines()
+        if self._form.name == "notes":
+            return self._text()
         return self._capture(network=self._form.name == "pcap")
 
     def _capture(self, *, network: bool) -> str:
@@ -120,6 +132,23 @@ class ExportJob:
                 writer.feed(self._meant(some))
             count, size = writer.finish()
         return f"{counted(count, 'tensor')}, {counted(size, 'byte')}, in {self.path}"
+
+    def _text(self) -> str:
+        shown, count = self._shown, 0
+        with self._opened(private=True) as output:
+            for row in map(int, self._session.order):
+                if shown is None or shown.rows[row]:
+                    output.write(self._line(row).encode("utf-8", "backslashreplace"))
+                    count += 1
+        return f"{counted(count, 'message')} in {self.path}"
+
+    def _line(self, row: int) -> str:
+        """Returns what happened, and a note below it."""
+        reading = self._reading
+        seconds = (reading.columns.time_ns[row] - reading.start_ns) / 1e9
+        told = f"#{reading.number(row)}  {seconds:.6f} s  {join_ends(*reading.ends(row))}"
+        note = printable(self._notes.get(row, ""))
+        return f"{told}  {reading.texts([row])[0]}\n" + (f"    {note}\n" if note else "")
 
     @property
     def _session(self) -> Session:
