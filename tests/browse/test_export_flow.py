@@ -30,7 +30,8 @@ async def choose(app: Browser, pilot: Pilot[int], text: str) -> None:
     await until(pilot, lambda: isinstance(app.screen, Chooser))
     chooser = app.screen
     assert isinstance(chooser, Chooser)
-    at = next(at for at, line in enumerate(chooser._lines) if line.text.startswith(text))
+    lines = [line.text for line in chooser._lines]
+    (at,) = (at for at, line in enumerate(lines) if line.startswith(text))
     await pilot.press(*["down"] * at, "enter")
     await until(pilot, lambda: app.screen is not chooser)
 
@@ -38,13 +39,19 @@ async def choose(app: Browser, pilot: Pilot[int], text: str) -> None:
 async def name(app: Browser, pilot: Pilot[int], text: str | None = None) -> str:
     """Answers with a name; returns what was offered."""
     await until(pilot, lambda: isinstance(app.screen, TextPrompt))
-    line = app.screen.query_one(Input)
+    prompt = app.screen
+    line = prompt.query_one(Input)
     offered = line.value
     if text is not None:
         line.value = text
     await pilot.press("enter")
-    await until(pilot, lambda: not isinstance(app.screen, TextPrompt))
+    await until(pilot, lambda: app.screen is not prompt)
     return offered
+
+
+async def at_the_top(app: Browser, pilot: Pilot[int]) -> None:
+    await pilot.press("g")
+    await until(pilot, lambda: app.reading.number(app.row or 0) == 6)
 
 
 def told(app: Browser) -> str:
@@ -56,6 +63,7 @@ def test_what_is_marked_is_written_and_nothing_is_written_over_unasked(chain: Pa
     before = chain.read_bytes()
 
     async def act(app: Browser, pilot: Pilot[int]) -> None:
+        await at_the_top(app, pilot)
         await pilot.press("m", "down", "m", "e")
         await choose(app, pilot, "what is marked: 2 messages")
         await choose(app, pilot, "a capture")
@@ -106,6 +114,7 @@ def test_tensors_go_into_a_folder_which_is_not_replaced_unasked(chain: Path) -> 
 
 def test_a_command_line_is_shown_and_given_to_the_terminal(chain: Path) -> None:
     async def act(app: Browser, pilot: Pilot[int]) -> tuple[str, str]:
+        await at_the_top(app, pilot)
         await pilot.press("e")
         await choose(app, pilot, "message 6")
         await choose(app, pilot, "command lines")
@@ -140,6 +149,7 @@ def test_notes_are_shown_listed_and_led_to(chain: Path) -> None:
 
     async def run() -> None:
         async with browser(chain, (80, 24), marks=Marks.beside([str(chain)])) as (app, pilot):
+            await at_the_top(app, pilot)
             await pilot.press("down", "c")
             await until(pilot, lambda: isinstance(app.screen, TextPrompt))
             app.screen.query_one(Input).value = "NaN [bold]\x1b[31m\u202e here"
