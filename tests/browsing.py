@@ -38,7 +38,7 @@ async def browser(
     reading = GrowingRun(Decoding([str(path)]))
     app = Browser(reading, Marks(None) if marks is None else marks)
     try:
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=True) as pilot:
             if wait:
                 await until(pilot, lambda: reading.state in ("done", "failed") and app.settled)
                 await pilot.pause()

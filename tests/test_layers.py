@@ -70,9 +70,9 @@ CHILDREN = (
     *(
         f"rpcinspect.replayer.{name}"
         for name in (
-            *("workers.worker_main", "workers.live_worker", "workers.live_gradients", "workers.objects"),
-            *("workers.live_debugger", "workers.live_nonfinite", "workers.called_functions"),
-            *("workers.remote_pdb", "workers.editor_link"),
+            *("workers.worker_main", "workers.worker_imports", "workers.live_worker", "workers.objects"),
+            *("workers.live_gradients", "workers.live_debugger", "workers.live_nonfinite"),
+            *("workers.called_functions", "workers.remote_pdb", "workers.editor_link"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),

@@ -176,9 +176,10 @@ class Browser(App[int]):
             self.notify(printable(self.reading.why), severity="error", timeout=60, markup=False)
         rows = self._rows.rows if isinstance(self._rows, Timeline) else self._rows
         finished = self.reading.run is not None and (matching is None or matching.finished)
-        if finished and (rows is None or not rows.final) and self._waits:
+        if finished and self._waits:
             self._waits = False
-            self.show_view(self.view, self.opened, row=self.row)
+            if rows is None or not rows.final:
+                self.show_view(self.view, self.opened, row=self.row)
         elif rows is not None and rows.update():
             self._waits = True
             self.lines_view.grown()
@@ -291,12 +292,16 @@ class Browser(App[int]):
 
     @on(LinesView.Moved, "#list")
     def _moved(self, event: LinesView.Moved) -> None:
-        self._select(event.at)
+        if event.is_so:
+            self._select(event.at)
 
     def _select(self, at: int) -> None:
+        """Shows the message of a line; an answer that is shown belongs to the line of its request."""
         rows = self._rows
         if rows is not None and at < len(rows):
-            self.row = rows.row(at)
+            row = rows.row(at)
+            if self.row is None or self.row not in (row, self.reading.columns.partner[row]):
+                self.row = row
             if self._soon is not None:
                 self._soon.stop()
             self._soon = self.set_timer(PAUSE_S, self._show_soon)

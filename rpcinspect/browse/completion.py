@@ -48,7 +48,8 @@ def complete(text: str, values: FieldValues) -> FilterCompletion:
     begun, before = word[0], text[: word.start()].rstrip()
     if not begun and _ends_with_field(before):
         return FilterCompletion(len(text), OPERATORS)
-    if not begun and before and not before.endswith(("(", "and", "or", "not", "!", "&&", "||")):
+    last = before.rpartition(" ")[2].rpartition("(")[2]
+    if not begun and last and last not in JOINS and not last.endswith(("!", "&&", "||")):
         return FilterCompletion(len(text), ("and", "or"))
     names = [name for name in BY_NAME if name.startswith(begun)]
     names += [name for name in BY_NAME if begun in name and name not in names] if begun else []

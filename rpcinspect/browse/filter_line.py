@@ -30,7 +30,7 @@ class FilterLine(Vertical):
     """A line for a filter with a line of hints above it; hidden until `open` is called."""
 
     DEFAULT_CSS = """
-    FilterLine { height: 2; display: none; dock: bottom; }
+    FilterLine { height: 2; display: none; }
     FilterLine.open { display: block; }
     FilterLine #hints { height: 1; color: $text-muted; }
     FilterLine #hints.wrong { color: $error; }

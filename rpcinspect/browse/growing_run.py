@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.fields.phrases import Phrases, end_label, join_ends
 from rpcinspect.fields.session import is_housekeeping, pipe_ends
+from rpcinspect.files.closing import Closing
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
@@ -40,7 +41,7 @@ MAX_CAUSES = 500_000
 """Messages of which causes are worked out before anybody asks."""
 
 
-class GrowingRun:
+class GrowingRun(Closing):
     """One capture, or several that are one run, on the way into memory."""
 
     def __init__(self, decoding: Decoding, *, follows: bool = False) -> None:

@@ -94,6 +94,12 @@ class LinesView(ScrollView, can_focus=True):
             super().__init__()
             self.view = view
             self.at = at
+            self._lines = view.lines
+
+        @property
+        def is_so(self) -> bool:
+            """Returns whether the cursor still is there: the list may show other lines by now."""
+            return self.view.lines is self._lines and self.view.cursor == self.at
 
         @property
         def control(self) -> LinesView:

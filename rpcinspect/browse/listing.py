@@ -34,6 +34,8 @@ ENDS_WIDTH = 34
 """Cells at most for who sends to whom."""
 TIME_WIDTH = 11
 MAX_DEPTH = 8
+MAX_ROWS = 50_000
+"""Rows that are looked at in one go: no key waits for more."""
 NO_ANSWER = "no answer"
 
 
@@ -92,7 +94,9 @@ class RowList:
         matching = listed.matching
         last = reading.count if matching is None else min(reading.count, matching.count)
         forth, kinds = reading.columns.from_client, reading.kinds
-        calls, every = listed.what == "calls", listed.every or matching is not None
+        last = min(last, self._seen + MAX_ROWS)
+        calls = listed.what == "calls"
+        every = listed.every or (matching is not None and not calls)
         for row in range(self._seen, last):
             if calls and not forth[row]:
                 continue
@@ -109,9 +113,10 @@ class RowList:
         assert reading.run is not None
         session = reading.run.session
         shown = np.ones(len(session.order), bool)
-        if listed.matching is not None and listed.matching.shown is not None:
-            shown &= np.frombuffer(listed.matching.shown.rows, np.uint8) != 0
-        elif not listed.every:
+        picked = None if listed.matching is None else listed.matching.shown
+        if picked is not None:
+            shown &= np.frombuffer(picked.rows, np.uint8) != 0
+        if not listed.every and (picked is None or listed.what == "calls"):
             shown &= (np.frombuffer(bytes(reading.kinds), np.uint8) & HOUSEKEEPING) == 0
         if listed.what == "calls":
             shown &= np.frombuffer(bytes(session.messages.from_client), np.uint8) != 0

@@ -51,7 +51,7 @@ def _graph(run: RunModel, at: int) -> Iterator[Part]:
 def _workers(run: RunModel) -> Iterator[Part]:
     from rpcinspect.views.questions.session import workers_table
 
-    yield workers_table(run, sorted(run.picked))
+    yield workers_table(run, sorted(run.picked) if run.is_part else range(len(run)))
     yield "", ""
     yield from _question("disconnects")(run)
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 def replayed_against(command: ReplayCommand) -> int:
     """Replays by both sources and compares; returns the exit code."""
     other = second_source(command)
+    if not _replaces_something(command):
+        what = "replaces no file of --path or --main: both replays may run the same code"
+        say(f"--against {command.against} {what}")
     with planned(command) as (made, run, options):
         files = other.user_files()
         others = plan(run, other.plan_options(), other.gate(files))
@@ -72,6 +75,17 @@ def _counterpart(main: Path, paths: list[Path], other: Path) -> Path | None:
     inside = [path for path in paths if main.resolve().is_relative_to(path.resolve())]
     places = [*(main.resolve().relative_to(path.resolve()) for path in inside), Path(main.name)]
     return next((other / place for place in places if (other / place).is_file()), None)
+
+
+def _replaces_something(command: ReplayCommand) -> bool:
+    """Returns whether the other source is a script, or has another file where the first source has one."""
+    other, main = command.against, command.main
+    assert other is not None
+    places = [*command.paths, *([] if main is None else [main.parent])]
+    if other.is_file():
+        return True
+    replaced = ((file, place / file.relative_to(other)) for file in other.rglob("*.py") for place in places)
+    return any(old.is_file() and not old.samefile(file) for file, old in replaced)
 
 
 def label(command: ReplayCommand) -> str:

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from rpcinspect.views.questions.question import Question
 
 STDIN = "-"
-READING = {"rich_help_panel": "Reading captures"}
-"""Of options that stand below the others in the help."""
+
+
+def below(title: str) -> dict[str, str]:
+    """Returns what puts options under a title of their own in the help."""
+    return {"rich_help_panel": title}
+
+
+READING = below("Reading captures")
 ANSWERED = {
     0: "answered",
     2: "wrong options, or the output can't be written",

@@ -19,8 +19,8 @@ from rpcinspect.cli.gone import line_for
 from rpcinspect.cli.guard import UsageMistake, guarded
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
-SECTIONS = ("Arguments", "Options", "Reading captures")
-"""Of a command's help; an option says which it is in, if it is not the middle one."""
+FIRST, LAST = ("Arguments", "Options"), "Reading captures"
+"""Sections of a command's help; an option says which it is in, if it is not in the second."""
 
 
 class CommandClass(Protocol):
@@ -54,14 +54,15 @@ class OneCommand(TyperCommand):
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in FIRST}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
                 argument = param.param_type_name == "argument"
                 title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
-                sections[title].append(record)
-        for title, records in sections.items():
+                sections.setdefault(title, []).append(record)
+        for title in sorted(sections, key=LAST.__eq__):
+            records = sections[title]
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)

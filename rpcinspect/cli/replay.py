@@ -8,6 +8,11 @@ from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import option
 from rpcinspect.cli.replay_debugging import DebuggingOptions
 from rpcinspect.cli.replay_options import (
+    COMPARING,
+    LACKS,
+    LIVE,
+    LOOKING,
+    SENDING,
     ImportOption,
     SeedOption,
     read_workers,
@@ -41,52 +46,82 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
     imports: ImportOption = []
     seeds: SeedOption = []
     search_seed: Annotated[
-        str | None, option("--search-seed [FROM:]TO", "Try these seeds until a differing answer matches.")
+        str | None,
+        option("--search-seed [FROM:]TO", "Try these seeds until a differing answer matches.", **LACKS),
     ] = None
     stand_ins: Annotated[
-        bool, option("--stand-ins", "Fill RRefs older than the capture from captured answers.")
+        bool, option("--stand-ins", "Fill RRefs older than the capture from captured answers.", **LACKS)
     ] = False
     every_worker: Annotated[
-        bool, option("--every-worker", "Run each worker live in its turn, alone; play the others.")
+        bool, option("--every-worker", "Run each worker live in its turn, alone; play the others.", **LIVE)
     ] = False
     provide: Annotated[
         list[str],
-        option("--provide RREF=MODULE:FUNCTION", "Make the object of an RRef older than the capture so."),
+        option(
+            "--provide RREF=MODULE:FUNCTION", "Make the object of an RRef older than the capture so.", **LACKS
+        ),
     ] = []
     checkpoints: Annotated[
-        list[str], option("--checkpoint RREF=FILE", "Load this state_dict into the object of an RRef.")
+        list[str],
+        option("--checkpoint RREF=FILE", "Load this state_dict into the object of an RRef.", **LACKS),
     ] = []
     restore_parameters: Annotated[
         bool,
-        option("--restore-parameters", "Put the parameters that the capture shows into live workers."),
+        option(
+            "--restore-parameters", "Put the parameters that the capture shows into live workers.", **LACKS
+        ),
     ] = False
     threads: Annotated[
-        str, option("--threads N,…", "Set the threads per live worker; of several, replay with each.")
+        str,
+        option(
+            "--threads N,…", "Set the threads per live worker; of several, replay with each.", **COMPARING
+        ),
     ] = "1"
     against: Annotated[
         Path | None,
-        option("--against DIR", "Replay with these sources too (or a FILE for --main); compare by message."),
+        option(
+            "--against DIR",
+            "Replay with these sources too (or a FILE for --main); compare by message.",
+            **COMPARING,
+        ),
     ] = None
     matrix: Annotated[
         list[str],
-        option("--matrix ENV,…", "Replay in each of these: torch==X, the path of a Python, or NAME=PATH."),
+        option(
+            "--matrix ENV,…",
+            "Replay in each of these: torch==X, the path of a Python, or NAME=PATH.",
+            **COMPARING,
+        ),
     ] = []
     interpreter: Annotated[
-        str | None, option("--interpreter PY", "Run live workers in this Python; it needs torch only.")
+        str | None,
+        option("--interpreter PY", "Run live workers in this Python; it needs torch only.", **COMPARING),
     ] = None
     memory: Annotated[
         str | None,
-        option("--memory SIZE", "Limit each live worker's memory, such as 8GB, or none. Default: by sizes."),
+        option(
+            "--memory SIZE",
+            "Limit each live worker's memory, such as 8GB, or none. Default: by sizes.",
+            **SENDING,
+        ),
     ] = None
     engine: Annotated[
         Literal["wire", "agent"] | None,
-        option("--engine", "Send with rpcinspect's own peers (wire) or torch's agent (agent; also CUDA)."),
+        option(
+            "--engine",
+            "Send with rpcinspect's own peers (wire) or torch's agent (agent; also CUDA).",
+            **SENDING,
+        ),
     ] = None
     device: Annotated[
-        Literal["cpu", "cuda"], option("--device", "Use this device; cuda needs --engine agent.")
+        Literal["cpu", "cuda"], option("--device", "Use this device; cuda needs --engine agent.", **SENDING)
     ] = "cpu"
-    maps: Annotated[list[str], option("--map CAPTURED=LIVE,…", "Map devices, such as cuda:0=cuda:1.")] = []
-    quiet_workers: Annotated[bool, option("--quiet-workers", "Hide what live workers print.")] = False
+    maps: Annotated[
+        list[str], option("--map CAPTURED=LIVE,…", "Map devices, such as cuda:0=cuda:1.", **SENDING)
+    ] = []
+    quiet_workers: Annotated[bool, option("--quiet-workers", "Hide what live workers print.", **LOOKING)] = (
+        False
+    )
 
     def run(self) -> int:
         """Replays; returns the exit code."""
@@ -214,6 +249,8 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         yield from super().mistakes()
         if self.every_worker and (self.roles or self.live_workers):
             yield "--every-worker can't be used with --role or --live: each says who is live"
+        if self.matrix and not any(word.strip(", ") for word in self.matrix):
+            yield "--matrix: name an environment, such as torch==2.13.0"
         if self.matrix and self.interpreter is not None:
             yield "--matrix can't be used with --interpreter: each says where live workers run"
         stops = bool(self.stop_at) or self.debug_port is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import option
-from rpcinspect.cli.replay_options import PlayOptions
+from rpcinspect.cli.replay_options import LOOKING, PlayOptions
 from rpcinspect.cli.requirements import missing_debugpy
 
 if TYPE_CHECKING:
@@ -30,25 +30,36 @@ class DebuggingOptions(PlayOptions, frozen=True, kw_only=True):
         option(
             "--stop-at N|error|nonfinite|FUNCTION",
             "Hold a live worker there, with pdb on this terminal; repeatable.",
+            **LOOKING,
         ),
     ] = []
     debug_port: Annotated[
         int | None,
-        option("--debug-port PORT", "At stops, wait for an editor's debugger (debugpy) at this port."),
+        option(
+            "--debug-port PORT", "At stops, wait for an editor's debugger (debugpy) at this port.", **LOOKING
+        ),
     ] = None
     watch: Annotated[
         Literal["nonfinite"] | None,
-        option("--watch nonfinite", "Say which message first carries NaN or Inf, and who made it."),
+        option(
+            "--watch nonfinite", "Say which message first carries NaN or Inf, and who made it.", **LOOKING
+        ),
     ] = None
     anomaly: Annotated[
-        bool, option("--anomaly", "Use torch's anomaly mode: a NaN gradient fails, its forward is shown.")
+        bool,
+        option(
+            "--anomaly", "Use torch's anomaly mode: a NaN gradient fails, its forward is shown.", **LOOKING
+        ),
     ] = False
     gradients: Annotated[
-        bool, option("--gradients", "Show gradients by parameter, before each context is cleaned up.")
+        bool,
+        option("--gradients", "Show gradients by parameter, before each context is cleaned up.", **LOOKING),
     ] = False
     hooks: Annotated[
         list[str],
-        option("--hook MODULE:FUNCTION", "Call this in live workers with each message; repeatable."),
+        option(
+            "--hook MODULE:FUNCTION", "Call this in live workers with each message; repeatable.", **LOOKING
+        ),
     ] = []
 
     def debug_options(self) -> "DebugOptions":

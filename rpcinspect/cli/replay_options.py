@@ -15,6 +15,7 @@ from rpcinspect.cli.options import (
     OutputOption,
     RtolOption,
     ToleranceOption,
+    below,
     option,
 )
 
@@ -30,10 +31,19 @@ if TYPE_CHECKING:
 
 MAX_THREADS = 1024
 
+LIVE = below("Who is live, and what is replayed")
+MAY = below("What may run")
+LACKS = below("What the capture lacks")
+SENDING = below("How it is sent")
+LOOKING = below("Looking into live workers")
+COMPARING = below("Other code, other environments")
+
 ImportOption = Annotated[
-    list[str], option("--import MODULE", "Import this module in live workers first; repeatable.")
+    list[str], option("--import MODULE", "Import this module in live workers first; repeatable.", **MAY)
 ]
-SeedOption = Annotated[list[str], option("--seed [NAME=]N", "Seed all live workers, or one; repeatable.")]
+SeedOption = Annotated[
+    list[str], option("--seed [NAME=]N", "Seed all live workers, or one; repeatable.", **LACKS)
+]
 ThreadsOption = Annotated[int, option("--threads N", "Set the threads per live worker; sums may change.")]
 YesOption = Annotated[bool, option("--yes", "Confirm that the running group may be changed.")]
 
@@ -43,25 +53,33 @@ class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
 
     roles: Annotated[
         list[str],
-        option("--role NAME,…", "Play these workers: send their captured messages; run the others."),
+        option("--role NAME,…", "Play these workers: send their captured messages; run the others.", **LIVE),
     ] = []
-    live_workers: Annotated[list[str], option("--live NAME,…", "Run these workers; play the others.")] = []
+    live_workers: Annotated[
+        list[str], option("--live NAME,…", "Run these workers; play the others.", **LIVE)
+    ] = []
     context: Annotated[
-        str | None, option("--context ID", "Replay only this autograd context and what it depends on.")
+        str | None,
+        option("--context ID", "Replay only this autograd context and what it depends on.", **LIVE),
     ] = None
     allow: Annotated[
         list[str],
-        option("--allow MODULE[:NAME]", "Allow importing and calling this module, name or aten::NAME."),
+        option(
+            "--allow MODULE[:NAME]", "Allow importing and calling this module, name or aten::NAME.", **MAY
+        ),
     ] = []
     paths: Annotated[
-        list[Path], option("--path DIR", "Allow what the sources in DIR define, as found by parsing.")
+        list[Path], option("--path DIR", "Allow what the sources in DIR define, as found by parsing.", **MAY)
     ] = []
     main: Annotated[
-        Path | None, option("--main FILE", "Take the names of __main__ from this script of the job.")
+        Path | None, option("--main FILE", "Take the names of __main__ from this script of the job.", **MAY)
     ] = None
-    trust: Annotated[bool, option("--trust-capture", "Allow everything that the capture names.")] = False
+    trust: Annotated[bool, option("--trust-capture", "Allow everything that the capture names.", **MAY)] = (
+        False
+    )
     timeout_s: Annotated[
-        float | None, option("--timeout SECONDS", "Wait this long for an answer. Default: by captured times.")
+        float | None,
+        option("--timeout SECONDS", "Wait this long for an answer. Default: by captured times.", **SENDING),
     ] = None
     require_all: Annotated[bool, option("--require-all", "Exit with 1 if a request was skipped.")] = False
 
@@ -124,9 +142,10 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
 
     plan: Annotated[bool, option("--plan", "Show what would be sent or skipped; start nothing.")] = False
     speed: Annotated[
-        float | None, option("--speed X", "Send at X times the captured pace. Default: as fast as possible.")
+        float | None,
+        option("--speed X", "Send at X times the captured pace. Default: as fast as possible.", **SENDING),
     ] = None
-    repeat: Annotated[int, option("--repeat N", "Replay everything this many times.")] = 1
+    repeat: Annotated[int, option("--repeat N", "Replay everything this many times.", **SENDING)] = 1
     tolerance: ToleranceOption = False
     rtol: RtolOption = None
     atol: AtolOption = None

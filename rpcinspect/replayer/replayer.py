@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property, partial
@@ -49,7 +49,7 @@ from rpcinspect.replayer.playing.outcome import (
     not_played,
     with_reasons,
 )
-from rpcinspect.replayer.playing.player import GRACE_S, Player
+from rpcinspect.replayer.playing.player import GRACE_S, EndedProcesses, Player
 from rpcinspect.replayer.playing.rref_substitutes import give
 from rpcinspect.replayer.playing.seed_search import EnoughError, search
 from rpcinspect.replayer.playing.stops import Stops
@@ -489,7 +489,7 @@ class _SessionRun:
         loop: Loop,
         peers: Mapping[str, PlayedWorker],
         handle: Handle,
-        ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
+        ended: EndedProcesses = lambda seconds, known: (),
         clean_up: Callable[[int], None] = lambda context: None,
     ) -> Player:
         timeouts = Timeouts(self.calls, self.options.timeout_s, self.replay.silent, self.replay.stubborn)

@@ -69,9 +69,22 @@ def test_each_source_is_judged_by_itself(tmp_path: Path) -> None:
     (new / "basic_chain.py").write_text("from os import system as scale\n")
     ran = rpcinspect("replay", CHAIN, "--path", old, "--against", new)
     assert ran.code == 4
-    assert ran.err.splitlines()[0] == f"rpcinspect: by --path {new} --path {old}:"
+    assert ran.err.splitlines() == [f"rpcinspect: by --path {new} --path {old}:"]
     assert "REFUSED  basic_chain.scale" in ran.out
     assert "nothing was started" in ran.out
+
+
+def test_a_folder_that_replaces_nothing(tmp_path: Path) -> None:
+    """Told before what is refused, which starts nothing: an empty folder, and that of the script itself."""
+    empty, script = tmp_path / "empty", tmp_path / "own" / "job.py"
+    for folder in (empty, script.parent):
+        folder.mkdir()
+    script.write_text("def train(): ...\n")
+    for other in (empty, script.parent):
+        ran = rpcinspect("replay", CHAIN, "--main", script, "--against", other)
+        assert ran.code == 4
+        told = f"--against {other} replaces no file of --path or --main: both replays may run the same code"
+        assert ran.err.splitlines()[0] == f"rpcinspect: {told}"
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,10 @@ def test_options_that_exclude_each_other(options: list[str], reason: str) -> Non
     ran = rpcinspect("replay", CHAIN, "--matrix", "python3", *options)
     assert (ran.code, ran.out) == (2, "")
     assert reason in ran.err
+
+
+@pytest.mark.parametrize("nothing", ["", ","])
+def test_a_matrix_of_nothing(nothing: str) -> None:
+    ran = rpcinspect("replay", CHAIN, "--matrix", nothing)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--matrix: name an environment, such as torch==2.13.0" in ran.err

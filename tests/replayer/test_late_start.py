@@ -169,7 +169,8 @@ def test_a_file_that_does_not_fit(job: Path) -> None:
     ran = replay(job, "--provide", "0:2=late:stage2(2)", "--checkpoint", f"0:2={job / 'other.pt'}")
     assert ran.code == 1
     assert "worker:2: RRef 0:2 gets its values from" in ran.out
-    assert "Error(s) in loading state_dict for Stage2" in ran.out
+    assert "Error(s) in loading state_dict for Stage2: " in ran.out
+    assert "size mismatch for fc.weight" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,10 @@ CALLED = frozenset(
 )
 """Of numpy and the standard library."""
 TOOLS = words_of(
-    "Cython IPython _pytest attr cffi click cloudpickle coverage cupy dask dill fire fsspec functorch invoke "
-    "jinja2 joblib mpmath networkx numba numexpr pandas pexpect pip pkg_resources psutil ptyprocess pygments "
-    "pytest ray rpcinspect scipy setuptools sh six sklearn sympy tensorflow torchgen triton typer wheel yaml"
+    "Cython IPython _pydev_bundle _pydevd_bundle _pytest attr cffi click cloudpickle coverage cupy dask "
+    "debugpy dill fire fsspec functorch invoke ipdb jinja2 joblib mpmath networkx numba numexpr pandas "
+    "pexpect pip pkg_resources psutil ptyprocess pudb pydevd pygments pytest ray rpcinspect rpdb scipy "
+    "setuptools sh six sklearn sympy tensorflow torchgen triton typer wheel yaml"
 )
-"""Packages of others that evaluate texts, run programs or load files. Never meant to be complete."""
+"""Packages of others that evaluate texts, run programs, load files or open ports for a debugger. Never meant
+to be complete."""

@@ -122,15 +122,16 @@ class StandIn(Struct, frozen=True, kw_only=True):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """That a played worker's process ended in the capture while requests were in flight: live workers that
-    waited for it, or call it later, see that its connections are gone."""
+    """That a worker's process ended in the capture while requests were in flight. A played one ends at the
+    same place: live workers that waited for it, or call it later, see that its connections are gone. A live
+    one may end there too."""
 
     worker: str
     time_ns: int
     after: int
     """How many of the session's arrivals had come."""
     unanswered: tuple[int, ...]
-    """Requests of live workers that it had got."""
+    """Requests that it had got and not answered."""
     reset: bool
     """Whether its connections ended by an RST."""
 

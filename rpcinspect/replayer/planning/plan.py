@@ -226,12 +226,12 @@ class _Planner(Struct, eq=False):
         )
 
     def _endings(self, cast: RoleAssignment, times: Sequence[int]) -> Iterator[Ending]:
-        """Yields the played workers whose processes ended while somebody waited for something."""
+        """Yields the workers whose processes ended while somebody waited for something."""
         its = [call for call in self.calls if call.job == cast.job and call.kind not in CLEAN_UP]
         awaited = {call.index for call in its} - self.gaps.one_way
         for one in self.run.closings.departures:
             in_flight = awaited.intersection((*one.unanswered, *one.waiting))
-            if one.job == cast.job and one.worker in cast.roles and in_flight:
+            if one.job == cast.job and one.worker in (*cast.roles, *cast.live) and in_flight:
                 yield Ending(
                     worker=one.worker,
                     time_ns=one.time_ns,

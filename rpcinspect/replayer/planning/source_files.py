@@ -8,7 +8,7 @@ that before byte code, and all before a folder without `__init__`; of folders th
 without `__init__` only if no other has a module of the name.
 
 Assumes that no import of the user's code changes `sys.path` or `sys.meta_path`; a live worker checks what it
-imported against the file that was read (`workers.worker_main`).
+imported against the file that was read (`workers.worker_imports`).
 """
 
 from __future__ import annotations

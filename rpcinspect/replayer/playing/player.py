@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -92,6 +93,10 @@ GRACE_S = 1.0
 """How long is waited, in a whole session, to learn how processes have ended with which pipes were lost."""
 
 
+EndedProcesses: TypeAlias = Callable[[float, int], Sequence[EarlyExit]]
+"""Returns how processes have ended; may wait so many seconds for one more than that many."""
+
+
 class _Sent(Struct):
     """A request that is on its way."""
 
@@ -115,12 +120,12 @@ class Player:
         speed: float | None = None,
         debugger: SessionDebugger | None = None,
         clean_up: Callable[[int], None] = lambda context: None,
-        ended: Callable[[float], Sequence[EarlyExit]] = lambda seconds: (),
+        ended: EndedProcesses = lambda seconds, known: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
         waiting: Waiting = lambda what, seconds: None,
     ) -> None:
         """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
-        processes have ended, in order, and may wait so many seconds for one; `clean_up` is called with a
+        processes have ended, in order; `clean_up` is called with a
         context before it is cleaned up, `done` with each finished step, `waiting` each second in which
         nothing comes."""
         self._inputs = inputs
@@ -169,8 +174,12 @@ class Player:
         """When it was looked last at what live workers wait for."""
         self._told_s = 0.0
         """How long nothing had come when that was told last."""
-        self._endings = list(planned.endings)
+        self._endings = [one for one in planned.endings if one.worker in planned.cast.roles]
         """Of played workers' processes, those to come."""
+        self._live_endings = {one.worker: one for one in planned.endings if one.worker in planned.cast.live}
+        """Live worker → where its process ended in the capture."""
+        self._ended_as_captured: dict[str, str] = {}
+        """Live worker → how its process ended here, of those that ended where they did in the capture."""
         self._unmade = UnmadeRRefs()
         self._grace_s = GRACE_S
         self._gone: dict[str, str] = {}
@@ -317,8 +326,22 @@ class Player:
         return found
 
     def _first_ended(self, wait_s: float = 0.0) -> EarlyExit | None:
-        """The process that has ended, if one has; of several the first."""
-        return next(iter(self.with_last(self._ended(wait_s))), None)
+        """The process that has ended although it did not in the capture, if one has; of several the first."""
+        ended = self.with_last(self._ended(wait_s, len(self._ended_as_captured)))
+        return next((one for one in ended if not self._is_as_captured(one)), None)
+
+    def _is_as_captured(self, ended: EarlyExit) -> bool:
+        """Returns whether a live worker's process has ended where it did in the capture: before it gave the
+        same answers."""
+        worker = ended.worker or ""
+        ending = self._live_endings.get(worker)
+        if worker in self._ended_as_captured or ending is None or ended.no_memory:
+            return worker in self._ended_as_captured
+        owed = [sent.call for sent in self._sent.values() if sent.step.to == worker]
+        there = any(call.index in ending.unanswered for call in owed) or self._schedule.reached(ending)
+        if there and all(call.response is None for call in owed):
+            self._ended_as_captured[worker] = ended.text
+        return worker in self._ended_as_captured
 
     def with_last(self, ended: Iterable[EarlyExit]) -> tuple[EarlyExit, ...]:
         """Adds the message that each process got last."""
@@ -385,7 +408,9 @@ class Player:
         self._load(step.to)
         call = self._call(step)
         peer = self._peers[step.role]
-        gone = self._gone.get(step.to) or self._gone.get(step.role)
+        if self._is_lost_as_captured(step):
+            return
+        gone = self._gone.get(step.to) or self._gone.get(step.role) or self._ended_as_captured.get(step.to)
         if gone is not None:
             self._give_up(step, "failed", f"not sent: {gone}")
             return
@@ -585,15 +610,25 @@ class Player:
         return sent is not None
 
     def _take_loss(self, event: PipeLost) -> bool:
-        keys = [(event.peer, number) for number in event.unanswered]
-        lost = [self._sent.pop(key) for key in keys if key in self._sent]
-        ended = self._ended_meanwhile() if lost else None
+        keys = [(event.peer, number) for number in event.unanswered if (event.peer, number) in self._sent]
+        known = event.other in self._ended_as_captured
+        ended = self._ended_meanwhile() if keys and not known else None
         text = f"the pipe to {event.other} was lost: {event.reason}"
         if ended is not None:
             text = ended.text if ended.worker in (event.other, event.peer) else f"{text}; {ended.text}"
-        for sent in lost:
-            self._give_up(sent.step, "failed", text)
-        return bool(lost)
+        for sent in [self._sent.pop(key) for key in keys]:
+            if not self._is_lost_as_captured(sent.step):
+                self._give_up(sent.step, "failed", text)
+        return bool(keys)
+
+    def _is_lost_as_captured(self, step: Step) -> bool:
+        """Gives up a request to a live worker that is gone, as it was in the capture, where no answer came
+        either; returns whether that is so."""
+        how = self._ended_as_captured.get(step.to)
+        same = how is not None and self._call(step).response is None
+        if same:
+            self._give_up(step, "identical", f"as in the capture, no answer came: {how}")
+        return same
 
     def _ended_meanwhile(self) -> EarlyExit | None:
         """The process that has ended, if that is why a pipe was lost; sockets are closed before it is known

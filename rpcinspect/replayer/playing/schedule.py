@@ -257,7 +257,7 @@ class Schedule:
         return min(found, default=None)
 
     def reached(self, ending: Ending) -> bool:
-        """Returns whether all has come and was sent that had before the end of a played worker's process."""
+        """Returns whether all has come and was sent that had before the end of a worker's process."""
         its = [due for due in self._heads() if due.step.role == ending.worker]
         its += [self._answers[index] for index in self._unasked if index in self._answers]
         its = [due for due in its if due.step.role == ending.worker and due.time_ns < ending.time_ns]

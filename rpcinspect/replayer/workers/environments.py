@@ -21,7 +21,8 @@ from rpcinspect.errors import ReplayError
 REQUIREMENT = re.compile(r"torch==[0-9][0-9A-Za-z.+!]*")
 Tell = Callable[[str], None]
 LAST_LINES = 3
-"""Of what pip wrote that are told where it fails."""
+"""Of what pip wrote that are told where it fails without a line of its own for that."""
+ERROR = "ERROR: "
 
 
 def environments_folder() -> Path:
@@ -74,11 +75,12 @@ def _run(command: list[str], requirement: str, tell: Tell) -> None:
             for line in process.stdout:
                 lines.append(line.rstrip())
                 tell(f"pip: {lines[-1]}")
-        except BaseException:
+        except BaseException:  # Ctrl-C above all: nobody reads on, and a program that runs on would be left
             process.kill()
             raise
     if process.returncode:
-        told = " ".join(lines[-LAST_LINES:]) or f"it ended with code {process.returncode}"
+        reasons = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)][:1]
+        told = " ".join(reasons or lines[-LAST_LINES:]) or f"it ended with code {process.returncode}"
         raise ReplayError(f"no environment with {requirement} can be made: {told}")
 
 

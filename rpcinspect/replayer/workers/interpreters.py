@@ -27,7 +27,7 @@ import json, sys
 try:
     from importlib.metadata import version
     torch = version("torch")
-except Exception:
+except ImportError:  # PackageNotFoundError is one
     torch = None
 path = [folder for folder in sys.path if folder]
 print(json.dumps({"python": list(sys.version_info[:3]), "torch": torch, "path": path}))

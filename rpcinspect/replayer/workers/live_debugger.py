@@ -317,7 +317,7 @@ class LiveDebugger:
         for name, hook in self._hooks:
             try:
                 hook(message)
-            except Exception:
+            except (Exception, SystemExit):  # of the user's function, and it changes nothing
                 if name not in self._failed_hooks:
                     self._failed_hooks.add(name)
                     print(f"--hook {name} failed at {message.label}:", file=sys.stderr)

@@ -125,12 +125,12 @@ class LiveGroup(Closing):
         command = self._command("agent", name, worker_id) | {"contexts": contexts}
         return self._fork(command, f"the process that plays {name}")[0]
 
-    def ended(self, timeout_s: float = 0.0) -> tuple[EarlyExit, ...]:
-        """The processes that have ended before they were to, in that order; waits for the first one."""
+    def ended(self, timeout_s: float = 0.0, known: int = 0) -> tuple[EarlyExit, ...]:
+        """The processes that have ended before they were to, in order; waits for one more than so many."""
         processes = {one.pid: one for one in self._processes}
         deadline = time.monotonic() + timeout_s
         ends = self._all.ends()
-        while not processes.keys() & ends.keys() and (left := deadline - time.monotonic()) > 0:
+        while len(processes.keys() & ends.keys()) <= known and (left := deadline - time.monotonic()) > 0:
             ends = self._all.ends(left)
         return tuple(self._told(processes[pid], end) for pid, end in ends.items() if pid in processes)
 

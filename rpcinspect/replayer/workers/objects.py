@@ -3,7 +3,8 @@
 In: calls of our own played worker, each of one function of this module, with names of RRefs and words of the
 command line. Out: an object that the worker keeps until a remote call takes it under its captured id, or new
 values in an object that an RRef has. Every function returns the error as text, since an exception would have
-to be read out of a pickle, and prints its traceback. Runs in live workers only.
+to be read out of a pickle, and prints its traceback; an exit too, which
+would end the worker. Runs in live workers only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""torch marks words of its errors for a terminal."""
+MAX_TOLD = 300
+"""Characters of an error."""
 objects: dict[str, Any] = {}
 """RRef, such as `0:2` → the object that was made for it."""
 
@@ -42,10 +47,14 @@ def take(rref: str) -> Any:
 
 def load_file(rref: list[Any], path: str) -> MakingResult:
     """Puts the contents of a file into the object of an RRef; `rref` as torch lists its fork data."""
-    try:
-        import torch
+    import torch
 
-        fill(value_of(rref), torch.load(path, map_location="cpu", weights_only=True))
+    try:
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except BaseException:
+        return f"torch.load can't read it with weights_only=True: {_told()}", None
+    try:
+        fill(value_of(rref), values)
     except BaseException:
         return _told(), None
     return None, None
@@ -172,4 +181,5 @@ def _told() -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__ and trace.tb_next is not None:
         trace = trace.tb_next
     traceback.print_exception(kind, error, trace)
-    return traceback.format_exception_only(kind, error)[-1].strip().partition("\n")[0]
+    text = COLOUR.sub("", traceback.format_exception_only(kind, error)[-1])
+    return " ".join(text.split())[:MAX_TOLD]

@@ -13,7 +13,7 @@ Nobody is left behind: a worker is killed by the kernel when the fork server die
 workers by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
 directories.
 
-All of that is one file, so that what runs beside the user's code can be read in one place. Mirrors what
+`worker_imports` is what all of them import. Mirrors what
 torch.multiprocessing's spawn does to `__main__`, and `init_rpc` of
 torch/distributed/rpc/__init__.py.
 """
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib
 import importlib.util
 import json
 import os
@@ -34,8 +33,7 @@ import socket
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,11 +41,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 RENDEZVOUS_SCHEME = "rpcinspect"
 PACKAGE = Path(__file__).resolve().parents[2]
-MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
-"""Modules without a file → what makes them when it is imported."""
 LIBUV_LISTENS = (2, 13)
 """The first release that is known to serve a store by libuv on an open port; 2.6 can't."""
-MAIN_NAMES = ("__main__", "__mp_main__")
 FOREVER_S = 1e6
 """A wait that ends when the other end of the socket closes."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
@@ -105,6 +100,8 @@ class ForkServer:
     def fork(self, command: dict[str, Any]) -> None:
         """A child for a store or a worker; two files came with the command: its socket and its output."""
         files, self.control.files = self.control.files[:2], self.control.files[2:]
+        from rpcinspect.replayer.workers.worker_imports import flush
+
         scratch = tempfile.mkdtemp(prefix=f"{command['role']}-", dir=self.scratch)
         flush()
         parent = os.getpid()
@@ -120,6 +117,8 @@ class ForkServer:
 
     def _become(self, command: dict[str, Any], files: list[int], scratch: str, parent: int) -> NoReturn:
         """Turns the child into a store or a worker: drops all of the fork server, does its work, ends."""
+        from rpcinspect.replayer.workers.worker_imports import flush, load_and_tell, print_error
+
         code = 1
         try:
             set_parent_death_signal(signal.SIGKILL)
@@ -140,7 +139,7 @@ class ForkServer:
             os.chdir(scratch)
             os.environ.update(HOME=scratch, TMPDIR=scratch)
             tempfile.tempdir = None
-            faulthandler.enable()
+            faulthandler.enable(file=2)
             control = type(self.control)(socket.socket(fileno=control_file))
             late = self.options["late"] and command["role"] != "store"
             if late:
@@ -148,8 +147,8 @@ class ForkServer:
             if not late or command["missing"] is not None:
                 ROLES[command["role"]](control, command)
                 code = 0
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:  # it is told, and nothing of the fork server goes on in the child
+            print_error(error)
         finally:
             flush()
             os._exit(code)  # no destructor of an agent may wait for others
@@ -200,6 +199,8 @@ class ForkServer:
     def give_up(self) -> NoReturn:
         """Ends this process and all that it has forked; a signal may call it at any moment."""
         self.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)  # that is what ends it
         os._exit(1)
 
 
@@ -207,7 +208,8 @@ def own_children() -> list[int]:
     """Returns the processes whose parent this one is, orphans of a worker included; empty where that is
     unknown."""
     try:
-        found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+        # Bytes, since a signal may come while Python loads a codec.
+        found = Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()
     except OSError:
         return []
     return [int(pid) for pid in found]
@@ -218,101 +220,6 @@ def set_parent_death_signal(number: int) -> None:
     from rpcinspect.replayer.workers.bounds import prctl
 
     prctl(PR_SET_PDEATHSIG, number)
-
-
-# --- what is imported ---------------------------------------------------------------------------------------
-
-
-def load_and_tell(options: dict[str, Any], control: Any) -> dict[str, str] | None:
-    """What `load` does; tells our process of each import. None: one has failed, and it was told why."""
-    module = ""
-
-    def begin(name: str) -> None:
-        nonlocal module
-        module = name
-        control.send({"importing": name})
-
-    try:
-        return load(options, begin)
-    except BaseException as error:
-        control.send(failed_import(module, error))
-        return None
-
-
-def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str]:
-    """Imports torch and the user's modules; calls `begin` with the name of each import. Returns which of the
-    names in messages are not there, and why."""
-    begin("torch.distributed.rpc")
-    import torch.distributed.autograd
-    import torch.distributed.rpc  # noqa: F401
-
-    if options["debug"]:
-        import rpcinspect.replayer.workers.live_debugger  # noqa: F401
-    sys.argv = [options["main"] or "rpcinspect"]
-    sys.dont_write_bytecode = True  # nothing may be left beside the user's files
-    for name in options["imports"]:
-        begin(name)
-        importlib.import_module(name)
-    if options["main"] is not None:
-        from rpcinspect.replayer.workers.live_worker import load_main
-
-        begin(Path(options["main"]).stem)
-        load_main(options["main"])
-    missing = {}
-    failed: dict[str, str] = {}
-    begun = ""
-    for name in sorted(set(options["names"])):
-        if (module := name.rpartition(".")[0]) != begun:
-            begin(begun := module)
-        why = find_name(name, failed, has_main=options["main"] is not None)
-        if why is not None:
-            missing[name] = why
-    begin("")
-    check_files(options["files"])
-    return missing
-
-
-def check_files(files: dict[str, str]) -> None:
-    """Raises `ImportError` where a module is not the source file that was read when its names were judged:
-    because Python had imported one of that name before, or for what modules do to `sys.path` and
-    `sys.modules`."""
-    for name, file in files.items():
-        if name in sys.modules:
-            origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or "elsewhere"
-            if os.path.realpath(origin) != os.path.realpath(file):
-                raise ImportError(f"{name} is imported from {origin}, not from {file}, which --path names")
-
-
-def find_name(name: str, failed: dict[str, str], *, has_main: bool) -> str | None:
-    """Imports the module of something that messages name, and looks for it there. Returns why it can't be
-    found; None: it is there. `failed`: modules that could not be imported, to which more are added."""
-    parts = name.split(".")
-    if not all(part.isidentifier() for part in parts):
-        return None  # an operator, or what only loading shows
-    if parts[0] in MAIN_NAMES and not has_main:
-        return "it is in the job's script, which --main FILE names"
-    for count in range(len(parts) - 1, 0, -1):
-        module = ".".join(parts[:count])
-        if module in failed:
-            return failed[module]
-        try:
-            found = importlib.import_module(MADE_BY.get(module, module))
-        except ModuleNotFoundError as error:
-            if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-                continue  # the name of a class or a function, or nothing of it is there
-            failed[module] = f"importing {module} fails: {error}"
-        except Exception as error:
-            traceback.print_exc()
-            failed[module] = f"importing {module} fails: {first_line(error)}"
-        else:
-            found = sys.modules.get(module, found)
-            for number, part in enumerate(parts[count:], count):
-                if not hasattr(found, part):
-                    return f"{'.'.join(parts[:number])} has no {part}"
-                found = getattr(found, part)
-            return None
-        return failed[module]
-    return f"no module {parts[0]} is found; --path FOLDER lets live workers find modules"
 
 
 # --- the store ----------------------------------------------------------------------------------------------
@@ -396,13 +303,13 @@ def join_group(
     import torch
 
     from rpcinspect.replayer.workers.bounds import bound_memory
+    from rpcinspect.replayer.workers.worker_imports import print_error
 
     torch.set_num_threads(command["threads"])
     try:
         init_rpc(command)
-    except Exception as error:
-        traceback.print_exc()
-        flush()
+    except Exception as error:  # of torch's own, and of the user's modules that changed it
+        print_error(error)
         control.send({"failed": f"init_rpc: {type(error).__name__}: {error}"})
         os._exit(1)
     ready = {"ready": True, "memory": bound_memory(command["memory"], threads)}
@@ -511,37 +418,6 @@ def has_context(context_id: int) -> bool:
     return True
 
 
-def flush() -> None:
-    """Writes out what standard output and errors still hold."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the user's modules may have replaced it
-            stream.flush()
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the type of an error, and the first line of its text."""
-    first = next(iter(str(error).splitlines()), "")
-    return type(error).__name__ + (f": {first}" if first else "")
-
-
-def failed_import(module: str, error: BaseException) -> dict[str, Any]:
-    """The report of an import that failed; a script that exits writes why to standard error itself."""
-    failed: dict[str, Any] = {"failed": first_line(error), "importing": module}
-    if isinstance(error, SystemExit):
-        if error.code is not None and not isinstance(error.code, int):
-            print(error.code, file=sys.stderr)
-        failed["exit"] = int(error.code) if isinstance(error.code, int) else int(error.code is not None)
-    else:
-        trace = error.__traceback__
-        not_theirs = ("<frozen", importlib.__file__, str(PACKAGE))
-        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(not_theirs):
-            trace = trace.tb_next
-        if trace is not None:
-            traceback.print_exception(type(error), error, trace)
-    flush()
-    return failed
-
-
 ROLES = {"store": serve_store, "worker": work, "agent": play, "devices": tell_devices}
 
 
@@ -563,10 +439,11 @@ def main() -> None:
     options = json.loads(sys.argv[2])
     for stream in (sys.stdout, sys.stderr):  # whoever is killed has said what he had printed
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    faulthandler.enable()
+    faulthandler.enable(file=2)
     sys.path[:] = [*options["path"], *options["sys_path"]]
     find_own_package()
     from rpcinspect.replayer.workers.bounds import forbid_cores, forbid_privileges, prctl
+    from rpcinspect.replayer.workers.worker_imports import flush, load_and_tell, print_error
     from rpcinspect.replayer.workers.worker_protocol import ControlSocket
 
     set_parent_death_signal(signal.SIGTERM)
@@ -581,6 +458,7 @@ def main() -> None:
     # No exception, which would have to pass through whatever is being imported.
     signal.signal(signal.SIGTERM, lambda *_: server.give_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    code = 0
     try:
         control.send({"scratch": scratch})
         ready: dict[str, Any] = {"ready": True}
@@ -592,10 +470,14 @@ def main() -> None:
         set_parent_death_signal(0)  # from here on the end of the socket says that our process is gone
         control.send(ready)
         server.serve()
+    except BaseException as error:  # the user's modules may have changed anything that is called here
+        print_error(error)
+        code = 1
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends everything already
         server.close()
         flush()
-        os._exit(0)  # what torch would tear down now belongs to nobody any more
+        os._exit(code)  # what torch would tear down now belongs to nobody any more
 
 
 if __name__ == "__main__":

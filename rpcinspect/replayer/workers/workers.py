@@ -349,6 +349,9 @@ class Workers(Closing):
                     self._waiting(what, time.monotonic() - began)
                     continue
                 waits = f" (it imports {self._importing})" if self._importing else ""
+                if self._importing:
+                    self._process.send_signal(signal.SIGABRT)  # it writes first where it hangs
+                    self._exit_of_parent()
                 told = f"{who} was not ready within {timeout_s:g} s{waits}"
                 raise ReplayError(f"{told}{quoted(self._output.tail())}") from None
             if heard is None:

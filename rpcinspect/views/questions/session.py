@@ -112,17 +112,20 @@ def ended_style(worker: Worker) -> Style:
 def workers_table(run: RunModel, indexes: Sequence[int], most: int | None = None) -> Table:
     """Returns the workers, with how many of some messages each has sent, and how its process ended."""
     session = run.session
+    columns, rows = session.messages, session.order[list(indexes)].tolist()
     sent: Counter[tuple[int, str]] = Counter()
-    for row in session.order[list(indexes)].tolist():
-        sent[session.jobs[session.messages.pipe[row]], session.source(row)] += 1
-    columns = (
+    for (pipe, forth), count in Counter(
+        (columns.pipe[row], columns.from_client[row]) for row in rows
+    ).items():
+        sent[session.jobs[pipe], (session.clients if forth else session.servers)[pipe]] += count
+    shown = (
         *WORKER,
         Column(title="elsewhere", of="elsewhere", words=", ".join, unless="empty"),
         Column(title="sent", of=lambda one: sent[one.job, worker_label(one)], right=True),
         ENDED,
         ENDED_AT,
     )
-    return table(columns, session.workers, run, style=ended_style, most=most)
+    return table(shown, session.workers, run, style=ended_style, most=most)
 
 
 class PipeEnds(Struct, frozen=True):

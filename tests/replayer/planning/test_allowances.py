@@ -137,6 +137,8 @@ NOT_OFFERED = [
     # packages that evaluate texts or load files
     ("sympy", "sympify"),
     ("six", "exec_"),
+    ("debugpy", "listen"),
+    ("pydevd", "settrace"),
     ("rpcinspect.replayer.workers.worker_main", "load_main"),
     ("torch.nn.modules.container", "ParameterDict"),
 ]

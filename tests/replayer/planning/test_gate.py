@@ -42,6 +42,44 @@ def text(value: str) -> bytes:
     return b"X" + len(data).to_bytes(4, "little") + data
 
 
+OURS = (
+    *("objects.make", "objects.made_by", "objects.load_file", "live_debugger.begin", "worker_main.load_main"),
+    *("worker_imports.load", "live_worker.load_main", "editor_link.EditorLink", "remote_pdb.RemotePdb"),
+    *("debug_relay.DebugRelay", "live_gradients.show_gradients", "bounds.prctl"),
+)
+OTHERS = (
+    *(
+        "debugpy.listen",
+        "debugpy.connect",
+        "pdb.set_trace",
+        "bdb.Bdb",
+        "code.interact",
+        "multiprocessing.Process",
+    ),
+    *(
+        "torch.utils.data.DataLoader",
+        "torch.utils.data._utils.worker._worker_loop",
+        "torch.multiprocessing.spawn",
+    ),
+    *("__main__.load", "__mp_main__.find_own_package"),
+)
+
+
+@pytest.mark.parametrize("name", [*(f"rpcinspect.replayer.workers.{name}" for name in OURS), *OTHERS])
+def test_what_runs_beside_the_users_functions_is_not_called(name: str, tmp_path: Path) -> None:
+    """Even where the user's folder holds this package, and a script that defines nothing of the kind."""
+    (tmp_path / "job.py").write_text("def train(): ...\n", encoding="utf-8")
+    sources = Sources(tmp_path / "job.py", [Path(__file__).resolve().parents[3], tmp_path])
+    module, _, last = name.rpartition(".")
+    for record in (
+        request_of(udf(name)),
+        answer_of(b"\x80\x02c%s\n%s\n." % (module.encode(), last.encode())),
+    ):
+        judged = ExecutionPolicy([Allowance("job")], sources).inspect(record)
+        assert [one.name for one in judged if not one.allowed] == [name]
+        assert {one.allow for one in judged if not one.allowed} == {""} or name.startswith("__")
+
+
 SYSTEM = b"cos\nsystem\n" + text("touch canary") + b"\x85R"  # GLOBAL, argument, TUPLE1, REDUCE
 GETATTR = b"cbuiltins\ngetattr\n"
 PICKLER = b"c" + INTERNAL[1:] + b"_InternalRPCPickler\n"

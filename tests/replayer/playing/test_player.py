@@ -817,7 +817,7 @@ def test_a_worker_that_is_gone_ends_the_session() -> None:
             worker.ask("w0", PythonCall(udf("app.g"), False))
             gone.append(SEGFAULT)
 
-    played = play(workers, does, ended=lambda seconds: gone)
+    played = play(workers, does, ended=lambda seconds, known: gone)
     text = played.player.failure or ""
     assert text.startswith("the live worker w1 was ended by SIGSEGV; the last message sent to it is #")
     assert steps_of(played, "f", "h", "k") == ["failed", "failed", "failed"]
@@ -834,7 +834,7 @@ def test_a_pipe_that_is_lost_with_its_worker() -> None:
     def does(worker: Scripted, request: RequestArrived) -> None:
         worker.peer._pipes[request.pipe].lose("a test")
 
-    def ended(seconds: float) -> list[EarlyExit]:
+    def ended(seconds: float, known: int) -> list[EarlyExit]:
         """Its sockets are closed before the system tells."""
         if seconds:
             gone.append(SEGFAULT)
@@ -856,7 +856,7 @@ def test_a_pipe_that_is_lost_with_another_worker() -> None:
     def does(worker: Scripted, request: RequestArrived) -> None:
         worker.peer._pipes[request.pipe].lose("a test")
 
-    played = play(workers, does, ended=lambda seconds: [other] if seconds else [])
+    played = play(workers, does, ended=lambda seconds, known: [other] if seconds else [])
     (one,) = played.player.outcomes()
     assert (one.text or "").startswith("the pipe to w1 was lost: ")
     assert (one.text or "").endswith("; the store was ended by SIGSEGV")
@@ -873,7 +873,7 @@ def test_a_worker_that_ends_when_everything_is_answered(code: int, failed: bool)
         as_captured(workers)(worker, request)
         moments.append(time.monotonic())
 
-    def ended(seconds: float) -> list[EarlyExit]:
+    def ended(seconds: float, known: int) -> list[EarlyExit]:
         """A moment after the last answer."""
         return [end] if len(moments) == 3 and time.monotonic() > moments[-1] + 0.03 else []
 
@@ -890,7 +890,7 @@ def test_what_was_sent_last_may_be_an_answer() -> None:
         worker.ask("w0", PythonCall(udf("app.g"), False))
         asked.append(worker)
 
-    played = play(workers, does, ended=lambda seconds: [SEGFAULT] if asked and asked[0].answers else [])
+    played = play(workers, does, ended=lambda *_: [SEGFAULT] if asked and asked[0].answers else [])
     assert (played.player.failure or "").endswith("; the last message sent to it is #2")
 
 

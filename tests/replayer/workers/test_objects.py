@@ -102,6 +102,15 @@ def test_values_that_do_not_fit(target: Any, values: Any, told: str) -> None:
         objects.fill(target(), values())
 
 
+@pytest.mark.parametrize("content", [b"junk", b""])
+def test_a_file_that_torch_does_not_read(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").write_bytes(content)
+    told, _ = objects.load_file([], str(tmp_path / "weights.pt"))
+    assert told.startswith("torch.load can't read it with weights_only=True: ")
+    assert "\n" not in told
+    assert "\x1b" not in told
+
+
 @pytest.mark.parametrize("type_text", ["__torch__.named_by_capture.C", "__torch__.maker_functions.Missing"])
 def test_the_type_that_a_capture_names_imports_nothing(
     type_text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

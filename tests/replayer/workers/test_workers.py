@@ -58,6 +58,11 @@ def wait_until_gone(pids: set[int]) -> None:
     [
         ("import no_such_module", "importing broken: ModuleNotFoundError: No module named 'no_such_module'"),
         ("import os; os._exit(4)", "importing broken ended the process: it ended with code 4"),
+        pytest.param(
+            "import os; os.kill(os.getpid(), 15)",
+            "importing broken ended the process: it was ended by SIGTERM",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("raise SystemExit(3)", "importing broken exited with 3: guard ", marks=pytest.mark.slow),
         pytest.param("1/0", "importing broken: ZeroDivisionError: division by zero", marks=pytest.mark.slow),
     ],
@@ -86,9 +91,20 @@ def test_a_module_from_elsewhere_than_what_was_read(tmp_path: Path) -> None:
 def test_an_import_that_never_ends(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; time.sleep(1000)", encoding="utf-8")
     start = time.monotonic()
-    with pytest.raises(ReplayError, match=r"was not ready within 1 s \(it imports \w+"):
+    place = r"was not ready within 1 s \(it imports [\w.]+\):\nFatal Python error: Aborted\n(?s:.)* File "
+    with pytest.raises(ReplayError, match=place):
         Workers(WorkerOptions(path=(str(tmp_path),), imports=("slow",), import_timeout_s=1))
     assert time.monotonic() - start < 8
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_module_that_closes_and_replaces_what_is_written_to(tmp_path: Path) -> None:
+    text = "import os, sys\nos.close(1)\nos.close(2)\nsys.stdout = sys.stderr = None\n"
+    (tmp_path / "quiet.py").write_text(text, encoding="utf-8")
+    options = WorkerOptions(path=(str(tmp_path),), imports=("quiet",))
+    with Workers(options) as made, LiveGroup(made) as group:
+        group.start("w0", 0)
+        assert group.ended() == ()
 
 
 def test_a_worker_that_never_gets_ready(workers: Workers, nothing_left: None) -> None:
