@@ -14,6 +14,7 @@ from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.lines import ListLine
 from rpcinspect.browse.screens import Chooser, TextPrompt
 from rpcinspect.fields.phrases import printable
+from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -131,8 +132,12 @@ class ExportFlow:
         from rpcinspect.browse.export_scopes import part_of_scope
 
         def find() -> None:
-            part = part_of_scope(scope, self._reading)
-            self._app.call_from_thread(self._show_commands, scope, part)
+            try:
+                part = part_of_scope(scope, self._reading)
+            except Exception as error:
+                self._app.call_from_thread(self._say, fault(error), bad=True)
+            else:
+                self._app.call_from_thread(self._show_commands, scope, part)
 
         self._app.run_worker(find, thread=True, exclusive=True, group="command lines", exit_on_error=False)
 

@@ -42,15 +42,6 @@ TEXTUALS = {
 }
 """Actions of Textual's own: name, and what they do."""
 CALLED = re.compile(r"""(?:app\.)?([\w.]+)(?:\(\s*['"]?([^'")]*)['"]?\s*\))?""")
-SIGNS = {
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-    "slash": "/",
-    "colon": ":",
-    "question_mark": "?",
-}
 
 
 class KeyHelp(Struct, frozen=True):
@@ -78,7 +69,7 @@ def keys_of(screen: Screen[Any]) -> list[KeyHelp]:
         name, argument = _parsed(action)
         in_pane = node is not screen and node is not screen.app
         group = "" if in_pane else GROUP_OF.get(name, REST)
-        keys = tuple(dict.fromkeys(map(_sign, bindings)))
+        keys = tuple(dict.fromkeys(map(screen.app.get_key_display, bindings)))
         told = _told(node, name, argument, bindings[-1].description)
         found.append(
             (ORDER.index(name if group in GROUPS else group), KeyHelp(keys, *told, group, action, node))
@@ -105,8 +96,3 @@ def _told(node: DOMNode, name: str, argument: str, description: str) -> tuple[st
     if argument or not docstring:
         return description, ""
     return description, " ".join(docstring.split("\n\n")[0].split()).removesuffix(".")
-
-
-def _sign(binding: Binding) -> str:
-    """Returns how a key is shown."""
-    return binding.key_display or SIGNS.get(binding.key, binding.key)

@@ -155,7 +155,7 @@ class Marks(Mapping[int, str]):
 
 def _notes_of(capture: Path) -> NotesFile | None:
     try:
-        return NotesFile(capture) if capture.is_file() else None
+        return NotesFile(capture) if str(capture) != "-" and capture.is_file() else None
     except (OSError, ValueError, OutputError):
         return None  # who reads the capture reports it better
 
