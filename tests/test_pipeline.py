@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +112,28 @@ def test_two_captures_of_one_conversation_fill_each_other(tmp_path: Path) -> Non
     assert len(messages(lines)) == 12
     assert lines[-1]["bytes"]["missing"] == 0
     assert all(not line["problems"] for line in messages(lines))
+
+
+def test_bytes_are_read_in_another_thread_while_it_is_decoded(tmp_path: Path) -> None:
+    path = capture(tmp_path, conversation())
+    data = path.read_bytes()
+    wrong: list[int] = []
+    with Decoding([str(path)]) as decoding:
+        source, done = decoding.bytes_beside(), threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                wrong.extend(
+                    at for at in range(0, len(data) - 16, 61) if source.read(0, at, 16) != data[at : at + 16]
+                )
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        records = list(decoding.records())
+        done.set()
+        thread.join()
+    assert records
+    assert not wrong
 
 
 def test_stopping_keeps_what_was_read(tmp_path: Path) -> None:

@@ -507,7 +507,7 @@ class Browser(App[int]):
     def action_mark(self) -> None:
         """Marks the message, or takes its mark and note away."""
         if self.row is not None:
-            self.marks.toggle(self.reading.records[self.row])
+            self.marks.toggle(self.reading.record(self.row))
             self._marked()
 
     def _marked(self) -> None:
@@ -534,7 +534,7 @@ class Browser(App[int]):
 
         def answered(text: str | None) -> None:
             if text is not None:
-                self.marks.note(self.reading.records[row], text)
+                self.marks.note(self.reading.record(row), text)
                 self._marked()
 
         title = f"note on message {self.reading.number(row)}"

@@ -10,6 +10,7 @@ import io
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -159,16 +160,17 @@ class ExportJob:
     @property
     def _bytes(self) -> CaptureBytes:
         """The bytes of the captures; what was looked at before does not count against what may be read."""
-        return self._reading.decoding.bytes.again()
+        return self._reading.decoding.bytes_beside()
 
     def _blocks(self) -> Iterator[Sequence[RpcRecord]]:
         """Yields records in the order of rows."""
-        records = self._reading.records
-        for first in range(0, len(records), BLOCK):
+        count = self._reading.count
+        records = self._reading.records(0, count)
+        for first in range(0, count, BLOCK):
             if self._stop.is_set():
                 raise ExportStopped
-            self._done = f": {first:,} of {counted(len(records), 'message')}"
-            yield records[first : first + BLOCK]
+            self._done = f": {first:,} of {counted(count, 'message')}"
+            yield list(islice(records, BLOCK))
 
     def _meant(self, some: Sequence[RpcRecord]) -> list[RpcRecord | None]:
         """Returns records, None for those that are not meant."""

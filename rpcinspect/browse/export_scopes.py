@@ -81,8 +81,8 @@ def _of_filter(matching: FilterRun, reading: GrowingRun) -> ExportedPart:
     assert run is not None
     if not matching.of_calls:
         return ExportedPart(shown, shown.text)
-    selection = Selection(matching.filter, reading.decoding.bytes.again())
-    for record in reading.records:
+    selection = Selection(matching.filter, reading.decoding.bytes_beside())
+    for record in reading.records(0, reading.count):
         selection.feed(record)
     if selection.finish(run.session).rows == shown.rows:
         return ExportedPart(shown, shown.text)

@@ -79,7 +79,7 @@ class Marks(Mapping[int, str]):
             places = np.array([place.offset for _, place in wanted], np.int64)
             missing = {*wanted}
             for row in (np.flatnonzero(np.isin(offsets, places)) + self._seen).tolist():
-                where = _place(reading.records[row])
+                where = _place(reading.record(row))
                 if where in missing:
                     self._put(where, row)
                     found = True

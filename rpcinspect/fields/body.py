@@ -16,7 +16,7 @@ from rpcinspect.fields.plain import Json, Picked, number, plain, text
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.render import render, render_args
-from rpcinspect.pickles.semantic import remote_exception
+from rpcinspect.pickles.semantic import python_udf, remote_exception
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -49,6 +49,8 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 
 CACHE_BYTES = 1 << 22
+MAX_RENDERED = 4000
+"""Characters of a value in words."""
 EVENT_KINDS = dict(enumerate(("mark", "push", "pop", "alloc")))
 
 event_json = Picked(
@@ -148,15 +150,29 @@ class Body:
     @cached_property
     def value(self) -> str | None:
         """What an answer returns."""
+        return self.render(self.trees["value"]) if "value" in self.trees else None
+
+    @cached_property
+    def trees(self) -> Json:
+        """The inert trees that `args`, `kwargs` and `value` are rendered from, as far as there are any."""
+        if isinstance(self.command, (ScriptCall, ScriptRemoteCall)):
+            return {"args": self.command.args}
         if isinstance(self.command, ScriptResp):
-            return self.render(self.command.value)
+            return {"value": self.command.value}
         if isinstance(self.command, ScriptRRefFetchRet):
             values = self.command.values
-            return self.render(values[0] if len(values) == 1 else values)
-        return None if self.pickle_error is not None or self.error else self.render(self._root)
+            return {"value": values[0] if len(values) == 1 else values}
+        said = SAYS.get(type(self.command), ())
+        if self.pickle_error is not None or not {"args", "value"} & {*said} or self.error is not None:
+            return {}
+        if "value" in said:
+            return {"value": self._root}
+        call = python_udf(self._root)
+        return {"args": (self._root,)} if call is None else {"args": call.args, "kwargs": call.kwargs}
 
-    def render(self, value: Any) -> str:
-        return render(value, self.tensor_texts, self._limits)
+    def render(self, value: Any, max_chars: int = MAX_RENDERED) -> str:
+        """Returns a value in words."""
+        return render(value, self.tensor_texts, self._limits, max_chars=max_chars)
 
 
 def _told(*names: str) -> Callable[[Body], object]:

@@ -129,10 +129,52 @@ def repeated_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int, int
     return (*found, times)
 
 
+def element_runs(meta: TensorMeta, start: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yields where some elements of a tensor lie that lies within its storage, by their numbers in row-major
+    order: which element of the storage it is, and how many lie behind each other from there on."""
+    begin = length = 0
+    for number in range(start, min(start + count, math.prod(meta.sizes))):
+        at, rest = meta.storage_offset, number
+        for size, stride in zip(reversed(meta.sizes), reversed(meta.strides), strict=True):
+            rest, index = divmod(rest, size)
+            at += index * stride
+        if at != begin + length and length:
+            yield begin, length
+            length = 0
+        begin = begin if length else at
+        length += 1
+    if length:
+        yield begin, length
+
+
+def run_of(meta: TensorMeta, begin: int, length: int) -> tuple[TensorMeta, int, int, int]:
+    """Returns elements of a tensor that lie behind each other as a tensor of their own, with the range of the
+    storage that is all that this needs, and how many of its first elements are others of the same byte."""
+    dtype = DTYPES[meta.dtype]
+    before = begin % dtype.values_per_byte
+    low = begin // dtype.values_per_byte
+    high = -(-(begin + length) // dtype.values_per_byte)
+    run = replace(meta, sizes=(before + length,), strides=(1,), storage_offset=0)
+    return run, low * dtype.item_bytes, high * dtype.item_bytes, before
+
+
+def storage_range(meta: TensorMeta) -> tuple[int, int]:
+    """Returns the range of its storage in which a strided tensor lies, from its first byte to its last; what
+    lies in it need not all be the tensor's."""
+    if meta.layout != "strided" or 0 in meta.sizes:
+        return 0, 0
+    dtype = DTYPES[meta.dtype]
+    last = meta.storage_offset + sum(
+        (size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True)
+    )
+    low = meta.storage_offset // dtype.values_per_byte * dtype.item_bytes
+    return low, (last // dtype.values_per_byte + 1) * dtype.item_bytes
+
+
 def _chunks(meta: TensorMeta, storage: StorageBytes, max_bytes: int) -> Iterator[StorageBytes]:
     """The logical bytes in order, in blocks: one, if nothing has to be gathered."""
     dtype = DTYPES[meta.dtype]
-    check_within(meta, storage)
+    check_within(meta, len(storage))
     nbytes = logical_nbytes(meta)
     if not nbytes:
         return
@@ -192,7 +234,7 @@ def _resolve(
     return array
 
 
-def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
+def check_within(meta: TensorMeta, storage_nbytes: int) -> None:
     """Raises `DecodeError` unless a tensor is one, and lies within its storage: all that the functions above
     rely on.
     """
@@ -214,7 +256,7 @@ def check_within(meta: TensorMeta, storage: StorageBytes) -> None:
         raise DecodeError("tensor", f"a tensor of {meta.dtype} that is not contiguous")
     steps = ((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides, strict=True))
     last = meta.storage_offset + sum(steps)
-    room = len(storage) // dtype.item_bytes * dtype.values_per_byte
+    room = storage_nbytes // dtype.item_bytes * dtype.values_per_byte
     if last >= room:
         raise DecodeError("tensor", f"element {last} is asked of a storage of {room} elements")
 

@@ -12,18 +12,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from rpcinspect.equality.elements import codes_of
-from rpcinspect.equality.floats import FLOATS
+from rpcinspect.equality.elements import Tensors
+from rpcinspect.equality.elements import tensors_of as located_tensors
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import element_bytes
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values, logical_bytes
-from rpcinspect.run.tensors import LastRead, TensorPlace, affordable, bytes_of, hash_of, place_of
+from rpcinspect.run.elements import Bins, Statistics, bins_of, elements_of, statistics_of
+from rpcinspect.run.tensors import (
+    LastRead,
+    TensorPlace,
+    affordable,
+    bytes_of,
+    hash_of,
+    place_of,
+    whole_storage,
+)
 from rpcinspect.run.torch_tensors import torch_tensor
 from rpcinspect.tensorpipe.records import Placement
 
@@ -31,21 +39,6 @@ if TYPE_CHECKING:
     from rpcinspect.run.exchanges import Exchange
     from rpcinspect.run.run import RunModel
     from rpcinspect.run.torch_tensors import TorchTensor
-
-
-class Statistics(Struct, frozen=True):
-    """What the elements of a tensor come to; of complex ones by their absolute values."""
-
-    count: int
-    nan: int
-    infinite: int
-    zero: int
-    minimum: float | None
-    """Of the finite elements, as all below; None if there are none."""
-    maximum: float | None
-    mean: float | None
-    norm: float | None
-    """The 2-norm."""
 
 
 class Tensor:
@@ -194,26 +187,30 @@ class Tensor:
 
     def statistics(self) -> Statistics:
         """What the elements come to. Raises as `tobytes`."""
-        layout = FLOATS.get(self.dtype)
-        if self.dtype in NUMPY:
-            array = self.numpy()
-        elif layout is not None:
-            array = layout.values(codes_of(self.meta, self.tobytes()))
-        else:
-            array = np.array([v for v in self.values() if isinstance(v, (int, float, complex))])
-        numbers = (np.abs(array) if np.iscomplexobj(array) else array).astype(np.float64).ravel()
-        finite = numbers[np.isfinite(numbers)]
-        some = len(finite) > 0
-        return Statistics(
-            count=len(numbers),
-            nan=int(np.isnan(numbers).sum()),
-            infinite=int(np.isinf(numbers).sum()),
-            zero=int((numbers == 0).sum()),
-            minimum=float(finite.min()) if some else None,
-            maximum=float(finite.max()) if some else None,
-            mean=float(finite.mean()) if some else None,
-            norm=float(np.linalg.norm(finite)) if some else None,
-        )
+        return statistics_of(self._whole(), self.meta)
+
+    def histogram(self, told: Statistics, bins: int) -> Bins | None:
+        """Returns how many finite elements lie where, from what `statistics` has told; None where none is
+        finite. Raises as `tobytes`."""
+        return bins_of(self._whole(), self.meta, told, bins)
+
+    def elements(self, start: int, count: int) -> list[object | None]:
+        """Returns some elements by their numbers in row-major order, without reading the others; None for
+        those whose bytes were not captured. Raises `DecodeError` where no byte can be told."""
+        if self._read is None or self.meta.storage is None:
+            raise DecodeError("tensor", self._why_none(self.meta))
+        return elements_of(self._located(), self.meta, start, count)
+
+    def _whole(self) -> Tensors:
+        """The tensors of the message, where all bytes of this one are there."""
+        if self._read is None or whole_storage(self._record, self.meta) is None:
+            raise DecodeError("tensor", self._why_none(self.meta))
+        return self._located()
+
+    def _located(self) -> Tensors:
+        assert self._read is not None
+        source = self._read.source
+        return located_tensors(self._record, lambda extent: extent.read(source))
 
 
 class Message:

@@ -67,7 +67,7 @@ def _strided(meta: TensorMeta, parts: dict[str, TorchTensor], data: bytes) -> To
     dtype = getattr(torch, meta.dtype, None)
     if dtype is None:
         raise RpcInspectError(f"torch {torch.__version__} has no type {meta.dtype}")
-    check_within(meta, data)  # torch would let a storage that is too small grow
+    check_within(meta, len(data))  # torch would let a storage that is too small grow
     raw = torch.empty(len(data), dtype=torch.uint8)
     if data:
         raw.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from itertools import pairwise, repeat
+from itertools import accumulate, pairwise, repeat
 
 import numpy as np
 from msgspec import Struct
@@ -36,10 +36,6 @@ class CaptureBytes:
         self._capture = -1
         self._window = b""
         self._start = self._end = 0
-
-    def again(self) -> CaptureBytes:
-        """Returns another reader of the same bytes, with a budget of its own."""
-        return CaptureBytes(self._pread, self._most)
 
     def show(self, block: SegmentBlock) -> None:
         """Makes the window of this block the one in hand."""
@@ -214,7 +210,9 @@ class Extent(Struct, gc=False, eq=False):
     @property
     def starts(self) -> list[int]:
         """Where each piece begins, counted from the start of this extent."""
-        if self._starts is None:
+        if self._starts is None and not self.missing:
+            self._starts = list(accumulate([0, *[piece[2] for piece in self.pieces]]))[:-1]
+        elif self._starts is None:
             self._starts = starts = []
             at, holes = 0, iter(self.missing)
             hole = next(holes, None)

@@ -19,8 +19,8 @@ def picked(reading: GrowingRun, text: str) -> list[int]:
     """What a filter of messages picks."""
     run = reading.run
     assert run is not None
-    selection = Selection(Filter(parse(text), text), reading.decoding.bytes)
-    for record in reading.records:
+    selection = Selection(Filter(parse(text), text), reading.decoding.bytes_beside())
+    for record in reading.records(0, reading.count):
         selection.feed(record)
     rows = selection.finish(run.session).rows
     return sorted(reading.number(row) for row, one in enumerate(rows) if one)

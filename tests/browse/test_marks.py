@@ -39,7 +39,7 @@ def read(*paths: Path) -> Iterator[tuple[GrowingRun, Marks]]:
 def note(reading: GrowingRun, marks: Marks, number: int, text: str) -> None:
     row = reading.row_of(number)
     assert row is not None
-    marks.note(reading.records[row], text)
+    marks.note(reading.record(row), text)
 
 
 def notes(reading: GrowingRun, marks: Marks) -> dict[int, str]:
@@ -59,9 +59,9 @@ def detach(tmp_path: Path) -> Path:
 
 def test_marks_and_notes_are_there_again(chain: Path) -> None:
     with read(chain) as (reading, marks):
-        for number in range(len(reading.records)):
+        for number in range(reading.count):
             note(reading, marks, number, f"this is {number}")
-        marks.toggle(reading.records[3])
+        marks.toggle(reading.record(3))
         gone = reading.number(3)
     with read(chain) as (reading, marks):
         expected = {number: f"this is {number}" for number in range(24) if number != gone}
@@ -87,7 +87,7 @@ def test_a_mark_that_is_set_before_the_end_stays_at_its_message(chain: Path) -> 
         row = next(row for row, number in enumerate(order) if row != number)
         early = Marks.beside([str(chain)])
         run, reading.run = reading.run, None  # as it is before the end
-        early.note(reading.records[row], "early")
+        early.note(reading.record(row), "early")
         assert notes(reading, early) == {row: "early"}
         reading.run = run
         assert notes(reading, early) == {order[row]: "early"}
@@ -97,8 +97,8 @@ def test_a_mark_that_is_set_before_the_end_stays_at_its_message(chain: Path) -> 
 
 def test_notes_come_to_messages_as_these_come(chain: Path) -> None:
     with read(chain) as (reading, marks):
-        marks.toggle(reading.records[2])
-        marks.toggle(reading.records[20])
+        marks.toggle(reading.record(2))
+        marks.toggle(reading.record(20))
         again = Marks.beside([str(chain)])
         run, reading.run = reading.run, None
         for reading.count, found in ((1, set()), (5, {2}), (20, {2}), (24, {2, 20})):
@@ -110,17 +110,17 @@ def test_notes_come_to_messages_as_these_come(chain: Path) -> None:
 def test_captures_that_are_read_together_keep_their_own_notes(chain: Path, detach: Path) -> None:
     with read(chain) as (reading, marks):
         note(reading, marks, 13, "of the chain")
-        told = reading.records[reading.row_of(13) or 0].rpc.message
+        told = reading.record(reading.row_of(13) or 0).rpc.message
     with read(detach, chain) as (reading, marks):
         (row,) = marks
         assert marks[row] == "of the chain"
-        assert reading.records[row].rpc.message.payload == told.payload
-        other = next(one for one in reading.records if one.location.capture == 0)
+        assert reading.record(row).rpc.message.payload == told.payload
+        other = next(one for one in reading.records(0, reading.count) if one.location.capture == 0)
         marks.note(other, "of the other")
         count = other.rpc.message.id
     with read(detach) as (reading, marks):
         (row,) = marks
-        assert (marks[row], reading.records[row].rpc.message.id) == ("of the other", count)
+        assert (marks[row], reading.record(row).rpc.message.id) == ("of the other", count)
 
 
 def test_two_browsers_see_each_others_marks_with_the_next_of_their_own(chain: Path) -> None:
@@ -130,7 +130,7 @@ def test_two_browsers_see_each_others_marks_with_the_next_of_their_own(chain: Pa
         note(reading, other, 8, "of the other")
         other.find(reading)
         assert notes(reading, other) == {6: "of one", 8: "of the other"}
-        other.toggle(reading.records[reading.row_of(6) or 0])
+        other.toggle(reading.record(reading.row_of(6) or 0))
         note(reading, one, 10, "")
         one.find(reading)
         assert notes(reading, one) == {8: "of the other", 10: ""}

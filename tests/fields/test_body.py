@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.fields.body import SAYS, Bodies, Body, envelope_json, error_json, event_json, tensor_text
+from rpcinspect.fields.body import (
+    SAYS,
+    Bodies,
+    Body,
+    body_of,
+    envelope_json,
+    error_json,
+    event_json,
+    tensor_text,
+)
 from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -315,3 +324,21 @@ def test_messages_that_say_the_same_share_a_body() -> None:
         calls = [its for its in told.values() if len(its) > 1 and "function" in its[0].json]
         assert calls
         assert all(body is its[0] for its in calls for body in its)
+
+
+def test_what_is_rendered_is_there_as_trees() -> None:
+    seen = set()
+    for name in ("basic_chain.pcap", "rref_relay.pcap.gz", "dtype_zoo.pcap.gz", "pairs/error.pcap.gz"):
+        with opened(name) as capture:
+            for record in capture.records:
+                body = body_of(record)
+                told, trees = body.json, body.trees
+                assert set(trees) == {
+                    key for key in ("args", "kwargs", "value") if told.get(key) is not None
+                } - (set() if "kwargs" in trees else {"kwargs"})
+                if "value" in trees:
+                    assert body.render(trees["value"]) == told["value"]
+                if "args" in trees:
+                    assert [body.render(one) for one in trees["args"]] == told["args"]
+                seen |= set(trees)
+    assert seen == {"args", "kwargs", "value"}

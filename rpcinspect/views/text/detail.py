@@ -14,19 +14,18 @@ from rich.text import Text
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import body_of, envelope_json, tensor_text
-from rpcinspect.fields.phrases import amount, counted, duration, packed, path_label, printable, shorten, some
+from rpcinspect.fields.phrases import counted, duration, packed, path_label, printable, shorten, some
 from rpcinspect.problems import Problem
-from rpcinspect.rpc.envelope import FOOTER_BYTES, split_wrapped
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import first_values
 from rpcinspect.run.causes import Causes, explain
-from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, place_of, storage_of
+from rpcinspect.run.tensors import LastRead, bytes_of, hash_of, storage_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.tcp.ranges import CaptureBytes
-from rpcinspect.tensorpipe.records import Placement, Visibility
 from rpcinspect.unexpected import unexpected
+from rpcinspect.views.message_parts import VISIBLE, event_words, stream_parts, tensor_facts
 from rpcinspect.views.words import moment
 
 FAILURES = {
@@ -40,19 +39,6 @@ VALUES = 8
 MAX_FIELD = 20_000
 PIECES = 4
 MAX_PARENTS = 8
-
-VISIBLE = {
-    Visibility.FULL: "fully visible",
-    Visibility.NO_TENSORS: "its tensors travel elsewhere",
-    Visibility.HANDSHAKE_ONLY: "only its handshake is visible",
-    Visibility.NO_HANDSHAKE: "its handshake was not captured",
-}
-PLACED = {
-    Placement.CERTAIN: "location certain",
-    Placement.UNCERTAIN: "location uncertain",
-    Placement.MISSING: "not captured",
-}
-PART_NAMES = ("message type", "message id", "payload", "tensor table")
 
 
 def detail(
@@ -100,7 +86,7 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         latency = duration(messages.latency_ns(row) or 0)
         yield _field("answered by" if tp.from_client else "answers", f"message {other}, latency {latency}")
     if tp.from_client and not messages.control[row]:
-        yield _field("sent", _cause(explain(session), number))
+        yield _field("sent", cause_words(explain(session), number))
     failure = session.failures.get(row)
     if failure is not None:
         waited = duration(failure.time_ns - tp.first_ns)
@@ -122,8 +108,8 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         yield _problem(problem)
 
 
-def _cause(causes: Causes, number: int) -> str:
-    """For which request of another worker a request was sent, or may have been."""
+def cause_words(causes: Causes, number: int) -> str:
+    """Returns for which request of another worker a request was sent, or may have been."""
     parents, certain = causes.of(number)
     if not parents and certain:
         return "by the sender's own program"
@@ -155,19 +141,7 @@ def _events(events: list[dict[str, Any]]) -> Iterator[Text]:
     yield _field("events", counted(len(events), "event"))
     start = min((event["cpu_ns"] for event in events), default=0)
     for number, event in enumerate(events):
-        words = [f"{event['kind']:<5} +{(event['cpu_ns'] - start) / 1e6:.3f} ms"]
-        if event["name"]:
-            words.append(event["name"])
-        if event["shapes"]:
-            words.append(f"shapes {event['shapes']}")
-        if event["cpu_memory"]:
-            words.append(f"{event['cpu_memory']:+,} bytes")
-        if event["cuda_recorded"]:
-            words.append(f"cuda:{event['cuda_device']} {event['cuda_us']} µs")
-        if event["cuda_memory"]:
-            words.append(f"{event['cuda_memory']:+,} bytes on cuda:{event['cuda_device']}")
-        words.append(f"(thread {event['thread_id']}, handle {event['handle']}, node {event['node_id']})")
-        yield _field(str(number), "  ".join(words), 4)
+        yield _field(str(number), event_words(event, start), 4)
 
 
 def _body(record: RpcRecord) -> Iterator[Text]:
@@ -228,28 +202,10 @@ def _tensors(record: RpcRecord, session: Session, read: LastRead, rows: int | No
 
 def _tensor(record: RpcRecord, meta: TensorMeta, read: LastRead) -> Iterator[Text]:
     """What is known of a tensor, and its first elements."""
-    place = place_of(record, meta)
-    if meta.layout == "strided":
-        yield _field("layout", f"stride {list(meta.strides)}, offset {meta.storage_offset}")
-    if meta.part_of is not None:
-        yield _field("part of", f"tensor#{meta.part_of}")
-    if meta.parts:
-        yield _field("parts", ", ".join(f"{name} tensor#{part}" for name, part in meta.parts))
-    if meta.quantizer is not None:
-        quantizer = meta.quantizer
-        scale = (
-            f", scale {quantizer.scale}, zero point {quantizer.zero_point}" if quantizer.axis is None else ""
-        )
-        axis = f", axis {quantizer.axis}" if quantizer.axis is not None else ""
-        yield _field("quantizer", f"{quantizer.scheme}{scale}{axis}")
-    yield _field("device", f"{meta.device} → {place.target_device or meta.device}")
+    for name, text in tensor_facts(record, meta):
+        yield _field(name, text)
     if meta.storage is None:
         return
-    size = "?" if place.storage_nbytes is None else amount(place.storage_nbytes)
-    where = PLACED[place.placement]
-    if place.missing_bytes:
-        where = f"{place.missing_bytes:,} bytes of it not captured"
-    yield _field("storage", f"number {meta.storage} of this message, {size}, {where}")
     digest = hash_of(record, meta, read)
     if digest is not None:
         yield _field("sha256", digest)
@@ -288,42 +244,11 @@ def _storage(
 
 def _bytes(record: RpcRecord, rows: int | None) -> Iterator[Text]:
     """The frames of the descriptor connection, cut into the parts that were told above."""
-    if record.tp.pipe.logged:
-        for name, data in zip(PART_NAMES, record.tp.payloads, strict=True):
-            yield from _chunk(name, data, 0, rows, "part")
-        return
-    at = record.tp.offset
-    yield from _chunk("descriptor", record.tp.descriptor_body, at + 8, rows)
-    at += 8 + len(record.tp.descriptor_body)
-    for number, payload in enumerate(record.tp.payloads):
-        at += 8
-        name = PART_NAMES[number] if number < len(PART_NAMES) else f"payload {number}"
-        if number == 2 and record.tp.payload_missing is None:
-            yield from _payload(record, payload, at, rows)
-        else:
-            yield from _chunk(name, payload, at, rows)
-        at += record.tp.descriptor.payloads[number].length
-
-
-def _payload(record: RpcRecord, payload: bytes, at: int, rows: int | None) -> Iterator[Text]:
-    """The command, then each envelope's suffix from the innermost out, as they lie in the stream."""
-    suffixes: list[tuple[str, bytes]] = []
-    for envelope in record.rpc.envelopes:
-        payload, suffix = split_wrapped(payload)
-        footer = len(suffix).to_bytes(FOOTER_BYTES, "big")
-        suffixes.append((f"envelope {type_name(envelope.message_type)}", suffix + footer))
-    yield from _chunk("command", payload, at, rows)
-    at += len(payload)
-    for name, suffix in reversed(suffixes):
-        yield from _chunk(name, suffix, at, rows)
-        at += len(suffix)
-
-
-def _chunk(name: str, data: bytes, at: int, rows: int | None, of: str = "stream") -> Iterator[Text]:
-    """`of`: what its place is counted in."""
-    yield _title(f"bytes of {name}: {at}..{at + len(data)} of the {of}")
-    if data:
-        yield Text(hexdump(data, at, rows))
+    of = "part" if record.tp.pipe.logged else "stream"
+    for part in stream_parts(record):
+        yield _title(f"bytes of {part.name}: {part.start}..{part.start + len(part.data)} of the {of}")
+        if part.data:
+            yield Text(hexdump(part.data, part.start, rows))
 
 
 def hexdump(data: bytes, start: int, rows: int | None = HEX_ROWS) -> str:
