@@ -1,9 +1,12 @@
-"""What apps with a list share: finding text in it, one pane on the whole screen, light or dark.
+"""What apps with a list share: finding text in it, the palette, one pane on the whole screen, light or dark.
 
 In: keys. Out: the cursor of the list is elsewhere, or the screen looks otherwise.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import App
@@ -13,9 +16,22 @@ from rpcinspect.browse.lines import LineSource, LinesView
 from rpcinspect.browse.screens import TextPrompt
 from rpcinspect.fields.phrases import printable
 
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+
+def _palette() -> type[Provider]:
+    from rpcinspect.browse.palette import BrowsePalette
+
+    return BrowsePalette
+
 
 class ListApp(App[int]):
     """An app that is about a list of lines."""
+
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_palette}
+    COMMAND_PALETTE_BINDING = "question_mark"
+    """Textual's footer keeps this key at its right end, however narrow it is."""
 
     def __init__(self) -> None:
         super().__init__()

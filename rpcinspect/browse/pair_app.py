@@ -10,6 +10,7 @@ import re
 from typing import ClassVar
 
 import numpy as np
+from rich.console import Group
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
@@ -42,10 +43,8 @@ class PairBrowser(ListApp):
     """Two captures in the terminal."""
 
     TITLE = "rpcinspect"
-    ENABLE_COMMAND_PALETTE = False
     CSS_PATH = "pair_app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "pop", "back"),
         Binding("greater_than_sign", "difference(1)", "next", key_display=">"),
         Binding("less_than_sign", "difference(-1)", "previous", key_display="<"),
@@ -64,6 +63,8 @@ class PairBrowser(ListApp):
         Binding("a", "every", "housekeeping", show=False),
         Binding("vertical_line", "layout", "beside or below each other", show=False, key_display="|"),
         Binding("backslash", "maximise", "maximise", show=False, key_display="\\"),
+        Binding("colon", "command_palette", "commands", show=False, key_display=":"),
+        Binding("question_mark", "help", "help", show=False, key_display="?"),
         Binding("t", "theme", "light or dark", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
         Binding("Q", "quit", "quit", show=False),
@@ -95,14 +96,14 @@ class PairBrowser(ListApp):
         with Container(id="panes"):
             yield self.lines_view
             yield self.details_view
-        yield Footer(show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         """Begins to read."""
         self.lines_view.focus()
         self.reading.start()
-        self._tick()
         self._ticks = self.set_interval(TICK_S, self._tick)
+        self._tick()
 
     @property
     def compared(self) -> ComparedRuns | None:
@@ -350,4 +351,4 @@ class PairBrowser(ListApp):
 
     def action_help(self) -> None:
         """Shows which keys there are, and what the marks mean."""
-        self.push_screen(HelpScreen(f"{LEGEND}\n\n{help_text(self)}"))
+        self.push_screen(HelpScreen(Group(Text(f"{LEGEND}\n"), help_text(self.screen))))

@@ -29,6 +29,7 @@ def browse(asked: BrowseCommand) -> int:
     options = replace(asked.decoding_options(), progress=heard)
     reading = GrowingRun(Decoding(asked.sources(), options), follows=asked.live)
     try:
-        return Browser(reading, Marks.of(asked.files[0]) if asked.files else Marks(None)).run() or 0
+        marks = Marks.beside([] if asked.interface is not None else asked.files)
+        return Browser(reading, marks).run() or 0
     finally:
         reading.close()
