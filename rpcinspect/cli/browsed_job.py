@@ -161,7 +161,7 @@ def browse_job(command: RecordCommand) -> int:
 
     options = Options(by_completion=True)
     source = Followed(str(file), lambda: job.is_over)
-    marks = Marks.of(str(file))
+    marks = Marks.beside([str(file)])
     code = browse_sources([source], options, marks, follows=True, ends=job.interrupt, output=output_of(file))
     if code > SIGNALLED and code != INTERRUPTED:
         job.send(code - SIGNALLED)
