@@ -128,6 +128,7 @@ bench: $(VENV)/dev.stamp
 
 pictures: $(VENV)/dev.stamp
 	$(BIN)/python docs/pictures/make.py
+	WRITE_PICTURES=1 $(BIN)/python -m pytest -q tests/browse/test_pictures.py
 
 captures: $(VENV)/dev.stamp
 	$(BIN)/python captures/record.py $(CAPTURES)

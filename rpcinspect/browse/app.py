@@ -110,7 +110,7 @@ class Browser(ListApp):
         self.marks = marks
         self.export = ExportFlow(self, reading, marks, self._scopes)
         self.title_line = Static(id="title", markup=False)
-        self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
+        self.view_bar = ViewBar({view.name: view.short for view in VIEWS}, id="views")
         self.panes = Container(id="panes", classes=LAYOUTS[0])
         self.message = MessagePane(reading, id="message")
         """The panes of one message."""
@@ -178,7 +178,10 @@ class Browser(ListApp):
         if finished and self._waits:
             self._waits = False
             if rows is None or not rows.final:
-                self.show_view(self.view, self.opened, row=self.row)
+                was_moved = (
+                    self.lines_view.cursor > 0
+                )  # else one is at the beginning: lines have another order now
+                self.show_view(self.view, self.opened, row=self.row if was_moved else None)
         elif rows is not None and not rows.final and (rows.update() or self._seen != self.reading.count):
             self._waits = True
             self._seen = self.reading.count
@@ -305,12 +308,19 @@ class Browser(ListApp):
             self._select(event.at)
 
     def _select(self, at: int) -> None:
-        """Shows the message of a line; an answer that is shown belongs to the line of its request."""
-        rows = self._rows
+        """Shows the message of a line, or the first that it names; a request's line is that of its answer,
+        too."""
+        rows, lines = self._rows, self.lines_view.lines
+        row: int | None = None
         if rows is not None and at < len(rows):
             row = rows.row(at)
-            if self.row is None or self.row not in (row, self.reading.columns.partner[row]):
-                self.row = row
+            if self.row is not None and self.row in (row, self.reading.columns.partner[row]):
+                row = self.row
+        elif isinstance(lines, PartLines) and (self.view.opens is None or self.opened is not None):
+            targets = lines.targets(at)
+            row = self.reading.row_of(targets[0].message) if targets else None
+        if row is not None:
+            self.row = row
             if self._soon is not None:
                 self._soon.stop()
             self._soon = self.set_timer(PAUSE_S, self._show_soon)
@@ -413,7 +423,8 @@ class Browser(ListApp):
             if "ambiguous" in targets[0].text:
                 self.notify(targets[0].text, markup=False)
         else:
-            lines = [ListLine(f"{one.text}: {self._told(one.message)}") for one in targets]
+            told = [(one.text, self._told(one.message)) for one in targets]
+            lines = [ListLine(": ".join(filter(None, words))) for words in told]
 
             def chosen(at: int | None) -> None:
                 if at is not None:

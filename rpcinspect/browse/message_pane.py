@@ -23,7 +23,7 @@ class MessagePane(Container):
 
     DEFAULT_CSS = """
     MessagePane { layout: horizontal; }
-    MessagePane StructurePane { width: 1fr; }
+    MessagePane StructurePane { width: 1fr; min-width: 48; }
     MessagePane BytesPane { width: 1fr; border-left: solid $primary; }
     """
 

@@ -22,6 +22,8 @@ class BrowseView(Struct, frozen=True):
     """One of the views, by the key that shows it."""
 
     name: str
+    short: str
+    """The name where there is little room."""
     about: str
     parts: Callable[[RunModel], Iterator[Part]] | None = None
     """The answer; None of a view that lists rows."""
@@ -64,18 +66,24 @@ def _summary(run: RunModel) -> Iterator[Part]:
 
 
 VIEWS: tuple[BrowseView, ...] = (
-    BrowseView("calls", "requests with their answers"),
-    BrowseView("messages", "every message"),
+    BrowseView("calls", "calls", "requests with their answers"),
+    BrowseView("messages", "msgs", "every message"),
     BrowseView(
-        "contexts", "distributed autograd contexts; enter shows the graph", _question("contexts"), _graph
+        "contexts",
+        "ctxs",
+        "distributed autograd contexts; enter shows the graph",
+        _question("contexts"),
+        _graph,
     ),
-    BrowseView("latency", "where the time of calls went", _question("latency")),
-    BrowseView("rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
-    BrowseView("workers", "who took part, who left first", _workers),
-    BrowseView("findings", "errors, warnings and hints; enter shows the message", _question("findings")),
-    BrowseView("timeline", "messages between columns of workers"),
-    BrowseView("devices", "which devices tensors came from and went to", _question("devices")),
-    BrowseView("summary", "sums, captures and problems", _summary),
+    BrowseView("latency", "lat", "where the time of calls went", _question("latency")),
+    BrowseView("rrefs", "rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
+    BrowseView("workers", "work", "who took part, who left first", _workers),
+    BrowseView(
+        "findings", "find", "errors, warnings and hints; enter shows the message", _question("findings")
+    ),
+    BrowseView("timeline", "time", "messages between columns of workers"),
+    BrowseView("devices", "devs", "which devices tensors came from and went to", _question("devices")),
+    BrowseView("summary", "sum", "sums, captures and problems", _summary),
 )
 BY_NAME = {view.name: view for view in VIEWS}
 
