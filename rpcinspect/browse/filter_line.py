@@ -38,8 +38,8 @@ class FilterLine(Vertical):
     FilterLine Input, FilterLine Input:focus { height: 1; border: none; padding: 0; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "close", show=False),
-        Binding("tab", "complete", "complete", show=False, priority=True),
+        Binding("escape", "give_up", "close"),
+        Binding("tab", "complete", "complete", priority=True),
         Binding("up", "older(1)", "older", show=False),
         Binding("down", "older(-1)", "newer", show=False),
     ]

@@ -93,8 +93,8 @@ class LinesView(ScrollView, can_focus=True):
         Binding("pagedown,ctrl+f,space", "page(1)", "page down", show=False),
         Binding("home,g", "edge(-1)", "first", show=False),
         Binding("end,G", "edge(1)", "last", show=False),
-        Binding("left,h", "shift(-1)", "shift left", show=False),
-        Binding("right,l", "shift(1)", "shift right", show=False),
+        Binding("left,h,ctrl+pageup", "shift(-1)", "shift long lines to the left", show=False),
+        Binding("right,l,ctrl+pagedown", "shift(1)", "shift them to the right", show=False),
         Binding("enter", "choose", "open", show=False),
     ]
 

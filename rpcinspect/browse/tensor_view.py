@@ -97,7 +97,7 @@ class TensorScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape,backspace", "app.pop_screen", "back"),
-        Binding("question_mark", "app.help", "help", key_display="?"),
+        Binding("question_mark", "app.help", "help", show=False),
     ]
 
     def __init__(self, record: RpcRecord, source: CaptureBytes, number: int) -> None:
