@@ -173,7 +173,6 @@ def browse_job(command: RecordCommand) -> int:
         _tell(line)
     _tell(f"the output of the command is in {output_of(file)}")
     end_at_once(code)
-    return code
 
 
 def output_of(recording: Path) -> Path:

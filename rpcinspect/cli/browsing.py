@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
@@ -32,7 +32,6 @@ def browse(asked: BrowseCommand) -> int:
     marks = Marks.of(asked.files[0]) if asked.files else Marks(None)
     code = browse_sources(asked.sources(), options, marks, follows=asked.live)
     end_at_once(code)
-    return code
 
 
 def browse_sources(
@@ -60,9 +59,10 @@ def browse_sources(
         reading.close()
 
 
-def end_at_once(code: int) -> None:
-    """Ends the program where threads still work answers out that nobody waits for: Python would wait."""
-    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+def end_at_once(code: int) -> NoReturn:
+    """Ends the program once everything is closed: Python would free millions of messages one by one, and wait
+    for threads that work out answers which nobody awaits any more."""
+    with suppress(OSError):  # a terminal that is gone
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+    os._exit(code)
