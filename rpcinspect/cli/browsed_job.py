@@ -30,6 +30,7 @@ from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.output import say
 from rpcinspect.cli.record import RecordCommand
 from rpcinspect.cli.recording import recorded_as_asked
+from rpcinspect.errors import RpcInspectError
 from rpcinspect.exit_codes import INTERRUPTED
 from rpcinspect.files.output import open_growing
 from rpcinspect.pipeline import Options
@@ -162,7 +163,13 @@ def browse_job(command: RecordCommand) -> int:
     options = Options(by_completion=True)
     source = Followed(str(file), lambda: job.is_over)
     marks = Marks.of(str(file))
-    code = browse_sources([source], options, marks, follows=True, ends=job.interrupt, output=output_of(file))
+    try:
+        code = browse_sources(
+            [source], options, marks, follows=True, ends=job.interrupt, output=output_of(file)
+        )
+    except RpcInspectError as error:  # what can't be shown is recorded all the same
+        _tell(str(error))
+        code = 0
     if code > SIGNALLED and code != INTERRUPTED:
         job.send(code - SIGNALLED)
     elif not job.is_over:
@@ -172,7 +179,7 @@ def browse_job(command: RecordCommand) -> int:
     for line in lines:
         _tell(line)
     _tell(f"the output of the command is in {output_of(file)}")
-    end_at_once(code)
+    return end_at_once(code)
 
 
 def output_of(recording: Path) -> Path:
