@@ -9,6 +9,8 @@
     capture/       CaptureReader   bytes of a file      → LogBlock
     sources        LogSource
       rpclog/      LogJoin         LogBlock             → TpMessage
+    or, where an index lies beside the captures, which holds what either has told:
+    sources        IndexSource     bytes of the index   → TpMessage
     rpc/           RecordDecoder   TpMessage            → RpcRecord
     session/       SessionBuilder  RpcRecord            → Session
     checks/        Findings        RpcRecord, Session   → Finding
@@ -19,10 +21,12 @@ pass over the captures; it yields records as their messages become complete and 
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import accumulate, chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,7 +36,7 @@ from msgspec.structs import replace
 from rpcinspect.capture import DEFAULT_READING, CaptureInput, CaptureReader, Reading
 from rpcinspect.checks.findings import Findings
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
-from rpcinspect.errors import CaptureError
+from rpcinspect.errors import CaptureError, OutputError
 from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.problems import Location, Problem
@@ -41,13 +45,15 @@ from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.workers import WorkerIdentities, resolve_workers, unnamed, with_names
 from rpcinspect.sources.packets import PacketSource
-from rpcinspect.sources.source import MessageSource, ReadWatch
+from rpcinspect.sources.source import MessageSource, ReadWatch, index_beside
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import TpMessage
 from rpcinspect.unexpected import unexpected
 
 if TYPE_CHECKING:
+    from rpcinspect.sources.index import IndexedCapture
+    from rpcinspect.sources.message_store import MessageStore
     from rpcinspect.workerlog.read import WorkerLog
 
 BLOCK_MESSAGES = 512
@@ -68,6 +74,8 @@ class Options(Struct, frozen=True, kw_only=True):
     reading: Reading = DEFAULT_READING
     by_completion: bool = False
     """Number messages as they become complete, for output that can't wait for the order of time."""
+    index: bool = True
+    """Use an index that lies beside the captures."""
     names: Mapping[int, str] = MappingProxyType({})
     """Names for workers of which the capture tells the id only."""
     worker_logs: tuple[WorkerLog, ...] = ()
@@ -87,14 +95,13 @@ class Decoding(Closing):
         self._stack = ExitStack()
         self._stopped = False
         self._ending: list[bool] = []
+        self._paths = paths
+        self._index_notices: list[str] = []
         self.bytes = CaptureBytes(self._pread, options.reading.unpacking.bytes)
         """Bytes by their place in the captures, for whoever shows or hashes tensors."""
         try:
-            self.readers: list[CaptureReader] = [
-                self._stack.enter_context(CaptureReader(path, index, options.reading))
-                for index, path in enumerate(paths)
-            ]
-            self._source = self._source_of()
+            self.readers: Sequence[CaptureReader | IndexedCapture]
+            self._source = self._indexed() or self._unread()
         except BaseException:
             self._stack.close()
             raise
@@ -109,9 +116,37 @@ class Decoding(Closing):
         """Why workers could not be told apart, which is tried again and again."""
         self._identities = resolve_workers((), (), self.builder.evidence)
 
-    def _source_of(self) -> MessageSource:
-        """The one for these captures; raises `CaptureError` where they are of both kinds."""
-        readers, options = self.readers, self._options
+    def _indexed(self) -> MessageSource | None:
+        """Returns the source that reads an index of these captures; None where there is none to be used."""
+        options, place = self._options, index_beside(self._paths)
+        native = options.reading.reader != "tshark" and not options.reading.preferences
+        if not options.index or options.by_completion or not native or place is None:
+            return None
+        paths = [path for path in self._paths if isinstance(path, str)]
+        if not os.path.isfile(place) or not all(map(os.path.isfile, paths)):
+            return None
+        from rpcinspect.sources.index import IndexedCapture, IndexSource
+        from rpcinspect.sources.index_file import open_index
+
+        index = open_index(place, paths, options.limits)
+        if index is None or isinstance(index, str):
+            self._index_notices += [index] if index is not None else []
+            return None
+        self._stack.enter_context(index)
+        self.readers = [
+            self._stack.enter_context(IndexedCapture(path, number, index))
+            for number, path in enumerate(paths)
+        ]
+        return IndexSource(index, ReadWatch(self._is_stopped, self._tell))
+
+    def _unread(self) -> MessageSource:
+        """Returns the source that reads these captures; raises `CaptureError` where they are of both
+        kinds."""
+        options = self._options
+        self.readers = readers = [
+            self._stack.enter_context(CaptureReader(path, number, options.reading))
+            for number, path in enumerate(self._paths)
+        ]
         watch = ReadWatch(self._is_stopped, self._tell)
         logs = [reader.reader == "log" for reader in readers]
         if any(logs) and not all(logs):
@@ -131,8 +166,8 @@ class Decoding(Closing):
         self._stopped = True
         self._ending = [reader.end() for reader in self.readers]
 
-    def _is_stopped(self, reader: CaptureReader) -> bool:
-        return self._stopped and not self._ending[reader.index]
+    def _is_stopped(self, capture: int) -> bool:
+        return self._stopped and not self._ending[capture]
 
     def identities(self) -> WorkerIdentities:
         """Who is who, as far as it is known by now, or was not many messages ago."""
@@ -176,6 +211,14 @@ class Decoding(Closing):
         if self._options.progress is not None:
             self._options.progress(1, 1)
 
+    def record(self, row: int) -> RpcRecord | None:
+        """Returns the record of a row; None where there is none. Instead of `records`: an index gives it
+        without the others, else all up to it are read."""
+        tp = self._source.message(row)
+        if tp is not None:
+            return RecordDecoder(self._options.limits).again(row, tp)
+        return next((record for record in self.records() if record.row == row), None)
+
     def _tell(self) -> None:
         """Tells who listens how far the reading is."""
         if self._options.progress is None:
@@ -194,7 +237,8 @@ class Decoding(Closing):
     def notices(self) -> list[str]:
         """What the reader should know beside the messages: of which captures there is more than was read or
         shown, and which names nobody has."""
-        found = [f"{r.path}: {r.ended_early}" for r in self.readers if r.ended_early is not None]
+        found = [*self._index_notices]
+        found += [f"{r.path}: {r.ended_early}" for r in self.readers if r.ended_early is not None]
         if self.bytes.refused:
             found.append(
                 f"{self.bytes.refused:,} times the bytes of a tensor were left out: those that repeat bytes "
@@ -259,6 +303,20 @@ class Decoding(Closing):
         has no window that the decoding moves."""
         return CaptureBytes(self._pread, self._options.reading.unpacking.bytes)
 
+    def write_index(self, store: MessageStore) -> Path:
+        """Writes the index of the captures beside the first, and returns its place; only after the last
+        message, all of which `store` has. Raises `OutputError` with the reason where there can be none.
+        """
+        from rpcinspect.sources.index_file import write_index
+
+        place = index_beside(self._paths)
+        if place is None or self._stopped:
+            raise OutputError("no index is made of what is no file, or was not read to its end")
+        readers = [reader for reader in self.readers if isinstance(reader, CaptureReader)]
+        if readers:  # else it is there
+            write_index(place, readers, self._source.told(), store, self._options.limits)
+        return place
+
     def _pread(self, capture: int, offset: int, length: int) -> bytes:
         data = self.readers[capture].pread(offset, length)
         if len(data) != length:
@@ -268,6 +326,19 @@ class Decoding(Closing):
     def close(self) -> None:
         """Closes every file."""
         self._stack.close()
+
+
+def make_index(paths: Sequence[str], options: Options | None = None) -> Path:
+    """Reads captures as one session and writes their index, which later passes over them use; returns its
+    place. Raises `OutputError` with the reason where there can be none."""
+    from rpcinspect.sources.message_store import MessageStore
+
+    options = replace(options or Options(), index=False, by_completion=False)
+    with Decoding(paths, options) as decoding, MessageStore(options.limits) as store:
+        for messages in decoding._source.messages():
+            store.extend(messages)
+            decoding._tell()
+        return decoding.write_index(store)
 
 
 def _one_by_one(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:
@@ -287,7 +358,7 @@ def _some(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:
         first = stop
 
 
-def _info(reader: CaptureReader, clock: ClockOffset | None) -> CaptureInfo:
+def _info(reader: CaptureReader | IndexedCapture, clock: ClockOffset | None) -> CaptureInfo:
     shift = clock.shift_ns if clock is not None else 0
     first, last = reader.first_time_ns, reader.last_time_ns
     return CaptureInfo(

@@ -58,7 +58,7 @@ HOMES = {
     "sortedcontainers": {"tcp"},
     "textual": {"browse"},
     "typer": {"cli"},
-    "zstandard": {"capture"},
+    "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
 EXTRAS = {"pyarrow": "parquet", "textual": "browse"}
@@ -73,6 +73,7 @@ CHILDREN = (
             *("workers.worker_main", "workers.worker_imports", "workers.live_worker", "workers.objects"),
             *("workers.live_gradients", "workers.live_debugger", "workers.live_nonfinite"),
             *("workers.called_functions", "workers.remote_pdb", "workers.editor_link"),
+            *("workers.live_errors", "workers.live_hooks"),
             *("agent.main", "agent.nodes", "agent.tensors"),
         )
     ),

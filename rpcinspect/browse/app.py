@@ -111,7 +111,7 @@ class Browser(App[int]):
         self.panes = Container(id="panes", classes=LAYOUTS[0])
         self.lines_view = LinesView(id="list")
         """The list of the view that is shown."""
-        self.message = MessagePane(reading, id="message")
+        self.message = MessagePane(reading, marks, id="message")
         """The panes of one message."""
         self.filter_line = FilterLine(values_of(reading), id="filter")
         self.view = VIEWS[0]

@@ -67,11 +67,11 @@ class FilterRun:
         stream = StreamSelection(self.filter, reading.decoding, known)
         while not self._stop.is_set() and reading.run is None and reading.state != "failed":
             last = reading.count
-            for row in range(self.count, last):
+            for record in reading.records(self.count, last):
                 if reading.run is not None or self._stop.is_set():
                     return
-                self.rows.append(stream.feed(reading.records[row]))
-                self.count = row + 1
+                self.rows.append(stream.feed(record))
+                self.count = record.row + 1
             self._stop.wait(PAUSE_S)
 
     def _ends(self, record: RpcRecord) -> tuple[str, str]:
@@ -82,9 +82,9 @@ class FilterRun:
         if run is None:
             return
         kind = CallSelection if self.of_calls else Selection
-        selection = kind(self.filter, self.reading.decoding.bytes)
+        selection = kind(self.filter, self.reading.decoding.bytes_beside())
         rows = bytearray()
-        for record in self.reading.records:
+        for record in self.reading.records(0, self.reading.count):
             if self._stop.is_set():
                 return
             rows.append(selection.feed(record))

@@ -22,11 +22,13 @@ from rpcinspect.files.closing import Closing
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
-from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, MessageColumns
 from rpcinspect.session.provenance import NO_CONTEXT
 from rpcinspect.session.workers import WorkerIdentities
+from rpcinspect.sources.message_store import MessageStore
+from rpcinspect.sources.stored_records import StoredRecords
 from rpcinspect.unexpected import fault
 from rpcinspect.views.jsonl.calls import CallTexts, call_text, outcome
 from rpcinspect.views.spool import Spool
@@ -40,6 +42,8 @@ PLAIN, HOUSEKEEPING, FAILED = 0, 1, 2
 JOIN_S = 2.0
 """An input that is still being written ends within a second; nobody waits for more."""
 LIVE = "live"
+MAX_RECORDS = 50_000
+"""Messages of which the records stay in memory, at 1.5 kB each."""
 MAX_CAUSES = 500_000
 """Messages of which causes are worked out before anybody asks."""
 
@@ -48,10 +52,15 @@ class GrowingRun(Closing):
     """One capture, or several that are one run, on the way into memory."""
 
     def __init__(
-        self, decoding: Decoding, *, follows: bool = False, ends: Callable[[], str] | None = None
+        self,
+        decoding: Decoding,
+        *,
+        follows: bool = False,
+        keeps: bool = False,
+        ends: Callable[[], str] | None = None,
     ) -> None:
-        """`follows`: the capture is still being made; `ends`: makes whoever makes it end, and says what was
-        done about that, nothing where it has ended."""
+        """`follows`: the capture is still being made; `keeps`: an index of it is to be made; `ends`: makes
+        whoever makes the capture end, and says what was done about that, nothing where it has ended."""
         self.decoding = decoding
         self.follows = follows
         self._make_end = ends
@@ -60,7 +69,11 @@ class GrowingRun(Closing):
         """Why the reading failed."""
         self.count = 0
         """Rows that are there."""
-        self.records: list[RpcRecord] = []
+        self._records: list[RpcRecord] = []
+        """Of all rows, as long as these are few."""
+        self._store: MessageStore | None = MessageStore() if keeps else None
+        """The messages of all rows: of many, and of captures of which an index is to be made."""
+        self._again = RecordDecoder()
         self.kinds = bytearray()
         """Of each row whether it is housekeeping, or failed."""
         self.run: RunModel | None = None
@@ -113,6 +126,8 @@ class GrowingRun(Closing):
         self.decoding.close()
         for file in self._files:
             file.close()
+        if self._store is not None:
+            self._store.close()
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Waits until all was read."""
@@ -130,13 +145,11 @@ class GrowingRun(Closing):
                 if self._stop:
                     return
             self.state = "finishing"
-            from rpcinspect.run.run import RunModel
-
-            run = RunModel.of(self.decoding, self.records)
+            run = self._whole_run()
             self.kinds = bytearray(self._final_kinds(run))
             for server, client in zip(run.session.servers, run.session.clients, strict=True):
                 self._widen(server, client)
-            self.causes_are_known = len(self.records) <= MAX_CAUSES
+            self.causes_are_known = self.count <= MAX_CAUSES
             if self.causes_are_known:
                 run.causes  # noqa: B018  (here, where nobody waits for a key)
             self.run = run
@@ -167,13 +180,62 @@ class GrowingRun(Closing):
             self._label(record.tp.pipe.number, *pipe_ends(record, identities))
             keeping = HOUSEKEEPING if is_housekeeping(self.decoding, record) else PLAIN
             self.kinds.append(keeping | (FAILED if failed(record) else PLAIN))
-        self.records += records
+        self._keep(records)
         self.count += len(records)
 
     def _label(self, pipe: int, server: str, client: str) -> None:
         if self._labels.get(pipe) != (server, client):
             self._labels[pipe] = server, client
             self._widen(server, client)
+
+    def _keep(self, records: Sequence[RpcRecord]) -> None:
+        """Keeps records in memory, or of many their messages in a file."""
+        many = self.count + len(records) > MAX_RECORDS
+        if many and self._store is None:
+            self._store = store = MessageStore()
+            store.extend([record.tp for record in self._records])
+        if self._store is not None:
+            self._store.extend([record.tp for record in records])
+        self._records = [] if many else self._records + list(records)
+
+    @property
+    def in_memory(self) -> bool:
+        """Returns whether all records are in memory; else each is decoded once more where it is asked for."""
+        return len(self._records) == self.count
+
+    def _whole_run(self) -> RunModel:
+        from rpcinspect.run.run import RunModel
+
+        decoding, store = self.decoding, self._store
+        if store is None or self._records:
+            return RunModel.of(decoding, self._records)
+        records = StoredRecords(store, decoding.session.order)
+        return RunModel(
+            decoding.session,
+            records,
+            ends=decoding.ends,
+            source=decoding.bytes_beside(),
+            notices=decoding.notices,
+        )
+
+    def record(self, row: int) -> RpcRecord:
+        """Returns the record of a row. Raises `DecodeError` where the file that has it is damaged."""
+        records = self._records
+        if row < len(records):
+            return records[row]
+        assert self._store is not None
+        return self._again.again(row, self._store[row])
+
+    def records(self, first: int, last: int) -> Iterator[RpcRecord]:
+        """Yields the records of some rows in their order; for a thread of its own."""
+        decoder = RecordDecoder()
+        for row in range(first, last):
+            records = self._records
+            if row < len(records):
+                yield records[row]
+            else:
+                assert self._store is not None
+                yield decoder.again(row, self._store[row])
 
     def _widen(self, server: str, client: str) -> None:
         self.ends_width = max(self.ends_width, cell_len(join_ends(end_label(client), end_label(server))))

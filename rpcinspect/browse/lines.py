@@ -66,11 +66,20 @@ class LinesView(ScrollView, can_focus=True):
     """The widget: arrows, j and k, pages, g and G, mouse; a cursor that follows the end until it is moved."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *("lines--cursor", "lines--bad", "lines--odd", "lines--dim", "lines--title", "lines--changed"),
+        *(
+            "lines--cursor",
+            "lines--away",
+            "lines--bad",
+            "lines--odd",
+            "lines--dim",
+            "lines--title",
+            "lines--changed",
+        ),
     }
     DEFAULT_CSS = """
     LinesView { scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: scroll; }
     LinesView .lines--cursor { text-style: reverse; }
+    LinesView .lines--away { background: $panel; text-style: bold; }
     LinesView .lines--bad { color: $error; }
     LinesView .lines--odd { color: $warning; }
     LinesView .lines--dim { text-style: dim; }
@@ -144,6 +153,14 @@ class LinesView(ScrollView, can_focus=True):
         self._styles.clear()
         super().notify_style_update()
 
+    def on_focus(self) -> None:
+        """Shows that keys go here."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Shows that keys go elsewhere."""
+        self.refresh()
+
     def on_resize(self) -> None:
         """Takes notice of another width."""
         self.grown()
@@ -160,7 +177,7 @@ class LinesView(ScrollView, can_focus=True):
         line = self.lines.line(at, width)
         style = self._style(line.look)
         if at == self.cursor:
-            style += self._style("cursor")
+            style += self._style("cursor" if self.has_focus else "away")
         return self._strip(f"{line.mark or ' '}{line.text}", width, style)
 
     def _strip(self, text: str, width: int, style: Style) -> Strip:
@@ -174,7 +191,7 @@ class LinesView(ScrollView, can_focus=True):
         found = self._styles.get(look)
         if found is None:
             found = self._styles[look] = self.get_component_rich_style(
-                f"lines--{look}", partial=look == "cursor"
+                f"lines--{look}", partial=look in ("cursor", "away")
             )
         return found
 
@@ -185,11 +202,15 @@ class LinesView(ScrollView, can_focus=True):
 
     def _put(self, at: int, *, middle: bool = False) -> None:
         at = max(0, min(at, len(self.lines) - 1))
-        moved = at != self.cursor
+        before, top = self.cursor, int(self.scroll_offset.y)
         self.cursor = at
         self._reveal(middle=middle)
-        self.refresh()
-        if moved:
+        if int(self.scroll_offset.y) != top:
+            self.refresh()
+        else:  # a whole screen costs ten times as much as two lines
+            self.refresh_line_at(before)
+            self.refresh_line_at(at)
+        if at != before:
             self.post_message(self.Moved(self, at))
 
     def _reveal(self, *, middle: bool = False) -> None:

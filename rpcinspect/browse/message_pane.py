@@ -1,42 +1,89 @@
-"""The panes of one message.
+"""The panes of one message: its structure and its bytes, each of which leads to the other.
 
-In: the row of a message of a capture that is being read. Out: its parts as lines.
+In: the row of a message of a capture that is being read. Out: the panes, and a screen for a tensor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from rpcinspect.browse.bytes_pane import BytesPane
 from rpcinspect.browse.growing_run import GrowingRun
-from rpcinspect.browse.lines import LinesView, NoLines
-from rpcinspect.browse.parts import PartLines
-from rpcinspect.views.text.detail import detail
+from rpcinspect.browse.structure import Structure
+from rpcinspect.browse.structure_pane import StructurePane
+from rpcinspect.browse.tensor_view import TensorScreen
+from rpcinspect.rpc.message import type_name
 
 
 class MessagePane(Container):
-    """What is known of one message."""
+    """Structure and bytes of one message."""
 
-    DEFAULT_CSS = "MessagePane { layout: horizontal; }"
+    DEFAULT_CSS = """
+    MessagePane { layout: horizontal; }
+    MessagePane StructurePane { width: 1fr; }
+    MessagePane BytesPane { width: 1fr; border-left: solid $primary; }
+    """
 
-    def __init__(self, reading: GrowingRun, *, id: str | None = None) -> None:
+    def __init__(self, reading: GrowingRun, notes: Mapping[int, str], *, id: str | None = None) -> None:
+        """`notes`: by the index of a message."""
         super().__init__(id=id)
         self._reading = reading
+        self._notes = notes
+        self._source = reading.decoding.bytes_beside()
+        self.structure_pane = StructurePane(id="structure")
+        self.bytes_pane = BytesPane(id="bytes")
+        self.structure: Structure | None = None
 
     def compose(self) -> ComposeResult:
         """Makes the panes."""
-        yield LinesView(NoLines("no message is chosen"), id="detail")
+        yield self.structure_pane
+        yield self.bytes_pane
 
     def show(self, row: int) -> None:
         """Shows a message."""
-        view = self.query_one("#detail", LinesView)
-        run = self._reading.run
-        if run is None:
-            view.show(NoLines(f"details are there {self._reading.when_known}"))
+        reading = self._reading
+        record = reading.record(row)
+        source, destination = reading.ends(row)
+        title = (
+            f"message {reading.number(row)}: {type_name(record.like.message.type)}, {source} → {destination}"
+        )
+        session = None if reading.run is None else reading.run.session
+        self.structure = Structure(record, self._source, session, title, tuple(self._told(row)))
+        self.structure_pane.show_structure(self.structure)
+        self.bytes_pane.show_bytes(self.structure.bytes)
+
+    def _told(self, row: int) -> Iterator[str]:
+        """What is known of the message beside what it says."""
+        reading, run = self._reading, self._reading.run
+        number = reading.number(row)
+        if number in self._notes:
+            yield f"marked: {self._notes[number]}" if self._notes[number] else "marked"
+        if run is None or not reading.causes_are_known:
             return
-        record = self._reading.records[row]
-        view.show(PartLines(detail(record, run.session, self._reading.decoding.bytes), len(run.messages)))
+        columns = run.session.messages
+        if columns.from_client[row] and not columns.control[row]:
+            from rpcinspect.views.text.detail import cause_words
+
+            yield f"sent: {cause_words(run.causes, number)}"
 
     def focus_first(self) -> None:
         """Goes to the first pane."""
-        self.query_one("#detail").focus()
+        self.structure_pane.focus()
+
+    def on_structure_pane_node_selected(self, message: StructurePane.NodeSelected) -> None:
+        """Marks the bytes of a node."""
+        self.bytes_pane.select(message.node.ranges)
+
+    def on_structure_pane_tensor_chosen(self, message: StructurePane.TensorChosen) -> None:
+        """Opens a tensor."""
+        if self.structure is not None and message.node.tensor is not None:
+            source = self._reading.decoding.bytes_beside()
+            self.app.push_screen(TensorScreen(self.structure.record, source, message.node.tensor))
+
+    def on_bytes_pane_byte_selected(self, message: BytesPane.ByteSelected) -> None:
+        """Goes to the node that a byte is of."""
+        node = self.structure_pane.select_byte(message.part, message.at)
+        self.bytes_pane.select(() if node is None else node.ranges, scroll=False)

@@ -39,8 +39,10 @@ def _partner(run: RunModel, index: int) -> Iterator[Destination]:
 
 def _request(run: RunModel, index: int) -> int | None:
     """Returns the request of an answer, and a request itself."""
-    exchange = run.message(index).exchange
-    return None if exchange is None else exchange.index
+    message = run.message(index)
+    if message.is_request:
+        return index
+    return None if message.partner is None else message.partner.index
 
 
 def _parents(run: RunModel, index: int) -> Iterator[Destination]:
@@ -58,8 +60,8 @@ def _children(run: RunModel, index: int) -> Iterator[Destination]:
     request = _request(run, index)
     if request is None:
         return
-    for child in run.calls[request].children:
-        yield Destination(child.index, child.what)
+    for child in run.causes.children.get(request, ()):
+        yield Destination(child, "it was sent for this")
 
 
 def _gradients(run: RunModel, index: int) -> Iterator[Destination]:
@@ -67,15 +69,12 @@ def _gradients(run: RunModel, index: int) -> Iterator[Destination]:
     job = run.session.job(int(run.session.order[index]))
     asked = _request(run, index)
     context = context_of(run.message(index if asked is None else asked).record)
-    for graph in [] if context is None else run.graphs_of(context):
-        if graph.job != job:
-            continue
-        for edge in graph.edges:
-            gradients = [one.message for one in edge.gradients]
-            if edge.forward == index:
-                yield from (Destination(one, "its gradients") for one in gradients)
-            elif asked in gradients:
-                yield Destination(edge.forward, "its forward message")
+    its = (edge for one in run.contexts if one.key == (job, context) for edge in one.edges)
+    for edge in its:
+        if edge.forward == index:
+            yield from (Destination(one, "its gradients") for one in edge.backward)
+        elif asked in edge.backward:
+            yield Destination(edge.forward, "its forward message")
 
 
 def _rrefs(run: RunModel, index: int) -> Iterator[Destination]:
@@ -121,7 +120,7 @@ def _no_parent(run: RunModel, index: int) -> str:
         return f"the request that #{index} answers was not captured"
     doubt = run.causes.doubts.get(request)
     if doubt is None:
-        return f"#{request} was sent by the program of {end_label(run.calls[request].caller)} itself"
+        return f"#{request} was sent by the program of {end_label(run.message(request).sender)} itself"
     return f"#{request} may have been sent for a request that was not captured (ambiguous)"
 
 

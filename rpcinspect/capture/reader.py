@@ -183,6 +183,11 @@ class CaptureReader(Closing):
             self.problems.append(unexpected(error, "capture", Location(capture=self.index)))
 
     @property
+    def state(self) -> os.stat_result:
+        """Returns the state of a plain file when it was opened: its size, and when it was changed."""
+        return self._source.state
+
+    @property
     def twice(self) -> bool:
         """Returns whether the input is a plain file, which can be read from its beginning again."""
         return not self._live and self.path != "-" and os.path.isfile(self.path)
@@ -258,6 +263,7 @@ STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"<!DOCTYPE html>", "an HTML page, such as rpcinspect export html writes"),
     (b'{"kind":', "JSON lines, such as decode --format jsonl writes"),
     (b'{\n"schema":', "JSON, such as decode --format json writes"),
+    (b"rpcidx\0", "an index that rpcinspect has written beside its capture"),
     (b"PAR1", "Parquet, such as rpcinspect export parquet writes"),
 )
 """Formats that are recognised by their first bytes and not read here: those of others, then what we write."""

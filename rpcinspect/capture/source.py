@@ -55,6 +55,8 @@ class Source(Closing):
         """End of the furthest window so far: bytes of the (uncompressed) input that were read."""
         self.ended_early: str | None = None
         """Why there is more of the input than is read."""
+        self.state = os.fstat(descriptor)
+        """That of the file when it was opened."""
         self._descriptor = descriptor
         self._aside: Temporary | None = None
         self._aside_bytes = 0

@@ -236,7 +236,7 @@ def _message(
             _write_messages((), command, stack)
         return _verdict(command, session)
     with inputs.decoding() as decoding:
-        record = next((r for r in decoding.records() if r.row == row), None)
+        record = decoding.record(row)
         if record is None:
             raise CaptureError(f"{command.files[0]}: it has become shorter while it was read")
         if command.json:

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -112,7 +112,7 @@ def give_up_stdout() -> None:
 
 def say(line: str) -> None:
     """Prints one line to standard error, with control characters escaped."""
-    print(f"rpcinspect: {printable(line)}", file=sys.stderr)
+    write_error(f"rpcinspect: {printable(line)}\n")
 
 
 def say_block(text: str) -> None:
@@ -120,13 +120,29 @@ def say_block(text: str) -> None:
     first, *rest = text.splitlines() or [""]
     say(first)
     for line in rest:
-        print(f"  {printable(line)}", file=sys.stderr)
+        write_error(f"  {printable(line)}\n")
 
 
 def show_line(name: str, line: str) -> None:
     """A line that another process has written, behind its name; harmless, whatever it holds."""
-    sys.stderr.write(f"{shorten(printable(name), MAX_NAME)} | {printable(line.expandtabs())}\n")
-    sys.stderr.flush()
+    write_error(f"{shorten(printable(name), MAX_NAME)} | {printable(line.expandtabs())}\n")
+
+
+def write_error(text: str) -> None:
+    """Writes to standard error without Python's buffer: a thread that waits there for a reader would keep its
+    lock, and nobody could end this process then."""
+    try:
+        number = sys.stderr.fileno() if isinstance(sys.stderr, io.TextIOWrapper) else None
+    except ValueError:  # a stand-in without a descriptor
+        number = None
+    if number is None:  # so is the one of a progress bar, which shows the text above itself
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        return
+    data = text.encode(sys.stderr.encoding, "backslashreplace")
+    with suppress(OSError):  # who has closed it, or has no room, does without
+        while data:
+            data = data[os.write(number, data) :]
 
 
 def empty_line(session: Session) -> str | None:

@@ -113,7 +113,7 @@ def carry_out_and_write(command: PlayOptions, made: Plan, run: RunModel, options
         say(str(wrong))
         return exit_codes.USAGE
     for index in () if outcome.interrupted else outcome.missed_stops:
-        say(f"--stop-at {index}: no live worker got #{index}")
+        say(f"--stop-at {index}: nothing that live workers got was recognised as #{index}")
     result = report(outcome)
     _write(command, outcome, result, error)
     if error is not None and command.format == "jsonl":

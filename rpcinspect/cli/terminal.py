@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from rpcinspect.cli.output import say_block, show_line
+from rpcinspect.cli.output import say_block, show_line, write_error
 from rpcinspect.fields.phrases import printable
 
 CLEAR = "\r\x1b[K"
@@ -36,16 +36,14 @@ class WorkerTerminal:
         lines = text.split("\n")
         with self._lock:
             self.make_room()
-            sys.stderr.write("\n".join(printable(line.expandtabs()) for line in lines))
-            sys.stderr.flush()
+            write_error("\n".join(printable(line.expandtabs()) for line in lines))
             self._begun = lines[-1] if len(lines) > 1 else self._begun + text
 
     def typed(self, line: str) -> None:
         """Notes the line behind the prompt; a terminal has shown it when it was typed."""
         with self._lock:
             if not sys.stdin.isatty():
-                sys.stderr.write(f"{printable(line)}\n")
-                sys.stderr.flush()
+                write_error(f"{printable(line)}\n")
             self._begun = ""
 
     def show(self, name: str, line: str) -> None:
@@ -60,8 +58,7 @@ class WorkerTerminal:
         """Shows a line above the prompt that is there."""
         with self._lock:
             if self._begun:
-                sys.stderr.write(CLEAR if sys.stderr.isatty() else "\n")
+                write_error(CLEAR if sys.stderr.isatty() else "\n")
             show()
             if self._begun:
-                sys.stderr.write(printable(self._begun))
-                sys.stderr.flush()
+                write_error(printable(self._begun))

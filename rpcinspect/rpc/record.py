@@ -107,6 +107,11 @@ class RecordDecoder:
         """The record of the next message; damage becomes problems."""
         return self.feed((tp,))[0]
 
+    def again(self, row: int, tp: TpMessage) -> RpcRecord:
+        """The record of the message of that row, which may have been decoded before."""
+        self._rows = row
+        return self.decode(tp)
+
     def feed(self, messages: Sequence[TpMessage]) -> list[RpcRecord]:
         """Decodes messages; returns a record of each, in their order."""
         first = self._rows

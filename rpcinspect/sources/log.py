@@ -5,16 +5,37 @@ In: open captures that are logs. Out: what any `MessageSource` gives. Only loade
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rpcinspect.capture import CaptureReader, LogBlock
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.problems import Problem
+from rpcinspect.rpclog.header import LoggedFailure, LoggedProcess, LoggedWorker, LogJob
 from rpcinspect.rpclog.join import LogJoin
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.workers import WorkerIdentities, resolve_logged_workers
-from rpcinspect.sources.source import MessageSource, ReadWatch, read_of
+from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts, read_of
 from rpcinspect.tensorpipe.records import TpMessage
+
+
+class LogFacts(SourceFacts, kw_only=True):
+    """What logs tell beside messages."""
+
+    jobs: tuple[LogJob, ...]
+    workers: tuple[LoggedWorker, ...]
+    processes: tuple[LoggedProcess, ...]
+    failures: tuple[tuple[int, LoggedFailure], ...]
+
+    @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        return self.failures
+
+    @property
+    def count(self) -> int:
+        return len(self.workers) + len(self.processes)
+
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
+        return resolve_logged_workers(self.pipes, self.jobs, self.workers, evidence, self.processes)
 
 
 class LogSource(MessageSource):
@@ -29,7 +50,7 @@ class LogSource(MessageSource):
     def messages(self) -> Iterator[list[TpMessage]]:
         for reader in self._readers:
             for block in reader.blocks():
-                if self._watch.stopped(reader):
+                if self._watch.stopped(reader.index):
                     break
                 assert isinstance(block, LogBlock)
                 yield self._join.feed(block)
@@ -52,6 +73,21 @@ class LogSource(MessageSource):
     @property
     def sums(self) -> tuple[int, int, int, int]:
         return self._join.rpc_bytes, self._join.tensor_bytes, 0, 0
+
+    def told(self) -> LogFacts:
+        join = self._join
+        return LogFacts(
+            pipes=tuple(join.pipes),
+            wire=self.wire_facts(),
+            problems=(*(one for reader in self._readers for one in reader.problems), *join.problems),
+            sums=self.sums,
+            unread={},
+            clocks=(None,) * len(self._readers),
+            jobs=tuple(join.jobs),
+            workers=tuple(join.workers),
+            processes=tuple(join.processes),
+            failures=tuple(join.failed),
+        )
 
     @property
     def progress(self) -> tuple[int, int | None]:

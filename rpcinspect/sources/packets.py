@@ -6,7 +6,7 @@ In: open captures of packets. Out: what any `MessageSource` gives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -18,7 +18,8 @@ from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.workers import WorkerIdentities, resolve_workers
-from rpcinspect.sources.source import MessageSource, ReadWatch, read_of
+from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts, read_of
+from rpcinspect.store.directory import StoreEntry
 from rpcinspect.tcp.clocks import ClockOffset, ClockSamples
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.ranges import CaptureBytes
@@ -27,14 +28,24 @@ from rpcinspect.tensorpipe.demux import Demux
 from rpcinspect.tensorpipe.records import TpMessage
 from rpcinspect.unexpected import unexpected
 
-if TYPE_CHECKING:
-    pass
-
 Packets: TypeAlias = PacketBlock | TcpBlock
 
 PATIENCE_NS = 2_000_000_000
 """How long, in capture time, acknowledged bytes that were not captured are waited for. Only captures of more
 than one file can still bring them, and those wait until the end."""
+
+
+class PacketFacts(SourceFacts, kw_only=True):
+    """What captures of packets tell beside messages."""
+
+    store_entries: tuple[StoreEntry, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.store_entries)
+
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
+        return resolve_workers(self.pipes, self.store_entries, evidence)
 
 
 class PacketSource(MessageSource):
@@ -86,7 +97,7 @@ class PacketSource(MessageSource):
         self._offsets.append(offset)
         shift = offset.shift_ns if offset is not None else 0
         for packets in reader.blocks():
-            if self._watch.stopped(reader):
+            if self._watch.stopped(reader.index):
                 break
             assert not isinstance(packets, LogBlock)
             try:
@@ -109,7 +120,7 @@ class PacketSource(MessageSource):
         segmenter, samples = Segmenter(), ClockSamples()
         with CaptureReader(reader.path, reader.index, self._reading) as again:
             for packets in again.blocks():
-                if self._watch.stopped(reader):
+                if self._watch.stopped(reader.index):
                     return None
                 assert not isinstance(packets, LogBlock)
                 samples.note(segmenter.feed(packets), segmenter.flows)
@@ -136,6 +147,18 @@ class PacketSource(MessageSource):
 
     def offset(self, capture: int) -> ClockOffset | None:
         return self._offsets[capture] if capture < len(self._offsets) else None
+
+    def told(self) -> PacketFacts:
+        self._demux.registry.note_ends()
+        return PacketFacts(
+            pipes=tuple(self.pipes),
+            wire=self.wire_facts(),
+            problems=(*(one for reader in self._readers for one in reader.problems), *self.problems),
+            sums=self.sums,
+            unread=dict(self.unread),
+            clocks=tuple([self.offset(reader.index) for reader in self._readers]),
+            store_entries=tuple(self._demux.registry.store_entries),
+        )
 
     @property
     def sums(self) -> tuple[int, int, int, int]:

@@ -1,19 +1,20 @@
 """What every source of messages gives, whatever its captures hold.
 
-In: nothing; `packets.PacketSource` and `log.LogSource` are given open captures. Out: `MessageSource`, what
-the pipeline asks of either. One session has one source: what a pipe or a packet is holds for all of it or
-nothing.
+In: nothing; `packets.PacketSource` and `log.LogSource` are given open captures, `index.IndexSource` an index
+that lies beside them. Out: `MessageSource`, what the pipeline asks of each. One session has one source: what
+a pipe or a packet is holds for all of it or nothing.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rpcinspect.capture import CaptureReader
+from rpcinspect.capture import CaptureInput, CaptureReader
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.problems import Problem
 from rpcinspect.session.identity import IdentityEvidence
@@ -28,10 +29,37 @@ if TYPE_CHECKING:
 class ReadWatch(Struct, frozen=True):
     """Calls of whoever watches the reading."""
 
-    stopped: Callable[[CaptureReader], bool]
-    """Whether that of a capture is to end before its next block."""
+    stopped: Callable[[int], bool]
+    """Whether that of a capture, by its index, is to end before its next block."""
     tell: Callable[[], None]
     """Hears that a part was read which gave no messages."""
+
+
+class SourceFacts(Struct, kw_only=True):
+    """What a source knows beside its messages once all have come; an index holds it."""
+
+    pipes: tuple[Pipe, ...]
+    wire: WireFacts
+    problems: tuple[Problem, ...]
+    """Those of reading the captures, too."""
+    sums: tuple[int, int, int, int]
+    unread: dict[str, int]
+    clocks: tuple[ClockOffset | None, ...]
+    """Of each capture."""
+
+    @property
+    def failed(self) -> Collection[tuple[int, LoggedFailure]]:
+        """Returns what `MessageSource.failed` is."""
+        return ()
+
+    @property
+    def count(self) -> int:
+        """Returns what `MessageSource.facts` is."""
+        raise NotImplementedError
+
+    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
+        """Returns who is who."""
+        raise NotImplementedError
 
 
 class MessageSource(ABC):
@@ -48,6 +76,11 @@ class MessageSource(ABC):
     @abstractmethod
     def messages(self) -> Iterator[list[TpMessage]]:
         """Yields all messages, some at a time."""
+
+    def message(self, row: int) -> TpMessage | None:
+        """Returns the message of a row, counted in the order of `messages`, where that takes no reading of
+        those before it."""
+        return None
 
     @property
     @abstractmethod
@@ -72,6 +105,10 @@ class MessageSource(ABC):
     def sums(self) -> tuple[int, int, int, int]:
         """Bytes of RPC, of tensors, of other protocols and of the store."""
 
+    @abstractmethod
+    def told(self) -> SourceFacts:
+        """Returns what an index keeps beside the messages; only after the last one."""
+
     @property
     @abstractmethod
     def progress(self) -> tuple[int, int | None]:
@@ -80,6 +117,17 @@ class MessageSource(ABC):
     def offset(self, capture: int) -> ClockOffset | None:
         """Returns how a capture's clock differs from the first one's; None where that is unknown."""
         return None
+
+
+INDEX = ".rpcidx"
+"""What is put behind the name of a capture for that of its index."""
+
+
+def index_beside(paths: Sequence[CaptureInput]) -> Path | None:
+    """Returns the place of the index of captures that are read as one session, beside the first; None where
+    there is no such place."""
+    files = [path for path in paths if isinstance(path, str) and path != "-"]
+    return Path(f"{files[0]}{INDEX}") if files and len(files) == len(paths) else None
 
 
 def read_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from itertools import pairwise, repeat
+from itertools import accumulate, pairwise, repeat
 
 import numpy as np
 from msgspec import Struct
@@ -210,7 +210,9 @@ class Extent(Struct, gc=False, eq=False):
     @property
     def starts(self) -> list[int]:
         """Where each piece begins, counted from the start of this extent."""
-        if self._starts is None:
+        if self._starts is None and not self.missing:
+            self._starts = list(accumulate([0, *[piece[2] for piece in self.pieces]]))[:-1]
+        elif self._starts is None:
             self._starts = starts = []
             at, holes = 0, iter(self.missing)
             hole = next(holes, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -154,6 +155,16 @@ def test_a_console_on_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_console(None) as console:
         console.print("one line", style="bold")
     assert stdout.raw.getvalue() == b"one line\n"
+
+
+def test_lines_for_people_that_nobody_can_read() -> None:
+    code = "from rpcinspect.cli.output import say; say('one'); print('went on')"
+    for name in (FULL, Path(os.devnull)):
+        with name.open("wb") as full:
+            ran = subprocess.run(
+                [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, check=True
+            )
+        assert ran.stdout == b"went on\n"
 
 
 def test_lines_for_people_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,13 +144,16 @@ def shown(message):
 
 def wrong(message):
     raise KeyError("mine")
+
+def ends(message):
+    raise SystemExit(3)
 """
 
 
 def test_hooks_get_each_message(tmp_path: Path) -> None:
     (tmp_path / "hooks_of_user.py").write_text(HOOKS, encoding="utf-8")
-    hooks = ("--path", tmp_path, "--hook", "hooks_of_user:shown", "--hook", "hooks_of_user:wrong")
-    ran = nan_job.replay(*hooks)
+    hooks = [word for name in ("shown", "wrong", "ends") for word in ("--hook", f"hooks_of_user:{name}")]
+    ran = nan_job.replay("--path", tmp_path, *hooks)
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, IDENTICAL)
     got = [line.partition("hook ")[2] for line in ran.stderr.splitlines() if " | hook " in line]
     assert "102 FORWARD_AUTOGRAD_REQ __mp_main__.forward2 2 [(6, 16)] Stage1" in got
@@ -158,8 +161,9 @@ def test_hooks_get_each_message(tmp_path: Path) -> None:
     assert "106 BACKWARD_AUTOGRAD_REQ None 2 [(6, 4)] Stage1" in got
     assert "120 CLEANUP_AUTOGRAD_CONTEXT_REQ None 2 [] Stage1" in got
     assert len(got) == 47  # all that worker0 sends
-    assert ran.stderr.count("--hook hooks_of_user:wrong failed at #") == 2  # once for each worker
-    assert ran.stderr.count("KeyError: 'mine'") == 2
+    for worker in ("worker1", "worker2"):
+        assert ran.stderr.count(f"rpcinspect: {worker}: --hook hooks_of_user:wrong failed at #") == 1
+    assert ran.stderr.count("KeyError: 'mine'") == ran.stderr.count("SystemExit: 3") == 2
 
 
 def test_breakpoints_of_the_user(tmp_path: Path) -> None:
@@ -168,6 +172,29 @@ def test_breakpoints_of_the_user(tmp_path: Path) -> None:
     ran = nan_job.replay("--quiet-workers", typed=("p self.step, context_id", "c"), folder=folder)
     assert ran.stderr.startswith("worker2 holds at breakpoint(), train.py:")
     assert answers(ran)["p self.step, context_id"] == "(2, 1)"
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, IDENTICAL)
+
+
+@pytest.mark.parametrize("line", ["breakpoint()", "import pdb; pdb.set_trace()"])
+def test_a_breakpoint_at_the_import(tmp_path: Path, line: str) -> None:
+    first = "import argparse, os, sys, time\n"
+    folder = nan_job.changed(tmp_path, (first, f"{first}{line}\n"))
+    ran = nan_job.replay(folder=folder)
+    number = nan_job.line_of(line, folder)
+    why = f"breakpoint() in train.py:{number} is for functions that messages call, not for the import"
+    assert ran.stdout.splitlines() == [f"importing train: {why}", "failed: nothing was started"]
+    assert (ran.returncode, ran.stderr) == (1, "")
+
+
+def test_a_debugger_that_is_taken_at_the_import(tmp_path: Path) -> None:
+    first, line = "import argparse, os, sys, time\n", "        out = self.fc(h)\n"
+    called = f"{line}        if self.step == 2: set_trace()\n"
+    folder = nan_job.changed(tmp_path, (first, f"{first}from pdb import set_trace\n"), (line, called))
+    ran = nan_job.replay("--quiet-workers", typed=("p self.step", "c"), folder=folder)
+    assert ran.stderr.startswith(
+        f"worker2 holds at breakpoint(), train.py:{nan_job.line_of('2: set_trace', folder)}\n"
+    )
+    assert answers(ran)["p self.step"] == "2"
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, IDENTICAL)
 
 
@@ -184,6 +211,22 @@ def test_an_exception_is_looked_at_where_it_was_raised(tmp_path: Path) -> None:
     assert told["p error"] == "ValueError(4)"
     assert ran.returncode == 1
     assert "now: ValueError(4)" in ran.stdout or "now: ValueError: 4" in ran.stdout
+
+
+def test_an_exception_in_a_backward_pass_is_looked_at_where_it_was_raised() -> None:
+    """And is answered as without a debugger, by both workers that it passes through."""
+    typed = ("p bool((grad == grad).all())", "p str(error)", "c")
+    arguments = (recorded("bwd_boom.pcap"), "--path", CAPTURES, "--stop-at", "error")
+    ran = replay(*arguments, typed=typed)
+    assert ran.stderr.startswith("worker1 holds in the backward of BoomBackward: ValueError\n")
+    told = answers(ran)
+    assert told[typed[0]] == "True"
+    assert told[typed[1]] == "'gradient exploded on purpose'"
+    assert (ran.returncode, ran.stderr.count(" holds ")) == (0, 1)
+    ran = replay(*arguments, "--live", "worker1", typed=("p message.sender", "c"))
+    head = "worker1 holds in the backward of BoomBackward: ValueError, after #17: BACKWARD_AUTOGRAD_REQ (from"
+    assert ran.stderr.startswith(head)
+    assert (answers(ran)["p message.sender"], ran.returncode) == ("'worker2'", 0)
 
 
 def test_steps_lead_to_the_next_message() -> None:
@@ -222,12 +265,33 @@ def test_calls_between_live_workers() -> None:
     assert ran.stderr.count(" holds at ") == 3
 
 
+def test_the_next_message_may_be_one_between_live_workers() -> None:
+    ran = replay(*NESTED, "--role", "client", "--stop-at", "26", typed=("nm", "p k", "c"))
+    assert answers(ran)["nm"].startswith("store holds at #27: __mp_main__.lookup (PYTHON_CALL, from mid)\n")
+    assert answers(ran)["p k"] == "4"
+    assert ran.returncode == 0
+
+
 def test_what_a_held_worker_asks_for_is_answered() -> None:
     """mid is stepped over its call to store, which is played."""
     ran = replay(*NESTED, "--live", "mid", "--stop-at", 26, typed=("n", "c"))
     assert answers(ran)["n"].startswith("--Return--\n")
     assert "tensor([5., 5., 5.])" in answers(ran)["n"]
     assert ran.returncode == 0
+
+
+def test_a_function_that_no_live_worker_is_called_for() -> None:
+    wrong = rpcinspect("replay", *NESTED, "--live", "mid", "--stop-at", "lookup")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert wrong.err == "rpcinspect: --stop-at lookup: #10 goes to store, which is played\n"
+
+
+def test_input_that_cannot_be_read(tmp_path: Path) -> None:
+    with (tmp_path / "written").open("wb") as file:
+        ran = forks.ran("replay", *NESTED, "--stop-at", "26", stdin=file, text=True, encoding="utf-8")
+    assert ran.returncode == 130
+    assert "Traceback" not in ran.stderr
+    assert ran.stderr.endswith("the input has ended\n")
 
 
 def test_a_message_that_never_comes() -> None:
@@ -346,10 +410,22 @@ def test_an_editor() -> None:
                 out, err = process.communicate(timeout=60)
         finally:
             process.kill()
+    assert "pdb's commands" not in err
     assert (frame["name"], frame["line"]) == ("forward2", nan_job.line_of("return rref.local_value()(h)"))
     assert {"h", "rref"} <= {one["name"] for one in known}
     assert f"worker2 waits for an editor to attach to 127.0.0.1:{port + 1}" in err
     assert (process.returncode, out.splitlines()[-1]) == (0, IDENTICAL)
+
+
+def test_a_port_that_is_taken() -> None:
+    if importlib.util.find_spec("debugpy") is None:
+        pytest.skip("debugpy is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        ran = replay(*NESTED, "--live", "mid", "--stop-at", "26", "--debug-port", port, typed=())
+    why = f"--debug-port: mid can't wait for an editor at port {port}: Address already in use"
+    assert f"session 1 ended early: the live worker mid could not start: {why}" in ran.stdout.splitlines()
+    assert ran.returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -357,6 +433,10 @@ def test_an_editor() -> None:
     [
         ("nosuch:f", "ModuleNotFoundError: No module named 'nosuch'"),
         ("train:nosuch", "AttributeError: module 'train' has no attribute 'nosuch'"),
+        (
+            "train:__name__",
+            "could not start: --hook train:__name__: __name__ is no function, but of type str",
+        ),
     ],
 )
 def test_a_hook_that_is_not_there(hook: str, told: str) -> None:

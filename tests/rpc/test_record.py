@@ -53,6 +53,7 @@ def test_a_whole_message() -> None:
 def test_rows_count_messages() -> None:
     decoder = RecordDecoder()
     assert [decoder.decode(tp_message(pipe(), PAYLOADS)).row for _ in range(3)] == [0, 1, 2]
+    assert decoder.again(1, tp_message(pipe(), PAYLOADS)).row == 1
 
 
 def test_tensors_without_their_storages() -> None:

@@ -106,6 +106,8 @@ class _ExpectedCall(Struct):
     type: str
     sender: str
     stops: bool
+    between: bool = False
+    """Of two live workers, so that nobody knew before that it would come."""
 
 
 class SessionDebugger:
@@ -172,7 +174,7 @@ class SessionDebugger:
         self, step: Step, call: Exchange, storages: Sequence[bytes], stops: bool, carries: str | None
     ) -> Wait:
         worker = self._workers.get(step.to)
-        looks = self._all.stops.nonfinite or self._all.options.watch
+        looks = self._all.stops.nonfinite or self._all.stops.errors or self._all.options.watch
         wanted = stops or self._all.options.hooks or (looks and call.kind in PASSES)
         if worker is None or not wanted:
             return _over
@@ -220,7 +222,7 @@ class SessionDebugger:
             sure = calls if len(calls) == 1 else [call for call in calls if call.index in nested]
             for call in sure:
                 stops = call.index in self._all.stops.messages or self._all.stops.names(names_of(call))
-                self._known[key].append(_ExpectedCall(call.index, call.type, call.caller, stops))
+                self._known[key].append(_ExpectedCall(call.index, call.type, call.caller, stops, True))
 
     # --- the relay's thread ---------------------------------------------------------------------------------
 
@@ -230,7 +232,7 @@ class SessionDebugger:
             known = calls.popleft() if calls else None
             names = [str(name) for name in what["names"]]
             stops = known.stops if known is not None else self._all.stops.names(names)
-            if known is None and not stops:
+            if not stops and (known is None or known.between):
                 stops = self._all.take_next()
             if known is not None:
                 self._all.missed.discard(known.message)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.planning.model import PlannedSession, Step
+from rpcinspect.rpc.command import PythonCall, PythonRemoteCall
 from rpcinspect.run.exchanges import Exchange
 
 ERROR, NONFINITE = "error", "nonfinite"
@@ -55,27 +56,30 @@ class Stops(Struct, frozen=True, kw_only=True):
         return any(is_named(word, name) for word in self.functions for name in names)
 
     def check(self, sessions: Sequence[PlannedSession], calls: Mapping[int, Exchange]) -> None:
-        """Raises `StopError` for a message that no live worker gets in any session."""
+        """Raises `StopError` for a message, or a function, at which no live worker can be held in any
+        session."""
         reached = {
             step.message
             for session in sessions
             for step in session.steps
-            if step.action == "send" or is_between(step, session)
+            if step.action == "send" or (is_between(step, session) and runs_python(calls[step.message]))
         }
         for index in sorted(self.messages - reached):
-            call = calls[index]
-            where = f"--stop-at {index}: #{index} goes to {call.callee}"
-            step = next((s for one in sessions for s in one.steps if s.message == index), None)
-            if not any(call.callee in session.cast.live for session in sessions):
-                made = f"; {call.caller} sends it for #{step.causes[0]}" if step and step.causes else ""
-                raise StopError(f"{where}, which is played{made}")
-            why = f" ({step.code})" if step is not None and step.code else ""
-            raise StopError(f"{where}, and the plan skips it{why}")
+            raise StopError(_unreached(str(index), calls[index], sessions))
+        for word in self.functions:
+            its = [call for call in calls.values() if not call.control and _has_name(word, call)]
+            if reached.isdisjoint(call.index for call in its):
+                raise StopError(_unreached(word, its[0], sessions))
 
 
 def is_between(step: Step, session: PlannedSession) -> bool:
     """Returns whether both ends of a request are live, so that it may come without being sent."""
     return step.code != "control" and {step.role, step.to, step.sender} <= set(session.cast.live)
+
+
+def runs_python(call: Exchange) -> bool:
+    """Returns whether a request calls Python, so that its live worker tells of it whoever sent it."""
+    return isinstance(call.request.rpc.command, (PythonCall, PythonRemoteCall))
 
 
 def is_named(word: str, name: str) -> bool:
@@ -89,6 +93,27 @@ def names_of(call: Exchange) -> list[str]:
     """Returns what a call's function is called: on the wire, and as the program has it."""
     found = [call.function, None if call.name is None else call.name.full]
     return [name for name in dict.fromkeys(found) if name is not None]
+
+
+def _has_name(word: str, call: Exchange) -> bool:
+    return any(is_named(word, name) for name in names_of(call))
+
+
+def _unreached(word: str, call: Exchange, sessions: Sequence[PlannedSession]) -> str:
+    """Says why nothing holds at a request."""
+    index, sender, getter = call.index, call.caller, call.callee
+    where = f"--stop-at {word}: #{index} goes to {getter}"
+    placed = [(step, session) for session in sessions for step in session.steps if step.message == index]
+    step = placed[0][0] if placed else None
+    if not any(getter in session.cast.live for session in sessions):
+        made = f"; {sender} sends it for #{step.causes[0]}" if step and step.causes else ""
+        return f"{where}, which is played{made}"
+    if any(is_between(step, session) for step, session in placed):
+        return (
+            f"{where}, and {sender} is live, too; --role {sender} plays it, which lets {getter} be held there"
+        )
+    why = f" ({step.code})" if step is not None and step.code else ""
+    return f"{where}, and the plan skips it{why}"
 
 
 def _request(index: int, calls: Mapping[int, Exchange]) -> int:

@@ -50,7 +50,9 @@ def method_behind(udf: Any) -> Any:
 def code_of(function: Any) -> CodeType | None:
     """Returns the code of a function of the user; None for torch's own and for what is not written in
     Python."""
-    if not inspect.isroutine(function):
+    if inspect.isclass(function):
+        function = function.__init__
+    elif not inspect.isroutine(function):
         function = type(function).__call__
     with contextlib.suppress(ValueError):  # wrappers in a circle
         function = inspect.unwrap(function)

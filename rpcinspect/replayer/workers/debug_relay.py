@@ -96,8 +96,8 @@ class DebugRelay(Closing):
         if not self._closed:
             self._closed = True
             self._alarm.send(b"!")
-            self._thread.join()
-            if self._waiting:  # behind a prompt
+            self.join(self._thread)
+            if self._waiting and not self._thread.is_alive():  # behind a prompt
                 self._terminal.write("\n")
             self._wake.close()
             self._alarm.close()
@@ -116,7 +116,7 @@ class DebugRelay(Closing):
                             workers.add(new)
                             selector.register(new.control.sock, selectors.EVENT_READ, new)
                     elif key.data is None:
-                        self._type(os.read(self._terminal.input or 0, READ_BYTES))
+                        self._read(key.fd)
                     elif not self._hear(key.data):
                         selector.unregister(key.fileobj)
                         workers.discard(key.data)
@@ -141,13 +141,17 @@ class DebugRelay(Closing):
             try:
                 selector.register(number, selectors.EVENT_READ)
             except (OSError, ValueError):  # a plain file, which is always readable
-                self._type(os.read(number, READ_BYTES))
+                self._read(number)
                 self._look_at_input(selector)
         elif watched and not self._waiting:
             selector.unregister(number)
 
-    def _type(self, data: bytes) -> None:
+    def _read(self, number: int) -> None:
         """Takes what was typed, and gives whole lines to those who wait; nothing: the input has ended."""
+        try:
+            data = os.read(number, READ_BYTES)
+        except OSError:  # of a terminal that is gone, or a file that is not for reading
+            data = b""
         self._typed += data
         if not data and self._waiting:
             self._answer()
@@ -187,10 +191,13 @@ class DebugRelay(Closing):
         elif say == "hold":
             worker.listener.hold(worker.name, str(what["key"]))
             if what["head"]:
-                self._terminal.write(f"{what['head']}\n" + ("" if self._helped else HELP))
-                self._helped = True
+                helps = what["here"] and not self._helped
+                self._terminal.write(f"{what['head']}\n" + (HELP if helps else ""))
+                self._helped |= helps
         elif say == "write":
             self._terminal.write(str(what["text"]))
+        elif say == "tell":
+            self._terminal.say(f"{worker.name}: {what['text']}")
         elif say == "read":
             self._waiting.append(worker)
         elif say == "go-on":

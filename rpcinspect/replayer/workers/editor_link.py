@@ -6,6 +6,8 @@ of ours (`rpcinspect[debug]`).
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,10 +15,22 @@ from typing import Any
 from rpcinspect.replayer.workers.remote_pdb import DebugLink
 
 
+class EditorError(Exception):
+    """A port at which no editor can be waited for; the text says why."""
+
+
 class Editor:
     """The editor of one live worker."""
 
     def __init__(self, worker: str, port: int, link: DebugLink) -> None:
+        """Raises `EditorError` before anything holds: later it would be taken for an error of the user's."""
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except (OSError, OverflowError) as error:
+            why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+            raise EditorError(
+                f"--debug-port: {worker} can't wait for an editor at port {port}: {why}"
+            ) from error
         self._worker = worker
         self._port = port
         self._link = link
@@ -27,7 +41,7 @@ class Editor:
         """Returns a context in which the worker holds and an editor has attached, with debugpy itself."""
         import debugpy  # type: ignore[import-not-found,unused-ignore]
 
-        held = self._link.hold(head, key)
+        held = self._link.hold(head, key, here=False)
         try:
             if not self._listens:
                 self._listens = True

@@ -15,14 +15,12 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import importlib
 import os
 import pdb
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -31,6 +29,7 @@ from torch.distributed.rpc import internal
 
 from rpcinspect.replayer.agent.tensors import build
 from rpcinspect.replayer.workers.called_functions import (
+    OURS,
     code_of,
     context_text,
     current_context,
@@ -38,7 +37,9 @@ from rpcinspect.replayer.workers.called_functions import (
     method_behind,
     name_of,
 )
-from rpcinspect.replayer.workers.editor_link import Editor
+from rpcinspect.replayer.workers.editor_link import Editor, EditorError
+from rpcinspect.replayer.workers.live_errors import as_without_us, watch_backward
+from rpcinspect.replayer.workers.live_hooks import HookError, Hooks, ReceivedMessage
 from rpcinspect.replayer.workers.live_nonfinite import (
     LineWatch,
     lines_of_user,
@@ -46,7 +47,7 @@ from rpcinspect.replayer.workers.live_nonfinite import (
     tensors_in,
     watch_graph,
 )
-from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb, flush
+from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
 
 AGENTS = (
@@ -54,49 +55,11 @@ AGENTS = (
     "rpcinspect.replayer.",
 )
 """Modules whose functions agents call at each other, at start and at the end; and ours."""
+OF_PROGRAMS = ("_rref_typeof_on_owner",)
+"""Functions there that programs have called, by `rref.rpc_sync()` and the like."""
 
 
-@dataclass
-class ReceivedMessage:
-    """A message that a live worker gets: what a hook is called with."""
-
-    worker: str
-    """Who gets it."""
-    message: int | None
-    """Its number in the capture; None for one that only live workers know, such as a call between two."""
-    type: str
-    """As `decode` shows it, envelopes included: `FORWARD_AUTOGRAD_REQ`."""
-    sender: str | None
-    """Who sent it; None where that is not known."""
-    function: str | None
-    """`module.name` of the function or operator that it calls."""
-    context_id: int | None = None
-    """The distributed autograd context, for `torch.distributed.autograd.get_gradients`."""
-    args: tuple[Any, ...] = field(default=(), repr=False)
-    """Of a call of Python: the very objects that the function gets."""
-    kwargs: dict[str, Any] = field(default_factory=dict, repr=False)
-    tensors: list[torch.Tensor] = field(default_factory=list, repr=False)
-    """All tensors in it; of a BACKWARD_AUTOGRAD_REQ the gradients. Of what is no call of Python, copies."""
-    stops: bool = field(default=False, repr=False)
-    broken: bool = field(default=False, repr=False)
-    """It was told which line makes NaN or Inf."""
-    debugger: RemotePdb | None = field(default=None, repr=False)
-    """That stopped there."""
-
-    @property
-    def label(self) -> str:
-        """Returns the number, or what stands for it."""
-        return "?" if self.message is None else f"#{self.message}"
-
-    @property
-    def text(self) -> str:
-        """Returns the message in words."""
-        parts = [self.type] if self.function else []
-        parts += [f"from {self.sender}"] if self.sender else []
-        parts += [] if self.context_id is None else [f"context {context_text(self.context_id)}"]
-        return f"{self.function or self.type} ({', '.join(parts)})"
-
-
+PASSES = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ")
 SHOWN_FRAMES = 3
 """Of the user's, of a forward."""
 
@@ -111,6 +74,7 @@ class LiveDebugger:
     """Stops, looks and hooks of one live worker."""
 
     def __init__(self, worker: str, options: Object, link: DebugLink) -> None:
+        """Raises `HookError` for a hook that can't be called, `EditorError` for a port that can't be used."""
         self._worker = worker
         self._link = link
         self._numbers: str | None = options["nonfinite"]
@@ -118,8 +82,7 @@ class LiveDebugger:
         self._at_errors: bool = options["errors"]
         self._ask: bool = options["ask"]
         """Whether our process wants to hear of each call."""
-        self._hooks = [_function(name) for name in options["hooks"]]
-        self._failed_hooks: set[str] = set()
+        self._hooks = Hooks(options["hooks"], link)
         self._editor = None if options["port"] is None else Editor(worker, options["port"], link)
         self._last: ReceivedMessage | None = None
 
@@ -129,20 +92,21 @@ class LiveDebugger:
 
         def received(data: bytes, tensors: Sequence[torch.Tensor]) -> object:
             value = deserialize(data, tensors)
-            asks = self._ask and isinstance(value, internal.PythonUDF)
-            asks = asks and not str(getattr(value.func, "__module__", "")).startswith(AGENTS)
+            asks = self._ask and isinstance(value, internal.PythonUDF) and not _is_agents(value.func)
             return self._received(value, data, tensors) if asks else value
 
         def called(udf: Any) -> object:
             if isinstance(udf, _KnownCall):
                 call = functools.partial(self._call, udf.message, udf.func)
-                return run(internal.PythonUDF(call, udf.args, udf.kwargs))
-            if bdb.Breakpoint.bplist and isinstance(udf, internal.PythonUDF):
+            elif bdb.Breakpoint.bplist and isinstance(udf, internal.PythonUDF):
                 call = functools.partial(self._traced, "breakpoint", udf.func)
-                return run(internal.PythonUDF(call, udf.args, udf.kwargs))
-            return run(udf)
+            else:
+                return run(udf)
+            call = functools.partial(call, *udf.args, **udf.kwargs)
+            return as_without_us(call, lambda function: run(internal.PythonUDF(function, (), {})))
 
         internal.deserialize, internal._run_function = received, called
+        watch_backward(self._backward)
         sys.breakpointhook = self._breakpoint
         pdb.set_trace = self._breakpoint
         if self._numbers is not None and not torch.is_anomaly_enabled():
@@ -180,7 +144,7 @@ class LiveDebugger:
         """Calls the function of a message."""
         message.context_id = current_context()
         self._last = message
-        self._call_hooks(message)
+        self._hooks.call(message)
         try:
             result = self._run(message, function, args, kwargs)
             self._look_at_result(message, result)
@@ -196,6 +160,25 @@ class LiveDebugger:
             # Nothing lives longer for our sake.
             message.args, message.kwargs, message.tensors, message.debugger = (), {}, [], None
         return result
+
+    def _backward(self, operation: str, call: Callable[[], Any]) -> Any:
+        """Calls `backward` of a custom operation."""
+        last = self._pass()
+        place = "backward" if last is None else last.label
+        try:
+            return self._traced(place, call)
+        except Exception as error:
+            if self._at_errors and error.__traceback__ is not None:
+                after = "" if last is None else f", after {last.label}: {last.text}"
+                head = f"{self._worker} holds in the backward of {operation}: {type(error).__name__}{after}"
+                names = {} if last is None else _names(last)
+                self._look(place, head, {**names, "error": error}, trace=error.__traceback__)
+            raise
+
+    def _pass(self) -> ReceivedMessage | None:
+        """Returns the message behind the backward pass that runs, as far as it is known: those between two
+        live workers are not announced, and a pass of the user's own has none."""
+        return self._last if self._last is not None and self._last.type in PASSES else None
 
     def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not message.stops:
@@ -271,16 +254,19 @@ class LiveDebugger:
     ) -> None:
         """An operation that got finite gradients makes one that is not; runs in its thread."""
         what = nonfinite(gradients)
-        last = self._last.label if self._last is not None else "?"
+        last = self._pass()
+        if last is not None and last.context_id != message.context_id:
+            last = None
+        place = "backward" if last is None else last.label
         where = list(lines_of_user(forward))
         context = "" if message.context_id is None else f" (context {context_text(message.context_id)})"
-        where_now = f"in {last}{context}; forward, in {message.label}:"
+        where_now = f"in {'a pass' if last is None else place}{context}; forward, in {message.label}:"
         head = f"{self._worker} makes {what} in the backward of {operation}, {where_now}"
         head = "\n".join([head, *where[-SHOWN_FRAMES:]])
         if self._found(head):
-            names = {**_names(self._last or message), "operation": operation, "forward": "\n".join(where)}
+            names = {**_names(last or message), "operation": operation, "forward": "\n".join(where)}
             names |= {"received": received, "gradients": gradients}
-            self._look(last, head, names)
+            self._look(place, head, names)
 
     def _found(self, text: str) -> bool:
         """Tells our process of NaN or Inf. Returns whether to stop there."""
@@ -302,7 +288,7 @@ class LiveDebugger:
             tensors=build(rows, parts_of(what, blob)[1]) if rows else [],
         )
         self._last = message
-        self._call_hooks(message)
+        self._hooks.call(message)
         if what["stops"]:
             names = _names(message)
             if message.type == "BACKWARD_AUTOGRAD_REQ":
@@ -311,21 +297,12 @@ class LiveDebugger:
             self._look(message.label, head, names, key=message.message)
         return {"announced": True}
 
-    # --- what the user brings -------------------------------------------------------------------------------
-
-    def _call_hooks(self, message: ReceivedMessage) -> None:
-        for name, hook in self._hooks:
-            try:
-                hook(message)
-            except (Exception, SystemExit):  # of the user's function, and it changes nothing
-                if name not in self._failed_hooks:
-                    self._failed_hooks.add(name)
-                    print(f"--hook {name} failed at {message.label}:", file=sys.stderr)
-                    traceback.print_exc()
-                    flush()
+    # --- the dialogue ------------------------------------------------------------------------------------
 
     def _breakpoint(self, *args: object, **kwargs: object) -> None:
         frame = sys._getframe(1)
+        while frame.f_code.co_filename.startswith(OURS) and frame.f_back is not None:
+            frame = frame.f_back
         where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         last = self._last
         head = f"{self._worker} holds at breakpoint(), {where}"
@@ -362,7 +339,11 @@ def begin(control: ControlSocket, command: Object) -> tuple[LiveDebugger | None,
     if options["anomaly"]:
         torch.autograd.set_detect_anomaly(True)
     ours, theirs = type(control).pair()
-    debugger = LiveDebugger(command["name"], options, DebugLink(ours))
+    try:
+        debugger = LiveDebugger(command["name"], options, DebugLink(ours))
+    except (EditorError, HookError) as error:
+        control.send({"failed": str(error)})
+        os._exit(1)
     debugger.install()
     return debugger, [theirs.sock]
 
@@ -377,6 +358,12 @@ def digest_of(data: bytes, tensors: Iterable[torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
+def _is_agents(function: Any) -> bool:
+    """Returns whether agents call a function at each other, of which no program knows."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
+    return str(module).startswith(AGENTS) and name not in OF_PROGRAMS
+
+
 def _names(message: ReceivedMessage) -> dict[str, object]:
     """Returns what the prompt knows beside the function's own names."""
     return {"message": message, "context_id": message.context_id, "tensors": message.tensors}
@@ -387,12 +374,3 @@ def _value(future: Any) -> object:
     with contextlib.suppress(Exception):
         return future.value()
     return None
-
-
-def _function(name: str) -> tuple[str, Callable[[ReceivedMessage], object]]:
-    """Returns `module:function` with the function."""
-    module, _, attribute = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in attribute.split("."):
-        found = getattr(found, part)
-    return name, found

@@ -110,7 +110,7 @@ class Outputs(Closing):
                 self._lines.put((name, room.rest()))
         self._lines.put(None)
         for thread in self._threads[1:]:
-            thread.join()
+            self.join(thread)
 
 
 class ProcessOutput:

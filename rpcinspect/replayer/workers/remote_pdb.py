@@ -52,12 +52,12 @@ class DebugLink:
             os._exit(1)
         return reply[0]
 
-    def hold(self, head: str, key: int | None = None) -> str:
+    def hold(self, head: str, key: int | None = None, *, here: bool = True) -> str:
         """Says that this worker holds, and where. Returns the key to say with `go_on` that it no longer does;
-        `key`: a message that our process holds already."""
+        `key`: a message that our process holds already; `here`: on our terminal."""
         flush()
         named = f"{next(self._numbers)}" if key is None else f"#{key}"
-        self.say({"say": "hold", "key": named, "head": head})
+        self.say({"say": "hold", "key": named, "head": head, "here": here})
         return named
 
     def go_on(self, key: str, to: str) -> None:

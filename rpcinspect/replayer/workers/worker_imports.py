@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pdb
 import sys
 import traceback
 from collections.abc import Callable
@@ -52,6 +53,7 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str
 
     if options["debug"]:
         import rpcinspect.replayer.workers.live_debugger  # noqa: F401
+    sys.breakpointhook = pdb.set_trace = refuse_breakpoint
     sys.argv = [options["main"] or "rpcinspect"]
     sys.dont_write_bytecode = True  # nothing may be left beside the user's files
     for name in options["imports"]:
@@ -74,6 +76,21 @@ def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str
     begin("")
     check_files(options["files"])
     return missing
+
+
+class ImportBreakpointError(Exception):
+    """A module that is imported asks for a debugger."""
+
+
+def refuse_breakpoint(*_: object, **__: object) -> None:
+    """Takes the place of `breakpoint()` while modules are imported: all workers are copies of this process,
+    which nobody can hold. Modules that have taken `set_trace` from pdb then call the debugger by it later."""
+    if sys.breakpointhook is not refuse_breakpoint:
+        sys.breakpointhook()
+        return
+    frame = sys._getframe(1)
+    where = f"breakpoint() in {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    raise ImportBreakpointError(f"{where} is for functions that messages call, not for the import")
 
 
 def check_files(files: dict[str, str]) -> None:
@@ -105,6 +122,8 @@ def find_name(name: str, failed: dict[str, str], *, has_main: bool) -> str | Non
             if error.name is not None and f"{module}.".startswith(f"{error.name}."):
                 continue  # the name of a class or a function, or nothing of it is there
             failed[module] = f"importing {module} fails: {error}"
+        except ImportBreakpointError as error:
+            failed[module] = str(error)
         except Exception as error:  # whatever its top level does
             print_error(error)
             failed[module] = f"importing {module} fails: {first_line(error)}"
@@ -133,13 +152,14 @@ def first_line(error: BaseException) -> str:
 
 def failed_import(module: str, error: BaseException) -> dict[str, Any]:
     """The report of an import that failed; a script that exits writes why to standard error itself."""
-    failed: dict[str, Any] = {"failed": first_line(error), "importing": module}
+    why = str(error) if isinstance(error, ImportBreakpointError) else first_line(error)
+    failed: dict[str, Any] = {"failed": why, "importing": module}
     if isinstance(error, SystemExit):
         if error.code is not None and not isinstance(error.code, int):
             with standard_error() as file:
                 print(error.code, file=file)
         failed["exit"] = int(error.code) if isinstance(error.code, int) else int(error.code is not None)
-    else:
+    elif not isinstance(error, ImportBreakpointError):
         trace = error.__traceback__
         not_theirs = ("<frozen", importlib.__file__, str(PACKAGE))
         while trace is not None and trace.tb_frame.f_code.co_filename.startswith(not_theirs):

@@ -421,16 +421,20 @@ def verdict_line(made: Report) -> Line:
     """
     word = VERDICT_WORDS.get(made.verdict, made.verdict)
     style = VERDICT_STYLES.get(made.verdict, "bold red")
+    kinds = [(made.gradients, "gradient"), (made.responses, "answer"), (made.requests, "request")]
+    # What an interrupted replay did not come to counts as failed.
+    wrong = [
+        f"{count:,} of {counted(counts.expected, noun)}"
+        for counts, noun in kinds
+        if (count := counts.wrong - (counts.failed if made.interrupted else 0))
+    ]
     if made.interrupted:
-        word, style = f"interrupted; {word}", "bold red"
+        until = "identical until then" if made.verdict == "failed" and not wrong else word
+        word, style = f"interrupted; {until}", "bold red"
     if made.verdict == "refused" or (made.verdict == "failed" and not (made.runs or made.interrupted)):
         return f"{word}: nothing was started", style
     if made.runs > 1:
         word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"
-    kinds = [(made.gradients, "gradient"), (made.responses, "answer"), (made.requests, "request")]
-    wrong = [
-        f"{counts.wrong:,} of {counted(counts.expected, noun)}" for counts, noun in kinds if counts.wrong
-    ]
     out = f"{word}: "
     if made.interrupted and not made.identical_runs and not _differs(made):
         out = "interrupted; nothing was compared"

@@ -86,7 +86,7 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         latency = duration(messages.latency_ns(row) or 0)
         yield _field("answered by" if tp.from_client else "answers", f"message {other}, latency {latency}")
     if tp.from_client and not messages.control[row]:
-        yield _field("sent", _cause(explain(session), number))
+        yield _field("sent", cause_words(explain(session), number))
     failure = session.failures.get(row)
     if failure is not None:
         waited = duration(failure.time_ns - tp.first_ns)
@@ -108,8 +108,8 @@ def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
         yield _problem(problem)
 
 
-def _cause(causes: Causes, number: int) -> str:
-    """For which request of another worker a request was sent, or may have been."""
+def cause_words(causes: Causes, number: int) -> str:
+    """Returns for which request of another worker a request was sent, or may have been."""
     parents, certain = causes.of(number)
     if not parents and certain:
         return "by the sender's own program"

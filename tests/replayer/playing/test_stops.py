@@ -8,7 +8,7 @@ import pytest
 
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.replayer.playing.stops import StopError, Stops, is_named
+from rpcinspect.replayer.playing.stops import StopError, Stops, is_between, is_named, runs_python
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import open_run
 from tests.places import recorded
@@ -66,6 +66,26 @@ def test_messages_that_no_live_worker_gets() -> None:
         Stops(messages=frozenset({26, 27})).check(made.sessions, calls)
     made, calls = planned("mid", "store")
     Stops(messages=frozenset({26, 27})).check(made.sessions, calls)  # between two live ones
+
+
+def test_functions_that_no_live_worker_is_called_for() -> None:
+    made, calls = planned("mid")
+    Stops(functions=("serve",)).check(made.sessions, calls)
+    with pytest.raises(StopError, match=r"^--stop-at lookup: #10 goes to store, which is played$"):
+        Stops(functions=("serve", "lookup")).check(made.sessions, calls)
+
+
+def test_messages_between_live_workers_of_which_only_torch_knows() -> None:
+    with open_run(str(recorded("rref_relay.pcap"))) as run:
+        made, calls = plan(run, PlanOptions(trust=True)), dict(run.calls)
+    (session,) = made.sessions
+    between = [
+        calls[step.message] for step in session.steps if is_between(step, session) and step.action != "send"
+    ]
+    unseen = next(call for call in between if not runs_python(call))
+    told = f"goes to {unseen.callee}, and {unseen.caller} is live, too; --role {unseen.caller} plays it"
+    with pytest.raises(StopError, match=told):
+        Stops(messages=frozenset({unseen.index})).check(made.sessions, calls)
 
 
 @pytest.mark.parametrize(

@@ -121,12 +121,12 @@ def test_requests_are_answered(relay: DebugRelay, notes: Notes, ends: list[Contr
 
 def test_a_dialogue(relay: DebugRelay, notes: Notes, ends: list[ControlSocket], screen: Screen) -> None:
     one = join(relay, notes, ends, "one")
-    one.send({"say": "hold", "key": "#7", "head": "one holds"})
+    one.send({"say": "hold", "key": "#7", "head": "one holds", "here": True})
     one.send({"say": "write", "text": "(one) "})
     one.send({"say": "read"})
     os.write(screen.keyboard, b"p x\nhalf")
     assert reply(one) == {"line": "p x\n"}
-    one.send({"say": "hold", "key": "8", "head": "once more"})
+    one.send({"say": "hold", "key": "8", "head": "once more", "here": True})
     one.send({"say": "read"})
     os.write(screen.keyboard, b" a line\n")
     assert reply(one) == {"line": "half a line\n"}

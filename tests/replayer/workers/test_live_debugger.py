@@ -32,6 +32,10 @@ class Head(torch.nn.Module):
     def other(self):
         pass
 
+class Made:
+    def __init__(self, value):
+        self.value = value
+
 class Caller:
     def __call__(self, x):
         return x
@@ -68,11 +72,13 @@ print(json.dumps([
     line(_remote_forward, Behind(head), "cpu", False, 1),
     line(torch.add, 1, 2), line(operator.add, 1, 2), line(torch.nn.functional.relu, 1),
     line(torch.nn.Linear(1, 1), 1), line(_local_invoke, Behind(head), "nothing", (), {}),
+    line(Made, 1), line(torch.nn.Linear, 1, 1), line(dict),
 ]))
 """)
     assert found == [
         *("plain", "plain", "plain", "__call__", "forward", "other", "other", "forward"),
         *(None, None, None, None, None),
+        *("__init__", None, None),
     ]
 
 

@@ -200,6 +200,12 @@ def test_runs_and_interruption() -> None:
     assert lines[-1].startswith("different (1 of 2 runs as captured): 1 of 4 gradients don't match")
     assert any("500 ms in 2 runs" in line for line in lines)
     assert shown(outcome_of(plan, interrupted=True))[-1].startswith("interrupted; identical: ")
+    cut = {7: {"result": "failed"}, 11: {"result": "failed"}}
+    some = shown(outcome_of(plan, [session_of(session, cut)], interrupted=True))[-1]
+    assert some.startswith("interrupted; identical until then: 3 of 4 gradients, ")
+    cut[10] = {"result": "different"}
+    some = shown(outcome_of(plan, [session_of(session, cut)], interrupted=True))[-1]
+    assert some.startswith("interrupted; failed: 1 of 4 gradients and 1 of 5 answers don't match")
     never = replace(not_started(plan), interrupted=True)
     assert shown(never)[-1].startswith("interrupted; nothing was compared")
 
