@@ -118,12 +118,15 @@ def run_in_terminal(app: App[int]) -> int:
         return app.return_code or 0 if code is None else code
 
     loop = asyncio.new_event_loop()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         asyncio.set_event_loop(loop)
         return loop.run_until_complete(show())  # `asyncio.run` would wait for answers that nobody awaits now
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _watch(app: App[int]) -> None:

@@ -21,7 +21,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 from rpcinspect.browse.marks import Marks
@@ -118,16 +117,8 @@ class BrowsedJob:
 
     def result(self) -> tuple[int, Sequence[str]]:
         """Waits for the end; returns the exit code, and what there is to say about the recording."""
-
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            self.interrupt()
-
-        before = signal.signal(signal.SIGINT, interrupt)
-        try:
-            lines = self._next() or []
-            self._reader.join()
-        finally:
-            signal.signal(signal.SIGINT, before)
+        lines = self._next() or []
+        self._reader.join()
         if not self.is_over:
             self._status = os.waitpid(self.pid, 0)[1]
         code = os.waitstatus_to_exitcode(self._status or 0)
@@ -163,6 +154,7 @@ def browse_job(command: RecordCommand) -> int:
     options = Options(by_completion=True)
     source = Followed(str(file), lambda: job.is_over)
     marks = Marks.of(str(file))
+    signal.signal(signal.SIGINT, lambda number, frame: job.interrupt())  # also once the screen is left
     try:
         code = browse_sources(
             [source], options, marks, follows=True, ends=job.interrupt, output=output_of(file)

@@ -69,7 +69,7 @@ def test_messages_come_while_the_job_runs_and_all_is_there_at_its_end(log: Path,
         terminal.until("step 2")  # of its output, which a terminal gets line by line
         terminal.press("q")
         go_on.touch()
-        terminal.until("answered by")  # all is known once it has ended
+        terminal.until("sent: ")  # all is known once it has ended
         terminal.press("q")
         assert terminal.ended() == 7
         screen, after = terminal.raw.split(OWN_SCREEN)
