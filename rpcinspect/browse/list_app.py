@@ -14,6 +14,7 @@ from textual.app import App
 from rpcinspect.browse.find import find_text
 from rpcinspect.browse.lines import LineSource, LinesView
 from rpcinspect.browse.screens import TextPrompt
+from rpcinspect.browse.terminal import TerminalDriver, stop_with_group
 from rpcinspect.fields.phrases import printable
 
 if TYPE_CHECKING:
@@ -65,8 +66,12 @@ class ListApp(App[int]):
         if at is None:
             self.notify(f"no other line has {printable(wanted)!r}", markup=False)
         elif lines is self.lines_view.lines:
-            self.lines_view.following = False
             self.lines_view.move_to(at, middle=True)
+
+    def action_suspend_process(self) -> None:
+        """Goes to the shell, until `fg`."""
+        if isinstance(self._driver, TerminalDriver):
+            stop_with_group()
 
     def action_maximise(self) -> None:
         """Gives the pane one is in the whole screen, or takes it back."""

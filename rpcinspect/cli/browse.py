@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
-from rpcinspect.cli.options import STDIN, option
+from rpcinspect.cli.options import STDIN, FilesArgument, option
 
 if TYPE_CHECKING:
     from rpcinspect.capture import Live
@@ -26,6 +26,7 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         130: "interrupted",
     }
 
+    files: FilesArgument = []
     diff: Annotated[
         bool, option("--diff", "Show two runs side by side, and what differs; with the options of diff.")
     ] = False
@@ -41,6 +42,9 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         return [Live(self.interface)]
 
     def mistakes(self) -> Iterator[str]:
+        from rpcinspect.browse.full_screen import missing_terminal
+        from rpcinspect.cli.requirements import missing_textual
+
         yield from super().mistakes()
         if self.diff:
             yield from self.runs_mistakes()
@@ -49,6 +53,13 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         else:
             for name in dict.fromkeys(word.partition("=")[0] for word in self.comparing()):
                 yield f"{name} is for --diff"
+        if self.interface is not None and self.files:
+            yield "--live and FILE can't be used together"
+        if self.interface is None and not self.files:
+            yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        for missing in (missing_textual(), missing_terminal(STDIN in self.files)):
+            if missing is not None:
+                yield missing
 
     def inputs(self) -> list[str]:
         return [path for file in self.files for path in captures_of(file)] if self.diff else self.files

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rpcinspect.browse.pair_app import PairBrowser
 from rpcinspect.browse.pair_reading import PairReading
+from rpcinspect.browse.terminal import run_in_terminal
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.compare_options import captures_of
 from rpcinspect.cli.comparing import chosen_contexts, comparison_options
@@ -41,7 +42,7 @@ def browse_pair(asked: BrowseCommand) -> int:
         decodings = [stack.enter_context(Decoding(captures_of(file), options)) for file in asked.files]
         reading = PairReading(decodings, compare)
         stack.callback(reading.close)
-        code = PairBrowser(reading).run()
+        code = run_in_terminal(PairBrowser(reading))
         if reading.failure is not None:
             raise reading.failure
-        return code or 0
+        return code
