@@ -126,7 +126,8 @@ class Browser(ListApp):
         self._shape = 0
         self._before: list[ViewPlace] = []
         self._after: list[ViewPlace] = []
-        self._said_failed = False
+        self._said = False
+        """What is to be said at the end of the reading was said."""
         self._titled = ""
         """What the title says."""
         self._seen = 0
@@ -165,9 +166,13 @@ class Browser(ListApp):
         if matching is not None and matching.why:
             self.notify(f"the filter was given up: {printable(matching.why)}", severity="error", markup=False)
             self._use(None)
-        if self.reading.state == "failed" and not self._said_failed:
-            self._said_failed = True
+        if self.reading.state == "failed" and not self._said:
+            self._said = True
             self.notify(printable(self.reading.why), severity="error", timeout=60, markup=False)
+        if self.reading.state == "done" and not self._said:
+            self._said = True
+            for line in self.reading.notices:
+                self.notify(printable(line), timeout=15, markup=False)
         rows = self._rows.rows if isinstance(self._rows, Timeline) else self._rows
         finished = self.reading.run is not None and (matching is None or matching.finished)
         if finished and self._waits:

@@ -30,6 +30,9 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
     diff: Annotated[
         bool, option("--diff", "Show two runs side by side, and what differs; with the options of diff.")
     ] = False
+    index: Annotated[
+        bool, option("--index", "Keep an index beside the capture: it opens at once the next time.")
+    ] = False
     interface: Annotated[
         str | None, option("--live INTERFACE", "Capture there; show messages as they come.")
     ] = None
@@ -57,6 +60,8 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
             yield "--live and FILE can't be used together"
         if self.interface is None and not self.files:
             yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        if self.index and (self.live or self.diff):
+            yield "--index is for captures that are files: not with --live, - or --diff"
         for missing in (missing_textual(), missing_terminal(STDIN in self.files)):
             if missing is not None:
                 yield missing
