@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture import DEFAULT_READING, CaptureReader, Live, Reading
+from rpcinspect.capture import DEFAULT_READING, CaptureInput, CaptureReader, Reading
 from rpcinspect.checks.findings import Findings
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import CaptureError, OutputError
@@ -89,7 +89,7 @@ class Options(Struct, frozen=True, kw_only=True):
 class Decoding(Closing):
     """One pass over capture files that are read as one session; use it in a `with` statement."""
 
-    def __init__(self, paths: Sequence[str | Live], options: Options | None = None) -> None:
+    def __init__(self, paths: Sequence[CaptureInput], options: Options | None = None) -> None:
         """Opens every file; raises `CaptureError` for the first that is no capture."""
         self.options = options = options or Options()
         """How the captures are read."""

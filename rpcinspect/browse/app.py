@@ -24,15 +24,17 @@ from rpcinspect.browse.export_flow import ExportFlow
 from rpcinspect.browse.filter_line import FilterLine
 from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
-from rpcinspect.browse.growing_run import GrowingRun
+from rpcinspect.browse.growing_run import LIVE, GrowingRun
 from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
 from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.browse.mark_list import NO_MARKS, mark_chooser, marked_numbers
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
 from rpcinspect.browse.note_line import NoteLine
+from rpcinspect.browse.output_lines import OutputLines, OutputScreen
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
+from rpcinspect.browse.terminal import TerminalDriver, stop_with_group
 from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
@@ -100,15 +102,19 @@ class Browser(App[int]):
         Binding("vertical_line", "layout", "layout", show=False, key_display="|"),
         Binding("backslash", "maximise", "maximise", show=False, key_display="\\"),
         Binding("question_mark", "help", "help", key_display="?"),
+        Binding("o", "output", "output of the command", show=False),
         Binding("t", "theme", "light or dark", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
         Binding("Q", "quit", "quit", show=False),
-        Binding("ctrl+c", "interrupt", "quit", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", "end a live capture, then quit", show=False, priority=True),
         *(
             Binding(str((n + 1) % 10), f"view('{one.name}')", one.name, show=False)
             for n, one in enumerate(VIEWS)
         ),
     ]
+
+    output: OutputLines | None = None
+    """Of the command that is being recorded."""
 
     def __init__(self, reading: GrowingRun, marks: Marks) -> None:
         super().__init__()
@@ -137,6 +143,10 @@ class Browser(App[int]):
         self._wanted = ""
         """The text that is searched."""
         self._said_failed = False
+        self._titled = ""
+        """What the title says."""
+        self._seen = 0
+        """Messages of which the lines have taken notice."""
         self._waits = True
         """What is shown is not all yet."""
         self._soon: Timer | None = None
@@ -180,9 +190,10 @@ class Browser(App[int]):
             self._waits = False
             if rows is None or not rows.final:
                 self.show_view(self.view, self.opened, row=self.row)
-        elif rows is not None and rows.update():
+        elif rows is not None and not rows.final and (rows.update() or self._seen != self.reading.count):
             self._waits = True
-            self.lines_view.grown()
+            self._seen = self.reading.count
+            self.lines_view.grown()  # lines that were there may be others now: answers came, names
             if self.row is None:
                 self._select(self.lines_view.cursor)
 
@@ -194,7 +205,7 @@ class Browser(App[int]):
     def _title(self) -> None:
         reading = self.reading
         told = [captures_title(reading.paths), counted(reading.count, "message")]
-        told.append(reading.state_words)
+        told.append(self._state_words())
         matching = self.listed.matching
         if matching is not None:
             picked = matching.shown.count if matching.shown else sum(matching.rows)
@@ -202,7 +213,16 @@ class Browser(App[int]):
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
         told.append(self.export.follow())
-        self.title_line.update(Text("  ·  ".join(filter(None, told)), no_wrap=True, overflow="ellipsis"))
+        text = "  ·  ".join(filter(None, told))
+        if text != self._titled:  # nothing is drawn while nothing happens
+            self._titled = text
+            self.title_line.update(Text(text, no_wrap=True, overflow="ellipsis"))
+
+    def _state_words(self) -> str:
+        words = self.reading.state_words
+        if words == LIVE and self._rows is not None:
+            return words if self.lines_view.following else f"{words}, G follows it"
+        return words
 
     # -- views
 
@@ -222,7 +242,7 @@ class Browser(App[int]):
             self._rows = None
             if reading.run is None:
                 self._waits = True
-                self.lines_view.show(NoLines("this view is there once the whole capture was read"))
+                self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
             else:
                 self.lines_view.show(NoLines("working it out …"))
                 self._work_out(view, opened, cursor)
@@ -234,7 +254,7 @@ class Browser(App[int]):
         if view.name == "timeline":
             if reading.run is None:
                 self._rows, self._waits = None, True
-                self.lines_view.show(NoLines("this view is there once the whole capture was read"))
+                self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
                 return
             messages = RowList(reading, replace(self.listed, what="messages"), self.marks)
             self._rows = Timeline(messages, reading.run.session)
@@ -307,7 +327,7 @@ class Browser(App[int]):
             self._soon = self.set_timer(PAUSE_S, self._show_soon)
 
     def _show_soon(self) -> None:
-        if self.row is not None:
+        if self.row is not None and self.is_running:  # not while the panes are taken down
             self.show_row(self.row)
 
     def show_row(self, row: int) -> None:
@@ -371,15 +391,31 @@ class Browser(App[int]):
             self.exit(0)
 
     def action_interrupt(self) -> None:
-        """Ends the program, as Ctrl-C does."""
-        self.exit(130)
+        """Ends the reading of what is still being captured; where nothing is, the program."""
+        done = self.reading.end()
+        if done:
+            self.notify(done, markup=False)
+        else:
+            self.exit(130)
+
+    def action_output(self) -> None:
+        """Shows what the command that is being recorded has written."""
+        if self.output is None:
+            self.notify("no command runs here: record --browse shows what one writes", markup=False)
+        else:
+            self.push_screen(OutputScreen(self.output))
+
+    def action_suspend_process(self) -> None:
+        """Goes to the shell, until `fg`."""
+        if isinstance(self._driver, TerminalDriver):
+            stop_with_group()
 
     def action_move(self, name: str) -> None:
         """Goes from the message that is shown to others."""
         move = next(one for one in moves.MOVES if one.name == name)
         run = self.reading.run
         if run is None or self.row is None:
-            self.notify("this is known once the whole capture was read", markup=False)
+            self.notify(f"this is known {self.reading.when_known}", markup=False)
             return
         index = self.reading.number(self.row)
         self._go_to_one(moves.targets(move, run, index), f"#{index}: {move.about}", move.none(run, index))
@@ -499,7 +535,6 @@ class Browser(App[int]):
         if at is None:
             self.notify(f"no other line has {printable(wanted)!r}", markup=False)
         elif lines is self.lines_view.lines:
-            self.lines_view.following = False
             self.lines_view.move_to(at, middle=True)
 
     # -- marks

@@ -6,14 +6,22 @@ In: envelopes and a body. Out: nodes: values as people write them in Python, wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
+
+from rpcinspect.browse.message_bytes import ByteRange
 from rpcinspect.browse.node import MAX_LABEL, Node, Ranges, pages, text_node
-from rpcinspect.fields.body import body_of
+from rpcinspect.fields.body import SAYS, body_of
 from rpcinspect.fields.phrases import counted, packed
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.places import PARAMETER
+from rpcinspect.pickles.spans import PickleSpan, spans_of
 from rpcinspect.pickles.tree import Dict, PickleCall, Set, Value
+from rpcinspect.rpc.command import ScriptCall, ScriptRemoteCall, ScriptRRefFetchRet
+from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.message_parts import event_words
 
@@ -21,19 +29,23 @@ from rpcinspect.views.message_parts import event_words
 class BodyNodes:
     """Makes the nodes of one message."""
 
-    def __init__(self, record: RpcRecord, ranges: Ranges, reference: Callable[[str, int], Node]) -> None:
-        """`ranges`: where the body lies; `reference(before, number)` makes the node of a
-        place that names a tensor of the message."""
+    def __init__(
+        self, record: RpcRecord, payload: bytes, ranges: Ranges, reference: Callable[[str, int, Ranges], Node]
+    ) -> None:
+        """`payload`: the body as it was captured; `ranges`: where that lies; `reference(before, number, at)`
+        makes the node of a place that names a tensor of the message."""
         self._record = record
+        self._payload = payload
         self._ranges = ranges
         self._reference = reference
         self._body = body_of(record)
+        self._base = 0
+        """Where the pickle begins within the body."""
 
     @property
     def type(self) -> str:
         """Returns the name of the body's type."""
-        name: str = self._body.json["type"]
-        return name
+        return type_name(message_type_of(self._body.command))
 
     def fields(self, told: dict[str, Any], ranges: Ranges) -> Callable[[], Sequence[Node]]:
         """Returns what makes the nodes of fields that are in JSON, such as those of an envelope."""
@@ -41,15 +53,16 @@ class BodyNodes:
 
     def body(self) -> Callable[[], Sequence[Node]] | None:
         """Returns what makes the nodes of the body; None of an empty one."""
-        told = {name: value for name, value in self._body.json.items() if name != "type"}
-        if told.get("error", told) is None:
-            del told["error"]
-        elif "error" in told and told.get("value", told) is None:
-            del told["value"]
+        body = self._body
+        names = [name for name in SAYS.get(type(body.command), ()) if name in body.trees or self._tells(name)]
         unsafe = list(self._unsafe())
-        if not told and not unsafe:
+        if not names and not unsafe:
             return None
-        return lambda: [*(self._told(name, value) for name, value in told.items()), *unsafe]
+        return lambda: [*map(self._told, names), *unsafe]
+
+    def _tells(self, name: str) -> bool:
+        """Whether a field without a tree is there."""
+        return name not in ("value", "error", "pickle_error") or self._body.get(name) is not None
 
     def _unsafe(self) -> Iterator[Node]:
         audit = self._record.facts.audit
@@ -59,17 +72,47 @@ class BodyNodes:
         if called is not None:
             yield Node(f"dangerous call: {called.name}: {called.reason}", self._ranges, look="bad")
 
-    def _told(self, name: str, value: object) -> Node:
+    def _told(self, name: str) -> Node:
         """A field of the body, with what is in it where its pickle was read."""
         trees = self._body.trees
+        span = self._spans.get(name)
         if name not in trees:
-            return self._field(name, value, self._ranges)
-        parts = None if name == "value" else self._parts_of(trees[name])
+            return self._field(name, self._body.get(name), self._at(span))
+        parts = None if name == "value" else self._parts_of(trees[name], span)
         if parts is None:
-            return self._value(name, trees[name])
-        count, make = parts
-        children = pages(count, make, self._ranges) if count else None
-        return Node(f"{name}: {count or 'none'}", self._ranges, children)
+            return self._value(name, trees[name], span)
+        children = self._children(parts, span) if parts.count else None
+        return Node(f"{name}: {parts.count or 'none'}", self._at(span), children)
+
+    @cached_property
+    def _spans(self) -> dict[str, PickleSpan | None]:
+        """Where the pickle writes fields of the body, as far as that is known."""
+        command, trees = self._body.command, self._body.trees
+        own = getattr(command, "serialized_py_obj", self._payload)
+        span = spans_of(own) if trees else None
+        self._base = self._payload.find(own)
+        if span is None or self._base < 0:
+            return {}
+        if isinstance(command, (ScriptCall, ScriptRemoteCall)):
+            count = len(command.args)
+            args = span.parts[:count]
+            names = ("async" if command.schema is None else "schema", "function", "rref_id", "fork_id")
+            found = {name: span.part(count + at) for at, name in enumerate(names)}
+            return found | {"args": PickleSpan(span.start, args[-1].end, args) if args else None}
+        if "value" in trees:
+            several = isinstance(command, ScriptRRefFetchRet) and len(command.values) == 1
+            return {"value": span.part(0) if several else span}
+        if "kwargs" in trees:  # PythonUDF(function, args, kwargs)
+            return {name: span.part(1, at) for at, name in enumerate(("function", "args", "kwargs"))}
+        return {}
+
+    def _at(self, span: PickleSpan | None) -> Ranges:
+        """The bytes of a value; those of the whole body where they are not known."""
+        if span is None or not self._ranges:
+            return self._ranges
+        whole = self._ranges[0]
+        start, end = self._base + span.start, self._base + span.end
+        return (ByteRange(whole.part, start, end),) if end <= whole.end else self._ranges
 
     def _field(self, name: str, value: object, ranges: Ranges) -> Node:
         """A field from its form in JSON."""
@@ -98,46 +141,83 @@ class BodyNodes:
 
     def _gradient(self, place: int, number: int) -> Node:
         if 0 <= number < len(self._record.rpc.tensors):
-            return self._reference(f"{place}: ", number)
+            return self._reference(f"{place}: ", number, self._ranges)
         return Node(f"{place}: tensor#{number}, which the message lacks", self._ranges, look="bad")
 
-    def _value(self, name: str, value: Value) -> Node:
+    def _value(self, name: str, value: Value, span: PickleSpan | None) -> Node:
         """A value of a pickle."""
-        plain = _plain(value)
+        plain, inner = _plain(value, span)
+        ranges = self._at(span)
         number = semantic.tensor_index(plain)
         if number is not None and number < len(self._record.rpc.tensors):
-            return self._reference(f"{name}: ", number)
+            return self._reference(f"{name}: ", number, ranges)
         label = f"{name}: {self._body.render(value, MAX_LABEL)}"
         if isinstance(plain, str):
-            return text_node(label, plain, self._ranges)
-        parts = None if semantic.rref_fork(plain) is not None else self._parts_of(plain)
-        children = pages(parts[0], parts[1], self._ranges) if parts is not None and parts[0] else None
-        return Node(label, self._ranges, children)
+            return text_node(label, plain, ranges)
+        parts = None if semantic.rref_fork(plain) is not None else self._parts_of(plain, inner)
+        children = self._children(parts, inner) if parts is not None and parts.count else None
+        return Node(label, ranges, children)
 
-    def _parts_of(self, value: Value) -> tuple[int, Callable[[int], Node]] | None:
-        """How many values are in one, and what makes the node of each; None of what has no parts."""
-        plain = _plain(value)
+    def _children(self, parts: _Parts, span: PickleSpan | None) -> Callable[[], Sequence[Node]]:
+        def within(start: int, end: int) -> Ranges:
+            first, last = parts.spans[start], parts.spans[end - 1]
+            if first is None or last is None or first.start > last.end:
+                return self._at(span)
+            return self._at(PickleSpan(first.start, last.end, []))
+
+        return pages(parts.count, parts.make, self._at(span), within=within)
+
+    def _parts_of(self, value: Value, span: PickleSpan | None) -> _Parts | None:
+        """What is in a value; None of what has no parts."""
+        plain, inner = _plain(value, span)
         if isinstance(plain, PickleCall):
             told = list(_call_parts(plain))
-            return len(told), lambda at: self._value(*told[at])
+            known = [None, None] if inner is None else [inner.part(0), inner.part(1)]
+            spans = [*known, *[None] * len(told)]
+            return _Parts(len(told), lambda at: self._value(*told[at], spans[at]), spans)
         if isinstance(plain, Dict):
-            return len(plain.pairs), lambda at: self._entry(*plain.pairs[at])
+            pairs = plain.pairs
+            both = _spans_of(inner, 2 * len(pairs))
+            return _Parts(len(pairs), lambda at: self._entry(*pairs[at], both[2 * at + 1]), both[1::2])
         items = plain.items if isinstance(plain, Set) else plain
         if isinstance(items, (tuple, list)):
-            return len(items), lambda at: self._value(str(at), items[at])
+            each = _spans_of(inner, len(items))
+            return _Parts(len(items), lambda at: self._value(str(at), items[at], each[at]), each)
         return None
 
-    def _entry(self, key: Value, value: Value) -> Node:
+    def _entry(self, key: Value, value: Value, span: PickleSpan | None) -> Node:
         name = key[:MAX_LABEL] if isinstance(key, str) else self._body.render(key, MAX_LABEL // 2)
-        return self._value(name, value)
+        return self._value(name, value, span)
 
 
-def _plain(value: Value) -> Value:
-    """What a value is to a reader: the list in a type tag, the data of a Parameter."""
+class _Parts(Struct, frozen=True):
+    """What is in a value."""
+
+    count: int
+    make: Callable[[int], Node]
+    """Makes the node of one."""
+    spans: Sequence[PickleSpan | None]
+    """Where each is written."""
+
+
+def _spans_of(span: PickleSpan | None, count: int) -> Sequence[PickleSpan | None]:
+    """The ranges of so many parts; a value that the pickle made in another way has none."""
+    return span.parts if span is not None and len(span.parts) == count else [None] * count
+
+
+def _plain(value: Value, span: PickleSpan | None) -> tuple[Value, PickleSpan | None]:
+    """What a value is to a reader, and where that is: the list in a type tag, the data of a Parameter."""
     plain = semantic.untag(value)
-    if isinstance(plain, PickleCall) and plain.function == PARAMETER and type(plain.args) is tuple:
-        return plain.args[0] if plain.args else plain
-    return plain
+    if plain is not value:
+        span = None if span is None else span.part(1, 0)
+    if (
+        isinstance(plain, PickleCall)
+        and plain.function == PARAMETER
+        and type(plain.args) is tuple
+        and plain.args
+    ):
+        return plain.args[0], None if span is None else span.part(1, 0)
+    return plain, span
 
 
 def _call_parts(call: PickleCall) -> Iterator[tuple[str, Value]]:

@@ -16,6 +16,8 @@ from rpcinspect.fields.table import BY_NAME
 from rpcinspect.filter.selection import ORDERS
 
 MAX_WORDS = 40
+MAX_WORD = 200
+"""Characters."""
 OPERATORS = (*ORDERS, "~", "in")
 JOINS = ("and", "or", "not")
 WORD = re.compile(r"""[^\s()\[\]{}"',=!<>~&|]*$""")
@@ -40,7 +42,7 @@ def complete(text: str, values: FieldValues) -> FilterCompletion:
     value = VALUE.search(text)
     if value is not None and value[1] in values:
         begun = value[2].lstrip('"').lower()
-        found = [one for one in values[value[1]]() if begun in one.lower()]
+        found = [one for one in values[value[1]]() if begun in one.lower() and _can_be_typed(one)]
         found.sort(key=lambda one: (not one.lower().startswith(begun), one))
         return FilterCompletion(value.start(2), tuple(map(_quoted, found[:MAX_WORDS])))
     word = WORD.search(text)
@@ -62,6 +64,10 @@ def _ends_with_field(text: str) -> bool:
     before = text[: len(text) - len(name)].rstrip()
     compared = before.endswith((*ORDERS, "~", "{", ","))
     return name in BY_NAME and BY_NAME[name].kind is not FLAG and not compared
+
+
+def _can_be_typed(value: str) -> bool:
+    return value.isprintable() and len(value) <= MAX_WORD
 
 
 def _quoted(value: str) -> str:

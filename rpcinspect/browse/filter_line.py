@@ -16,6 +16,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
 
+from rpcinspect.browse.plain_input import PlainInput
 from rpcinspect.errors import FilterError
 from rpcinspect.fields.phrases import printable
 
@@ -64,7 +65,9 @@ class FilterLine(Vertical):
     def compose(self) -> ComposeResult:
         """Makes the two lines."""
         yield Static(id="hints", markup=False)
-        yield Input(placeholder='filter, such as: call ~ "forward" and latency > 50ms', select_on_focus=False)
+        yield PlainInput(
+            placeholder='filter, such as: call ~ "forward" and latency > 50ms', select_on_focus=False
+        )
 
     @property
     def _input(self) -> Input:

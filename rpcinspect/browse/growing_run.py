@@ -8,7 +8,7 @@ which become known, and numbers, which are in the order of time at the end only.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +26,7 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, MessageColumns
 from rpcinspect.session.provenance import NO_CONTEXT
+from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.sources.message_store import MessageStore
 from rpcinspect.sources.stored_records import StoredRecords
 from rpcinspect.unexpected import fault
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 ReadingState = Literal["reading", "finishing", "done", "failed"]
 PLAIN, HOUSEKEEPING, FAILED = 0, 1, 2
-JOIN_S = 10.0
+JOIN_S = 2.0
+"""An input that is still being written ends within a second; nobody waits for more."""
+LIVE = "live"
 MAX_RECORDS = 50_000
 """Messages of which the records stay in memory, at 1.5 kB each."""
 MAX_CAUSES = 500_000
@@ -48,10 +51,19 @@ MAX_CAUSES = 500_000
 class GrowingRun(Closing):
     """One capture, or several that are one run, on the way into memory."""
 
-    def __init__(self, decoding: Decoding, *, follows: bool = False, keeps: bool = False) -> None:
-        """`follows`: the capture is still being made; `keeps`: an index of it is to be made."""
+    def __init__(
+        self,
+        decoding: Decoding,
+        *,
+        follows: bool = False,
+        keeps: bool = False,
+        ends: Callable[[], str] | None = None,
+    ) -> None:
+        """`follows`: the capture is still being made; `keeps`: an index of it is to be made; `ends`: makes
+        whoever makes it end, and says what was done about that, nothing where it has ended."""
         self.decoding = decoding
         self.follows = follows
+        self._make_end = ends
         self.state: ReadingState = "reading"
         self.why = ""
         """Why the reading failed."""
@@ -72,6 +84,8 @@ class GrowingRun(Closing):
         """Whether what caused what was worked out: of many messages that is left to whoever asks."""
         self._labels: dict[int, tuple[str, str]] = {}
         """Server and client of pipes, as known by now."""
+        self._identities: WorkerIdentities | None = None
+        """From which those labels are."""
         self.ends_width = 0
         """Cells that the longest names of two ends take."""
         self._files = Temporary(), Temporary()
@@ -80,7 +94,7 @@ class GrowingRun(Closing):
         self._call_texts = CallTexts()
         self._lock = threading.Lock()
         self._phrases = Phrases()
-        self._stop = False
+        self._stop = self._ends = False
         self._thread = threading.Thread(target=self._read, name="rpcinspect reading", daemon=True)
 
     def heard(self, done: int, of: int | None) -> None:
@@ -90,6 +104,18 @@ class GrowingRun(Closing):
     def start(self) -> None:
         """Begins to read."""
         self._thread.start()
+
+    def end(self) -> str:
+        """Ends the reading of what is still being written; returns what was done, empty where nothing is."""
+        if not self.follows or self.state != "reading":
+            return ""
+        if self._make_end is not None:
+            return self._make_end()
+        if self._ends:
+            return ""
+        self._ends = True
+        self.decoding.stop()
+        return "the capture ends here: Ctrl-C again, or q, ends the program"
 
     def close(self) -> None:
         """Ends the reading and closes the captures."""
@@ -145,16 +171,22 @@ class GrowingRun(Closing):
             self._spool.extend(texts)
             self._calls.extend(calls)
         identities = self.decoding.identities()
+        if identities is not self._identities:
+            self._identities = identities
+            for pipe in self._labels:
+                if pipe < len(identities.clients):
+                    self._label(pipe, identities.servers[pipe], identities.clients[pipe])
         for record in records:
-            pipe = record.tp.pipe.number
-            server, client = pipe_ends(record, identities)
-            if self._labels.get(pipe) != (server, client):
-                self._labels[pipe] = server, client
-                self._widen(server, client)
+            self._label(record.tp.pipe.number, *pipe_ends(record, identities))
             keeping = HOUSEKEEPING if is_housekeeping(self.decoding, record) else PLAIN
             self.kinds.append(keeping | (FAILED if failed(record) else PLAIN))
         self._keep(records)
         self.count += len(records)
+
+    def _label(self, pipe: int, server: str, client: str) -> None:
+        if self._labels.get(pipe) != (server, client):
+            self._labels[pipe] = server, client
+            self._widen(server, client)
 
     def _keep(self, records: Sequence[RpcRecord]) -> None:
         """Keeps records in memory, or of many their messages in a file."""
@@ -164,7 +196,10 @@ class GrowingRun(Closing):
             store.extend([record.tp for record in self._records])
         if self._store is not None:
             self._store.extend([record.tp for record in records])
-        self._records = [] if many else self._records + list(records)
+        if many:
+            self._records = []
+        else:
+            self._records += records
 
     @property
     def in_memory(self) -> bool:
@@ -244,11 +279,22 @@ class GrowingRun(Closing):
         return [reader.path for reader in self.decoding.readers]
 
     @property
+    def when_known(self) -> str:
+        """Returns when that is known which needs the whole run."""
+        if not self.follows:
+            return "once the whole capture was read"
+        return (
+            "once the capture has ended: Ctrl-C ends it"
+            if self._make_end is None
+            else "once the command has ended"
+        )
+
+    @property
     def state_words(self) -> str:
         """Returns how far the reading is; empty once all was read."""
         if self.state == "reading":
             if self.follows:
-                return "live"
+                return "ending" if self._ends else LIVE
             done, of = self.progress
             return f"reading {100 * done // of} %" if of else "reading"
         return {"finishing": "working out what belongs together", "failed": "reading ended early"}.get(

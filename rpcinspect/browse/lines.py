@@ -141,7 +141,7 @@ class LinesView(ScrollView, can_focus=True):
         self._header = 1 if self.lines.header(max(1, self._inner_width)) else 0
         self.virtual_size = Size(self._inner_width, len(self.lines) + self._header)
         if self.following and len(self.lines):
-            self.move_to(len(self.lines) - 1)
+            self._put(len(self.lines) - 1)
         self.refresh()
 
     @property
@@ -196,13 +196,21 @@ class LinesView(ScrollView, can_focus=True):
         return found
 
     def move_to(self, at: int, *, middle: bool = False) -> None:
-        """Puts the cursor on a line and shows it."""
+        """Puts the cursor on a line and shows it; the end is not followed then."""
+        self.following = False
+        self._put(at, middle=middle)
+
+    def _put(self, at: int, *, middle: bool = False) -> None:
         at = max(0, min(at, len(self.lines) - 1))
-        moved = at != self.cursor
+        before, top = self.cursor, int(self.scroll_offset.y)
         self.cursor = at
         self._reveal(middle=middle)
-        self.refresh()
-        if moved:
+        if int(self.scroll_offset.y) != top:
+            self.refresh()
+        else:  # a whole screen costs ten times as much as two lines
+            self.refresh_line_at(before)
+            self.refresh_line_at(at)
+        if at != before:
             self.post_message(self.Moved(self, at))
 
     def _reveal(self, *, middle: bool = False) -> None:
@@ -218,7 +226,6 @@ class LinesView(ScrollView, can_focus=True):
 
     def action_move(self, by: int) -> None:
         """Moves the cursor by some lines."""
-        self.following = False
         self.move_to(self.cursor + by)
 
     def action_page(self, by: int) -> None:
@@ -240,7 +247,6 @@ class LinesView(ScrollView, can_focus=True):
         at = event.y + int(self.scroll_offset.y) - self._header
         if event.y < self._header or not 0 <= at < len(self.lines):
             return
-        self.following = False
         self.move_to(at)
         if event.chain > 1:
             self.action_choose()

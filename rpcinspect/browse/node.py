@@ -47,6 +47,10 @@ class Node:
         self._make = children
         self._children: Sequence[Node] | None = None
 
+    def holds(self, part: int, at: int) -> bool:
+        """Returns whether a byte is among its own."""
+        return any(one.holds(part, at) for one in self.ranges)
+
     @property
     def has_children(self) -> bool:
         """Returns whether there is anything below."""
@@ -66,10 +70,16 @@ def clean(text: str) -> str:
 
 
 def pages(
-    count: int, make: Callable[[int], Node], ranges: Ranges, noun: str = "items"
+    count: int,
+    make: Callable[[int], Node],
+    ranges: Ranges,
+    noun: str = "items",
+    within: Callable[[int, int], Ranges] | None = None,
 ) -> Callable[[], Sequence[Node]]:
-    """Returns what makes the nodes of a list: of a long one its pages, each of which makes its own."""
-    return lambda: _paged(0, count, make, ranges, noun)
+    """Returns what makes the nodes of a list: of a long one its pages, each of which makes its own. `ranges`:
+    of each page, unless `within(start, end)` tells it."""
+    told = within or (lambda start, end: ranges)
+    return lambda: _paged(0, count, make, told, noun)
 
 
 def _page_size(count: int) -> int:
@@ -80,16 +90,17 @@ def _page_size(count: int) -> int:
     return size
 
 
-def _paged(start: int, end: int, make: Callable[[int], Node], ranges: Ranges, noun: str) -> Sequence[Node]:
+def _paged(
+    start: int, end: int, make: Callable[[int], Node], within: Callable[[int, int], Ranges], noun: str
+) -> Sequence[Node]:
     size = _page_size(end - start)
     if size == 1:
         return [make(number) for number in range(start, end)]
 
     def page(low: int) -> Node:
         high = min(low + size, end)
-        return Node(
-            f"{noun} {low:,}…{high - 1:,}", ranges, lambda: _paged(low, high, make, ranges, noun), look="dim"
-        )
+        label = f"{noun} {low:,}…{high - 1:,}"
+        return Node(label, within(low, high), lambda: _paged(low, high, make, within, noun), look="dim")
 
     return [page(low) for low in range(start, end, size)]
 
@@ -119,6 +130,6 @@ def text_node(label: str, text: str, ranges: Ranges) -> Node:
         ]
         if len(text) > MAX_TEXT:
             lines.append(f"… {counted(len(text) - MAX_TEXT, 'more character')}")
-        return _paged(0, len(lines), lambda number: Node(lines[number], ranges), ranges, "lines")
+        return pages(len(lines), lambda number: Node(lines[number], ranges), ranges, "lines")()
 
     return Node(label, ranges, make)

@@ -17,6 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from rpcinspect.browse.lines import LinesView, ListLine
+from rpcinspect.browse.plain_input import PlainInput
 
 CLOSE = [Binding("escape,q", "give_up", "close")]
 
@@ -98,7 +99,7 @@ class TextPrompt(ModalScreen[str | None]):
         """Makes a title and a line."""
         with Vertical():
             yield Static(Text(self._title, no_wrap=True, overflow="ellipsis"))
-            yield Input(self._text, select_on_focus=False)
+            yield PlainInput(self._text, select_on_focus=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answers."""

@@ -85,7 +85,8 @@ class Structure:
             yield Node(self._descriptor_label(), find(DESCRIPTOR), self._descriptor)
         yield Node(f"type: {type_name(message.type)} ({message.type:#x})", find(TYPE))
         yield Node(f"id: {message.id}", find(ID))
-        says = BodyNodes(record, find(COMMAND, PAYLOAD), self._reference)
+        lies = find(COMMAND, PAYLOAD)
+        says = BodyNodes(record, self.bytes.parts[lies[0].part].data if lies else b"", lies, self._reference)
         for envelope in record.rpc.envelopes:
             name = f"envelope {type_name(envelope.message_type)}"
             ranges = find(name, PAYLOAD)
@@ -144,20 +145,20 @@ class Structure:
             nodes.append(Node(label, ranges, pages(len(told.tensors), tensor, ranges, "tensors")))
         return nodes
 
-    def _reference(self, before: str, number: int) -> Node:
-        return Node(before + self._tensor_words(number), self._elements(number), tensor=number)
+    def _reference(self, before: str, number: int, at: Ranges) -> Node:
+        ranges = (*self._elements(number), *at)
+        return Node(before + self._tensor_words(number), ranges, tensor=number)
 
     def _tensor_words(self, number: int) -> str:
         meta = self.record.rpc.tensors[number]
         return tensor_text(number, meta, parameter=number in self._parameters)
 
     def _elements(self, number: int) -> Ranges:
-        """Where the elements of a tensor lie, and where it is told of them; those of its parts, if it is made
-        of some."""
+        """Where the elements of a tensor lie, and those of its parts, if it is made of some."""
         metas = self.record.rpc.tensors
         meta = metas[number]
         lie = [self._lies(meta), *(self._lies(metas[part]) for _, part in meta.parts)]
-        return (*(one for one in lie if one is not None), *self.bytes.of(TABLE))
+        return tuple(one for one in lie if one is not None)
 
     def _lies(self, meta: TensorMeta) -> ByteRange | None:
         if meta.storage is None or meta.storage >= len(self.record.tp.tensors):
@@ -169,8 +170,8 @@ class Structure:
 
     def _tensor_table(self) -> Node:
         """The table with its tensors; storages that it does not speak of, which only a damaged one has."""
-        make = self._tensor if self.tensors else self._storage
-        noun = "tensor" if self.tensors else "storage"
+        unread = not self.tensors and self._listed
+        make, noun = (self._storage, "storage") if unread else (self._tensor, "tensor")
         ranges = self.bytes.of(TABLE)
         children = pages(self._listed, make, ranges, f"{noun}s") if self._listed else None
         return Node(f"tensor table: {counted(self._listed, noun)}", ranges, children, look="title")
@@ -183,7 +184,7 @@ class Structure:
     def _tensor(self, number: int) -> Node:
         meta = self.record.rpc.tensors[number]
         lost = self.tensors[number].is_missing
-        ranges = self._elements(number)
+        ranges = (*self._elements(number), *self.bytes.of(TABLE))
 
         def make() -> Sequence[Node]:
             nodes = [Node(f"{name}: {told}", ranges) for name, told in tensor_facts(self.record, meta)]
@@ -198,10 +199,15 @@ class Structure:
         if part >= self.bytes.storages:
             number = self._tensor_at(part, at)
             return [self.root] if number is None else self.way_to_tensor(number)
-        for node in self.root.children:
-            if node.ranges and node.ranges != self.root.ranges and node.ranges[0].holds(part, at):
-                return [self.root, node]
-        return [self.root]
+        way = [self.root]
+        while way[-1] is not self.root.children[-1]:  # each tensor has all of the table
+            here = way[-1]
+            inner = (one for one in here.children if one.ranges != here.ranges and one.holds(part, at))
+            node = next(inner, None)
+            if node is None:
+                break
+            way.append(node)
+        return way
 
     def way_to_tensor(self, number: int) -> list[Node]:
         """Returns the way from the root to a tensor in the table, or to a storage where no table was read."""

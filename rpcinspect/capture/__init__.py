@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from rpcinspect.capture.block import LogBlock, PacketBlock, TcpBlock
-from rpcinspect.capture.reader import DEFAULT_READING, CaptureReader, Live, Reading
+from rpcinspect.capture.reader import DEFAULT_READING, CaptureInput, CaptureReader, Followed, Live, Reading
 
 __all__ = [
     "DEFAULT_READING",
+    "CaptureInput",
     "CaptureReader",
+    "Followed",
     "Live",
     "LogBlock",
     "PacketBlock",

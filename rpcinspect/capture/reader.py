@@ -52,16 +52,29 @@ class Live(Struct, frozen=True):
     interface: str
 
 
+class Followed(Struct, frozen=True):
+    """Stands for a path: a file that is still being written."""
+
+    path: str
+    is_over: Callable[[], bool]
+    """Whether its writer has ended."""
+
+
+CaptureInput: TypeAlias = str | Live | Followed
+
+
 class CaptureReader(Closing):
     """An open capture. Use it in a `with` statement; call `blocks` once."""
 
-    def __init__(self, path: str | Live, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
+    def __init__(self, path: CaptureInput, index: int = 0, reading: Reading = DEFAULT_READING) -> None:
         """Opens a capture (`-` is standard input); `index` is its place among those opened together.
 
         Raises `CaptureError` where it can't be read and `UnknownFormatError` where it is no capture.
         """
-        self.path = path.interface if isinstance(path, Live) else path
-        self._live = isinstance(path, Live)
+        self.path = (
+            path if isinstance(path, str) else path.path if isinstance(path, Followed) else path.interface
+        )
+        self._live = not isinstance(path, str)
         self.index = index
         self.reader = "native"
         """Who reads: `native` or `tshark`; `log` where it is no capture of packets."""
@@ -77,6 +90,10 @@ class CaptureReader(Closing):
             from rpcinspect.capture.live import open_live
 
             self._source: Source = open_live(path.interface, reading.capture_filter, self._report)
+        elif isinstance(path, Followed):
+            from rpcinspect.capture.followed import FollowedSource
+
+            self._source = FollowedSource(path.path, path.is_over)
         else:
             self._source = open_source(path, self._report, reading.unpacking)
         try:

@@ -39,7 +39,7 @@ ASIDE = 1 << 62
 
 _CHUNK = 1 << 16
 _LOOK_MS = 200
-_GRACE_S = 1.0
+GRACE_S = 1.0
 
 
 class Source(Closing):
@@ -235,7 +235,7 @@ class InputStream:
 
     def end(self) -> bool:
         if self._live and self._deadline is None:
-            self._deadline = time.monotonic() + _GRACE_S
+            self._deadline = time.monotonic() + GRACE_S
         return self._live
 
     def progress(self) -> tuple[int, int] | None:

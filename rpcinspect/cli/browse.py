@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from rpcinspect.cli.options import STDIN, CaptureOptions, option
+from rpcinspect.cli.options import STDIN, CaptureOptions, FilesArgument, option
 
 if TYPE_CHECKING:
     from rpcinspect.capture import Live
@@ -20,6 +20,7 @@ class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
         130: "interrupted",
     }
 
+    files: FilesArgument = []
     interface: Annotated[
         str | None, option("--live INTERFACE", "Capture there; show messages as they come.")
     ] = None
@@ -32,7 +33,17 @@ class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
         return [Live(self.interface)]
 
     def mistakes(self) -> Iterator[str]:
+        from rpcinspect.browse.full_screen import missing_terminal
+        from rpcinspect.cli.requirements import missing_textual
+
         yield from super().mistakes()
+        if self.interface is not None and self.files:
+            yield "--live and FILE can't be used together"
+        if self.interface is None and not self.files:
+            yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        for missing in (missing_textual(), missing_terminal(STDIN in self.files)):
+            if missing is not None:
+                yield missing
 
     def run(self) -> int:
         """Shows it; returns the exit code."""

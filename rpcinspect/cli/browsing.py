@@ -5,6 +5,11 @@ In: the options. Out: the exit code.
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +17,10 @@ from msgspec.structs import replace
 from rpcinspect.browse.app import Browser
 from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.marks import Marks
-from rpcinspect.pipeline import Decoding
+from rpcinspect.browse.output_lines import OutputLines
+from rpcinspect.browse.terminal import run_in_terminal
+from rpcinspect.capture import CaptureInput
+from rpcinspect.pipeline import Decoding, Options
 
 if TYPE_CHECKING:
     from rpcinspect.cli.browse import BrowseCommand
@@ -20,16 +28,41 @@ if TYPE_CHECKING:
 
 def browse(asked: BrowseCommand) -> int:
     """Shows captures until a key ends it."""
+    options = replace(asked.decoding_options(), by_completion=asked.live)
+    marks = Marks.beside(asked.files)
+    code = browse_sources(asked.sources(), options, marks, follows=asked.live)
+    end_at_once(code)
+    return code
+
+
+def browse_sources(
+    sources: Sequence[CaptureInput],
+    options: Options,
+    marks: Marks,
+    *,
+    follows: bool,
+    ends: Callable[[], str] | None = None,
+    output: Path | None = None,
+) -> int:
+    """Shows what is read. `ends`: see `GrowingRun`; `output`: of the command that is being recorded."""
     reading: GrowingRun | None = None
 
     def heard(done: int, of: int | None) -> None:
         if reading is not None:
             reading.heard(done, of)
 
-    options = replace(asked.decoding_options(), progress=heard)
-    reading = GrowingRun(Decoding(asked.sources(), options), follows=asked.live)
+    reading = GrowingRun(Decoding(sources, replace(options, progress=heard)), follows=follows, ends=ends)
     try:
-        marks = Marks.beside([] if asked.interface is not None else asked.files)
-        return Browser(reading, marks).run() or 0
+        app = Browser(reading, marks)
+        app.output = None if output is None else OutputLines(output)
+        return run_in_terminal(app)
     finally:
         reading.close()
+
+
+def end_at_once(code: int) -> None:
+    """Ends the program where threads still work answers out that nobody waits for: Python would wait."""
+    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

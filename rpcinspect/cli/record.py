@@ -21,6 +21,7 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
         "record -o run.rpclog -- python train.py",
         "record -o run.pcap -- python train.py",
         "record --private-net -- torchrun --nproc-per-node 2 train.py",
+        "record --browse -- python train.py",
     )
     EXITS: ClassVar = {
         0: "that of the command; 128 + n if signal n ended it",
@@ -50,6 +51,9 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
     ] = None
     private_net: Annotated[
         bool, option("--private-net", "wire: run the command in its own network namespace, loopback only.")
+    ] = False
+    browse: Annotated[
+        bool, option("--browse", "Browse meanwhile; the command's output goes into FILE.out.")
     ] = False
     redact: RedactOption = False
     redact_seed: RedactSeedOption = None
@@ -89,6 +93,8 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
             if via is None and output.suffix not in ENDINGS.values():
                 stem = output.stem
                 yield f"-o {output}: call it {stem}.rpclog for messages, {stem}.pcap for packets"
+        if self.browse:
+            yield from self._browse_mistakes()
         if self.redact_seed is not None and not self.redact:
             yield "--redact-seed is for --redact"
         if self.mechanism == "wire":
@@ -100,3 +106,13 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
                 yield "--interface is for --via wire"
             if self.private_net:
                 yield "--private-net is for --via wire"
+
+    def _browse_mistakes(self) -> Iterator[str]:
+        from rpcinspect.browse.full_screen import missing_terminal
+        from rpcinspect.cli.requirements import missing_textual
+
+        if self.redact:
+            yield "--browse shows what is recorded as it is: leave out --redact, or browse the result"
+        for missing in (missing_textual(), missing_terminal(False)):
+            if missing is not None:
+                yield missing

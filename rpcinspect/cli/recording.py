@@ -34,21 +34,26 @@ from rpcinspect.recorder.wire import WireMechanism
 def recorded(command: RecordCommand) -> int:
     """Runs and records; the exit code is the command's."""
     imports_are_over()
+    if command.browse:
+        from rpcinspect.cli.browsed_job import browse_job
+
+        return browse_job(command)
     outcome = recorded_as_asked(command)
     for line in summary(outcome):
         say(line)
     return outcome.exit_code
 
 
-def recorded_as_asked(command: RecordCommand) -> Outcome:
-    """Records the command, looks into what was written, and redacts it where that is asked for."""
+def recorded_as_asked(command: RecordCommand, begins: Callable[[Path], None] = lambda file: None) -> Outcome:
+    """Records the command, looks into what was written, and redacts it where that is asked for. `begins`
+    hears of the file once the command has begun."""
     mechanism, file = chosen(command)
 
     def ready() -> None:
         say(f"recording via {mechanism.via} into {file}{', redacted at the end' if command.redact else ''}")
 
     with earlier(file) as put_back, hidden(beside(file)) if command.redact else nullcontext():
-        outcome = record(command.command, mechanism, ready)
+        outcome = record(command.command, mechanism, ready, lambda: begins(file))
         recorded = outcome.recorded
         none = not outcome.notes
         if recorded.packets is not None:

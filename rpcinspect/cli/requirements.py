@@ -1,4 +1,4 @@
-"""Whether PyTorch is installed, without importing it; the commands that install what is optional.
+"""Whether PyTorch, or what else is optional, is installed, without importing it; commands that install it.
 
 Only live workers import torch, in processes of their own.
 """
@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 RELEASES = "'rpcinspect[replay]'"
 DEBUGGER = "'rpcinspect[debug]'"
+BROWSER = "'rpcinspect[browse]'"
 CPU_BUILD = "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
@@ -30,6 +31,13 @@ def missing_debugpy() -> str | None:
     if find_spec("debugpy") is not None:
         return None
     return f"--debug-port needs debugpy, which is not installed here: {pip_install(DEBUGGER)}"
+
+
+def missing_textual() -> str | None:
+    """Returns what to install for full screen, in one line; None where it can be imported."""
+    if find_spec("textual") is not None:
+        return None
+    return f"browse needs Textual, which is not installed here: {pip_install(BROWSER)}"
 
 
 def missing_cuda() -> str | None:

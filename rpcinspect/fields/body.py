@@ -130,11 +130,18 @@ class Body:
         """Function, arguments and keyword arguments of a call; of a pickle that is no PythonUDF the whole of
         it as the one argument."""
         if isinstance(self.command, (ScriptCall, ScriptRemoteCall)):
-            return text(self.command.function), [self.render(value) for value in self.command.args], {}
+            return self.function, [self.render(value) for value in self.command.args], {}
         if self.pickle_error is not None:
             return None, [], {}
         found = render_args(self._root, self.tensor_texts, self._limits)
         return found or (None, [self.render(self._root)], {})
+
+    @property
+    def function(self) -> str | None:
+        """Returns the function of a call."""
+        if isinstance(self.command, (ScriptCall, ScriptRemoteCall)):
+            return text(self.command.function)
+        return self.call[0]
 
     @cached_property
     def error(self) -> Json | None:
@@ -183,7 +190,7 @@ def _told(*names: str) -> Callable[[Body], object]:
 
 
 BODY: dict[str, Callable[[Body], Any]] = {
-    "function": lambda body: body.call[0],
+    "function": lambda body: body.function,
     "schema": _told("schema"),
     "args": lambda body: body.call[1],
     "kwargs": lambda body: body.call[2],

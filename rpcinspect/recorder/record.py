@@ -91,9 +91,13 @@ class Outcome(Struct, frozen=True):
 
 
 def record(
-    arguments: Sequence[str], mechanism: Mechanism, ready: Callable[[], None] = lambda: None
+    arguments: Sequence[str],
+    mechanism: Mechanism,
+    ready: Callable[[], None] = lambda: None,
+    begun: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Runs the command to its end, and completes the recording. Calls `ready` when the command can begin."""
+    """Runs the command to its end, and completes the recording. Calls `ready` when the command can begin, and
+    `begun` when it has."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rpcinspect-")))
         stack.callback(mechanism.close)
@@ -104,6 +108,7 @@ def record(
             ready()
             processes.watch()
             command.begin()
+            begun()
             code = command.wait()
         notes = read_notes(folder)
         ends = processes.ends(notes, command.statuses)

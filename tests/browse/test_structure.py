@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,7 +97,7 @@ def test_bytes_and_nodes_name_each_other() -> None:
                 for at in {0, part.length // 2, part.length - 1} if part.length else ():
                     node = structure.innermost(number, at)[-1]
                     assert node is not structure.root
-                    assert node.ranges[0].holds(number, at)
+                    assert node.holds(number, at)
             for number, told in enumerate(line["tensors"]):
                 node = structure.way_to_tensor(number)[-1]
                 assert node.tensor == number
@@ -162,6 +164,33 @@ def test_long_lists_are_pages() -> None:
     assert [node.label for node in page.children][::100] == ["40600: 40600", "40700: 40700"]
 
 
+def test_values_know_their_bytes() -> None:
+    record, source = call(
+        7, ["seven", {"k": 2.5}], list(range(1000, 3000)), tensor(0), metas=[BYTE], storages=[b"x"]
+    )
+    structure = Structure(record, source)
+    payload = record.rpc.message.payload
+
+    def written(node: Node) -> bytes:
+        one = node.ranges[-1]
+        assert structure.bytes.parts[one.part].name == "command"
+        return payload[one.start : one.end]
+
+    arguments = below(structure.root, "body", "args")
+    seven, items, many, reference = arguments.children
+    assert pickle.loads(b"\x80\x04" + written(seven) + b".") == 7
+    assert pickle.loads(b"\x80\x04" + written(items) + b".") == ["seven", {"k": 2.5}]
+    assert pickle.loads(b"\x80\x04" + written(below(items, "1: ", "k: ")) + b".") == 2.5
+    page = many.children[3]
+    assert page.label == "items 600…799"
+    assert pickle.loads(b"\x80\x04(" + written(page) + b"t.") == tuple(range(1600, 1800))
+    assert b"_tensor_receiver" in written(reference)
+    command = seven.ranges[0].part
+    for node in (seven, below(items, "0: "), page.children[7], reference):
+        assert structure.innermost(command, node.ranges[-1].start)[-1] is node
+    assert structure.innermost(command, 0)[-1].label.startswith("body ")
+
+
 def test_tensors_in_values_lead_to_their_bytes() -> None:
     meta = TensorMeta(dtype="uint8", sizes=(2,), strides=(1,), storage=0, storage_numel=6)
     part = TensorMeta(dtype="uint8", sizes=(2,), strides=(2,), storage_offset=3, storage=0, storage_numel=6)
@@ -191,6 +220,27 @@ def test_many_tensors() -> None:
         "tensors 12,200…12,399",
         "tensor#12345[1] uint8",
     ]
+
+
+BYTE = TensorMeta(dtype="uint8", sizes=(1,), strides=(1,), storage=0, storage_numel=1)
+
+
+def test_a_pickle_that_can_not_be_read_has_no_value() -> None:
+    record, source = answer(b"\x80\x02K")
+    root = Structure(record, source).root
+    (told,) = child(root, "body").children
+    assert told.label.startswith("pickle_error: opcode 0x4b lacks operands")
+    assert child(root, "problem: pickle: ").look == "bad"
+
+
+def test_twenty_thousand_long_arguments_are_not_put_into_words() -> None:
+    """Only a page of them is: all would take seconds."""
+    path = recorded("attacks/e_f10_lists_20000.rpclog")
+    with opened(path) as capture:
+        body = child(tree(capture, 0).root, "body")
+        started = time.process_time()
+        assert [page.label for page in below(body, "args").children][-1] == "items 20,000…20,001"
+        assert time.process_time() - started < 2
 
 
 HOSTILE = ("\x1b[2J[red]x[/red]\u202e\x00\n" + "y" * 1_000_000).encode()

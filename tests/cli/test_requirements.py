@@ -29,17 +29,17 @@ def run(code: str, *folders: Path | str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def without_torch(folder: Path) -> Path:
-    """All installed packages but torch, by links."""
+def without(name: str, folder: Path) -> Path:
+    """All installed packages but one, by links."""
     for installed in map(Path, site.getsitepackages()):
         for entry in installed.iterdir():
-            if not entry.name.startswith(("torch", "_")) and not entry.name.endswith(".pth"):
+            if not entry.name.startswith((name, "_")) and not entry.name.endswith(".pth"):
                 (folder / entry.name).symlink_to(entry)
     return folder
 
 
 def test_it_is_looked_for_and_not_imported(tmp_path: Path) -> None:
-    fake, others = tmp_path / "fake", without_torch(tmp_path)
+    fake, others = tmp_path / "fake", without("torch", tmp_path)
     (fake / "torch").mkdir(parents=True)
     (fake / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
     code = "from rpcinspect.cli.requirements import missing_torch; print(missing_torch())"
@@ -50,7 +50,7 @@ def test_it_is_looked_for_and_not_imported(tmp_path: Path) -> None:
 
 
 def test_a_replay_says_what_to_install_and_a_plan_needs_nothing(tmp_path: Path) -> None:
-    folder = without_torch(tmp_path)
+    folder = without("torch", tmp_path)
     code = f"sys.argv = ['rpcinspect', 'replay', {str(CHAIN)!r}, '--path', {str(CAPTURES)!r}, *MORE]\n"
     code += "from rpcinspect.cli import main; main()"
     done = run(code.replace("*MORE", ""), ROOT, folder)
@@ -61,6 +61,18 @@ def test_a_replay_says_what_to_install_and_a_plan_needs_nothing(tmp_path: Path) 
     planned = run(code.replace("*MORE", "'--plan'"), ROOT, folder)
     assert (planned.returncode, planned.stderr) == (0, "")
     assert "5 to send" in planned.stdout
+
+
+@pytest.mark.parametrize("words", [("browse", str(CHAIN)), ("record", "--browse", "--", "true")])
+def test_browse_says_what_to_install(words: tuple[str, ...], tmp_path: Path) -> None:
+    code = f"sys.argv = ['rpcinspect', *{words!r}]\nfrom rpcinspect.cli import main; main()"
+    done = run(code, ROOT, without("textual", tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        "rpcinspect: browse needs Textual, which is not installed here: "
+        f"{sys.executable} -m pip install 'rpcinspect[browse]'"
+    )
 
 
 def test_it_is_of_the_python_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
