@@ -6,14 +6,14 @@ one, which ask the run; here is which is shown when.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 from textual import on, work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.timer import Timer
@@ -22,10 +22,10 @@ from textual.widgets import Footer, Static
 from rpcinspect.browse import moves
 from rpcinspect.browse.export_flow import ExportFlow
 from rpcinspect.browse.filter_line import FilterLine
-from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
 from rpcinspect.browse.growing_run import LIVE, GrowingRun
 from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
+from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.browse.mark_list import NO_MARKS, mark_chooser, marked_numbers
 from rpcinspect.browse.marks import Marks
@@ -34,7 +34,6 @@ from rpcinspect.browse.note_line import NoteLine
 from rpcinspect.browse.output_lines import OutputLines, OutputScreen
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
-from rpcinspect.browse.terminal import TerminalDriver, stop_with_group
 from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
@@ -43,8 +42,6 @@ from rpcinspect.fields.phrases import captures_title, counted, printable
 from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
-    from textual.command import Provider
-
     from rpcinspect.browse.export_scopes import ExportScope
     from rpcinspect.filter.selection import Filter
 
@@ -68,19 +65,10 @@ class ViewPlace(Struct, frozen=True):
     """The row of the message that was shown."""
 
 
-def _palette() -> type[Provider]:
-    from rpcinspect.browse.palette import BrowsePalette
-
-    return BrowsePalette
-
-
-class Browser(App[int]):
+class Browser(ListApp):
     """A capture in the terminal."""
 
     TITLE = "rpcinspect"
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_palette}
-    COMMAND_PALETTE_BINDING = "question_mark"
-    """Textual's footer keeps this key at its right end, however narrow it is."""
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "pop", "back"),
@@ -124,8 +112,6 @@ class Browser(App[int]):
         self.title_line = Static(id="title", markup=False)
         self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
         self.panes = Container(id="panes", classes=LAYOUTS[0])
-        self.lines_view = LinesView(id="list")
-        """The list of the view that is shown."""
         self.message = MessagePane(reading, id="message")
         """The panes of one message."""
         self.note_line = NoteLine()
@@ -140,9 +126,8 @@ class Browser(App[int]):
         self._shape = 0
         self._before: list[ViewPlace] = []
         self._after: list[ViewPlace] = []
-        self._wanted = ""
-        """The text that is searched."""
-        self._said_failed = False
+        self._said = False
+        """What is to be said at the end of the reading was said."""
         self._titled = ""
         """What the title says."""
         self._seen = 0
@@ -181,9 +166,13 @@ class Browser(App[int]):
         if matching is not None and matching.why:
             self.notify(f"the filter was given up: {printable(matching.why)}", severity="error", markup=False)
             self._use(None)
-        if self.reading.state == "failed" and not self._said_failed:
-            self._said_failed = True
+        if self.reading.state == "failed" and not self._said:
+            self._said = True
             self.notify(printable(self.reading.why), severity="error", timeout=60, markup=False)
+        if self.reading.state == "done" and not self._said:
+            self._said = True
+            for line in self.reading.notices:
+                self.notify(printable(line), timeout=15, markup=False)
         rows = self._rows.rows if isinstance(self._rows, Timeline) else self._rows
         finished = self.reading.run is not None and (matching is None or matching.finished)
         if finished and self._waits:
@@ -405,11 +394,6 @@ class Browser(App[int]):
         else:
             self.push_screen(OutputScreen(self.output))
 
-    def action_suspend_process(self) -> None:
-        """Goes to the shell, until `fg`."""
-        if isinstance(self._driver, TerminalDriver):
-            stop_with_group()
-
     def action_move(self, name: str) -> None:
         """Goes from the message that is shown to others."""
         move = next(one for one in moves.MOVES if one.name == name)
@@ -510,33 +494,6 @@ class Browser(App[int]):
         self._waits = True
         self.show_view(self.view, row=self.row)
 
-    def action_find(self) -> None:
-        """Asks for a text and goes to the next line that has it."""
-
-        def answered(text: str | None) -> None:
-            if text:
-                self._wanted = text
-                self.action_again(1)
-
-        self.push_screen(TextPrompt("find text in the list", self._wanted), answered)
-
-    def action_again(self, by: int) -> None:
-        """Goes to the next line with the text that was searched, or to the one before."""
-        if self._wanted:
-            self._find(self._wanted, by)
-
-    @work(thread=True, exclusive=True, group="find", exit_on_error=False)
-    def _find(self, wanted: str, by: int) -> None:
-        lines, cursor = self.lines_view.lines, self.lines_view.cursor
-        at = find_text(lines, wanted, cursor, by)
-        self.call_from_thread(self._found, lines, wanted, at)
-
-    def _found(self, lines: LineSource, wanted: str, at: int | None) -> None:
-        if at is None:
-            self.notify(f"no other line has {printable(wanted)!r}", markup=False)
-        elif lines is self.lines_view.lines:
-            self.lines_view.move_to(at, middle=True)
-
     # -- marks
 
     def action_mark(self) -> None:
@@ -607,17 +564,6 @@ class Browser(App[int]):
         """Puts the panes beside each other, above each other, or shows the list alone."""
         self._shape = (self._shape + 1) % len(LAYOUTS)
         self.panes.set_classes(LAYOUTS[self._shape])
-
-    def action_maximise(self) -> None:
-        """Gives the pane one is in the whole screen, or takes it back."""
-        if self.screen.maximized is not None:
-            self.screen.minimize()
-        elif self.focused is not None:
-            self.screen.maximize(self.focused)
-
-    def action_theme(self) -> None:
-        """Changes between light and dark."""
-        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
 
     def action_help(self) -> None:
         """Shows which keys there are."""

@@ -18,8 +18,11 @@ from rpcinspect.browse.moves import MOVES
 from rpcinspect.browse.views import BY_NAME
 
 GROUPS = {
-    "Views": ("view", "every"),
-    "Go to": ("move", "go", "travel_back", "travel_forward"),
+    "Views": ("view", "every", "differing", "details", "summary"),
+    "Go to": (
+        *("move", "go", "difference", "first", "cause", "partner"),
+        *("travel", "travel_back", "travel_forward"),
+    ),
     "Find": ("filter", "find", "again"),
     "Marks, notes, export": ("mark", "next_mark", "comment", "marks", "export"),
     "Panes": ("focus_next", "focus_previous", "layout", "maximise"),

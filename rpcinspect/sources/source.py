@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rpcinspect.capture import CaptureReader, Live
+from rpcinspect.capture import CaptureInput, CaptureReader
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.problems import Problem
 from rpcinspect.session.identity import IdentityEvidence
@@ -123,7 +123,7 @@ INDEX = ".rpcidx"
 """What is put behind the name of a capture for that of its index."""
 
 
-def index_beside(paths: Sequence[str | Live]) -> Path | None:
+def index_beside(paths: Sequence[CaptureInput]) -> Path | None:
     """Returns the place of the index of captures that are read as one session, beside the first; None where
     there is no such place."""
     files = [path for path in paths if isinstance(path, str) and path != "-"]
