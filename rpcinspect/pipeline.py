@@ -91,7 +91,8 @@ class Decoding(Closing):
 
     def __init__(self, paths: Sequence[CaptureInput], options: Options | None = None) -> None:
         """Opens every file; raises `CaptureError` for the first that is no capture."""
-        self._options = options = options or Options()
+        self.options = options = options or Options()
+        """How the captures are read."""
         self._stack = ExitStack()
         self._stopped = False
         self._ending: list[bool] = []
@@ -118,7 +119,7 @@ class Decoding(Closing):
 
     def _indexed(self) -> MessageSource | None:
         """Returns the source that reads an index of these captures; None where there is none to be used."""
-        options, place = self._options, index_beside(self._paths)
+        options, place = self.options, index_beside(self._paths)
         native = options.reading.reader != "tshark" and not options.reading.preferences
         if not options.index or options.by_completion or not native or place is None:
             return None
@@ -142,7 +143,7 @@ class Decoding(Closing):
     def _unread(self) -> MessageSource:
         """Returns the source that reads these captures; raises `CaptureError` where they are of both
         kinds."""
-        options = self._options
+        options = self.options
         self.readers = readers = [
             self._stack.enter_context(CaptureReader(path, number, options.reading))
             for number, path in enumerate(self._paths)
@@ -186,7 +187,7 @@ class Decoding(Closing):
     def _resolve_workers(self) -> WorkerIdentities:
         try:
             found = self._source.identities(self.builder.evidence)
-            return with_names(found, self._options.names) if self._options.names else found
+            return with_names(found, self.options.names) if self.options.names else found
         except Exception as error:
             self._unexpected[unexpected(error, "session", Location())] = None
             return unnamed(self._source.pipes)
@@ -198,7 +199,7 @@ class Decoding(Closing):
     def blocks(self) -> Iterator[list[RpcRecord]]:
         """The same, some at a time: what is counted and paired by then holds all of these."""
         decode, build, look = self._decoder.feed, self.builder.feed, self._findings.feed
-        cut = _one_by_one if self._options.by_completion else _some
+        cut = _one_by_one if self.options.by_completion else _some
         for messages in self._source.messages():
             for some in cut(messages):
                 records = decode(some)
@@ -208,23 +209,23 @@ class Decoding(Closing):
                 self.builder.count_problems(records)
             self._tell()
         self._session = self._finish()
-        if self._options.progress is not None:
-            self._options.progress(1, 1)
+        if self.options.progress is not None:
+            self.options.progress(1, 1)
 
     def record(self, row: int) -> RpcRecord | None:
         """Returns the record of a row; None where there is none. Instead of `records`: an index gives it
         without the others, else all up to it are read."""
         tp = self._source.message(row)
         if tp is not None:
-            return RecordDecoder(self._options.limits).again(row, tp)
+            return RecordDecoder(self.options.limits).again(row, tp)
         return next((record for record in self.records() if record.row == row), None)
 
     def _tell(self) -> None:
         """Tells who listens how far the reading is."""
-        if self._options.progress is None:
+        if self.options.progress is None:
             return
         done, of = self._source.progress
-        self._options.progress(done if of is None else min(done, max(of - 1, 0)), of)
+        self.options.progress(done if of is None else min(done, max(of - 1, 0)), of)
 
     @property
     def unread_link_types(self) -> list[str]:
@@ -245,7 +246,7 @@ class Decoding(Closing):
                 "or share a storage hold more together than is read; --unpack-limit sets another limit"
             )
         named = {(worker.id, worker.name) for worker in self.session.workers}
-        for one in self._options.names.items():
+        for one in self.options.names.items():
             if one not in named:
                 found.append(f"--worker {one[0]}={one[1]}: no worker is known by the id {one[0]} only")
         return found
@@ -281,15 +282,15 @@ class Decoding(Closing):
             identities=identities,
             problems=problems,
             sums=source.sums,
-            by_completion=self._options.by_completion,
+            by_completion=self.options.by_completion,
             failed=source.failed,
         )
         self._wire_facts = source.wire_facts()
         unread: list[Problem] = []
-        if self._options.worker_logs:
+        if self.options.worker_logs:
             from rpcinspect.checks.worker_logs import join_logs
 
-            logs, zone_s = self._options.worker_logs, self._options.log_zone_s
+            logs, zone_s = self.options.worker_logs, self.options.log_zone_s
             try:
                 told = join_logs(session, logs, self._wire_facts.ends, zone_s)
                 session = replace(session, worker_logs=told)
@@ -301,7 +302,7 @@ class Decoding(Closing):
     def bytes_beside(self) -> CaptureBytes:
         """Returns what reads bytes of the captures in another thread, while they are still being decoded: it
         has no window that the decoding moves."""
-        return CaptureBytes(self._pread, self._options.reading.unpacking.bytes)
+        return CaptureBytes(self._pread, self.options.reading.unpacking.bytes)
 
     def write_index(self, store: MessageStore) -> Path:
         """Writes the index of the captures beside the first, and returns its place; only after the last
@@ -314,7 +315,7 @@ class Decoding(Closing):
             raise OutputError("no index is made of what is no file, or was not read to its end")
         readers = [reader for reader in self.readers if isinstance(reader, CaptureReader)]
         if readers:  # else it is there
-            write_index(place, readers, self._source.told(), store, self._options.limits)
+            write_index(place, readers, self._source.told(), store, self.options.limits)
         return place
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:

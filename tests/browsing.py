@@ -36,7 +36,7 @@ async def browser(
 ) -> AsyncIterator[tuple[Browser, Pilot[int]]]:
     """The app on a capture; `wait`: everything was read and is shown."""
     reading = GrowingRun(Decoding([str(path)]))
-    app = Browser(reading, Marks(None) if marks is None else marks)
+    app = Browser(reading, Marks() if marks is None else marks)
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
             if wait:

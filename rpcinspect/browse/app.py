@@ -13,26 +13,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 from textual import on, work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.timer import Timer
 from textual.widgets import Footer, Static
 
 from rpcinspect.browse import moves
+from rpcinspect.browse.export_flow import ExportFlow
 from rpcinspect.browse.filter_line import FilterLine
-from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import PLACES, place_in_words
 from rpcinspect.browse.growing_run import LIVE, GrowingRun
-from rpcinspect.browse.help import help_text
 from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
+from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.listing import Listing, RowList
+from rpcinspect.browse.mark_list import NO_MARKS, mark_chooser, marked_numbers
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
+from rpcinspect.browse.note_line import NoteLine
 from rpcinspect.browse.output_lines import OutputLines, OutputScreen
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
-from rpcinspect.browse.terminal import TerminalDriver, stop_with_group
 from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
@@ -41,6 +42,7 @@ from rpcinspect.fields.phrases import captures_title, counted, printable
 from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
+    from rpcinspect.browse.export_scopes import ExportScope
     from rpcinspect.filter.selection import Filter
 
 TICK_S = 0.1
@@ -63,30 +65,30 @@ class ViewPlace(Struct, frozen=True):
     """The row of the message that was shown."""
 
 
-class Browser(App[int]):
+class Browser(ListApp):
     """A capture in the terminal."""
 
     TITLE = "rpcinspect"
-    ENABLE_COMMAND_PALETTE = True
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "pop", "back"),
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("f", "find", "find"),
-        Binding("n", "again(1)", "next", show=False),
-        Binding("N", "again(-1)", "previous", show=False),
+        Binding("n", "again(1)", "next found", show=False),
+        Binding("N", "again(-1)", "previous found", show=False),
         Binding("number_sign", "go", "go to", key_display="#"),
+        Binding("m", "mark", "mark"),
+        Binding("e", "export", "export"),
+        Binding("colon", "command_palette", "commands", key_display=":"),
         *(Binding(one.key, f"move('{one.name}')", one.name) for one in moves.MOVES),
         Binding("left_square_bracket", "travel_back", "back", show=False, key_display="["),
         Binding("right_square_bracket", "travel_forward", "forward", show=False, key_display="]"),
         Binding("a", "every", "housekeeping", show=False),
-        Binding("m", "mark", "mark"),
         Binding("M", "next_mark", "next mark", show=False),
-        Binding("c", "comment", "comment", show=False),
-        Binding("e", "export", "export"),
+        Binding("c", "comment", "note", show=False),
+        Binding("apostrophe", "marks", "marks and notes", show=False, key_display="'"),
         Binding("vertical_line", "layout", "layout", show=False, key_display="|"),
         Binding("backslash", "maximise", "maximise", show=False, key_display="\\"),
-        Binding("colon", "command_palette", "palette", key_display=":"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("o", "output", "output of the command", show=False),
         Binding("t", "theme", "light or dark", show=False),
@@ -106,13 +108,13 @@ class Browser(App[int]):
         super().__init__()
         self.reading = reading
         self.marks = marks
+        self.export = ExportFlow(self, reading, marks, self._scopes)
         self.title_line = Static(id="title", markup=False)
         self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
         self.panes = Container(id="panes", classes=LAYOUTS[0])
-        self.lines_view = LinesView(id="list")
-        """The list of the view that is shown."""
-        self.message = MessagePane(reading, marks, id="message")
+        self.message = MessagePane(reading, id="message")
         """The panes of one message."""
+        self.note_line = NoteLine()
         self.filter_line = FilterLine(values_of(reading), id="filter")
         self.view = VIEWS[0]
         self.opened: int | None = None
@@ -124,9 +126,8 @@ class Browser(App[int]):
         self._shape = 0
         self._before: list[ViewPlace] = []
         self._after: list[ViewPlace] = []
-        self._wanted = ""
-        """The text that is searched."""
-        self._said_failed = False
+        self._said = False
+        """What is to be said at the end of the reading was said."""
         self._titled = ""
         """What the title says."""
         self._seen = 0
@@ -144,8 +145,9 @@ class Browser(App[int]):
         with self.panes:
             yield self.lines_view
             yield self.message
+        yield self.note_line
         yield self.filter_line
-        yield Footer(show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         """Begins to read."""
@@ -158,13 +160,19 @@ class Browser(App[int]):
     def _tick(self) -> None:
         """Takes notice of what has come."""
         self._title()
+        if self.marks.find(self.reading) or self.marks.has_news:
+            self._marked()
         matching = self.listed.matching
         if matching is not None and matching.why:
             self.notify(f"the filter was given up: {printable(matching.why)}", severity="error", markup=False)
             self._use(None)
-        if self.reading.state == "failed" and not self._said_failed:
-            self._said_failed = True
+        if self.reading.state == "failed" and not self._said:
+            self._said = True
             self.notify(printable(self.reading.why), severity="error", timeout=60, markup=False)
+        if self.reading.state == "done" and not self._said:
+            self._said = True
+            for line in self.reading.notices:
+                self.notify(printable(line), timeout=15, markup=False)
         rows = self._rows.rows if isinstance(self._rows, Timeline) else self._rows
         finished = self.reading.run is not None and (matching is None or matching.finished)
         if finished and self._waits:
@@ -193,6 +201,7 @@ class Browser(App[int]):
             told.append(f"{picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
+        told.append(self.export.follow())
         text = "  ·  ".join(filter(None, told))
         if text != self._titled:  # nothing is drawn while nothing happens
             self._titled = text
@@ -308,12 +317,13 @@ class Browser(App[int]):
 
     def _show_soon(self) -> None:
         if self.row is not None and self.is_running:  # not while the panes are taken down
-            self.message.show(self.row)
+            self.show_row(self.row)
 
     def show_row(self, row: int) -> None:
         """Shows a message in its panes."""
         self.row = row
         self.message.show(row)
+        self.note_line.show(row, self.marks, self.reading)
 
     @on(LinesView.Chosen, "#list")
     def _chosen(self, event: LinesView.Chosen) -> None:
@@ -383,11 +393,6 @@ class Browser(App[int]):
             self.notify("no command runs here: record --browse shows what one writes", markup=False)
         else:
             self.push_screen(OutputScreen(self.output))
-
-    def action_suspend_process(self) -> None:
-        """Goes to the shell, until `fg`."""
-        if isinstance(self._driver, TerminalDriver):
-            stop_with_group()
 
     def action_move(self, name: str) -> None:
         """Goes from the message that is shown to others."""
@@ -489,62 +494,69 @@ class Browser(App[int]):
         self._waits = True
         self.show_view(self.view, row=self.row)
 
-    def action_find(self) -> None:
-        """Asks for a text and goes to the next line that has it."""
-
-        def answered(text: str | None) -> None:
-            if text:
-                self._wanted = text
-                self.action_again(1)
-
-        self.push_screen(TextPrompt("find text in the list", self._wanted), answered)
-
-    def action_again(self, by: int) -> None:
-        """Goes to the next line with the text that was searched, or to the one before."""
-        if self._wanted:
-            self._find(self._wanted, by)
-
-    @work(thread=True, exclusive=True, group="find", exit_on_error=False)
-    def _find(self, wanted: str, by: int) -> None:
-        lines, cursor = self.lines_view.lines, self.lines_view.cursor
-        at = find_text(lines, wanted, cursor, by)
-        self.call_from_thread(self._found, lines, wanted, at)
-
-    def _found(self, lines: LineSource, wanted: str, at: int | None) -> None:
-        if at is None:
-            self.notify(f"no other line has {printable(wanted)!r}", markup=False)
-        elif lines is self.lines_view.lines:
-            self.lines_view.move_to(at, middle=True)
-
     # -- marks
 
     def action_mark(self) -> None:
-        """Marks the message, or takes the mark away."""
+        """Marks the message, or takes its mark and note away."""
         if self.row is not None:
-            self.marks.toggle(self.reading.number(self.row))
-            self.lines_view.refresh()
+            self.marks.toggle(self.reading.record(self.row))
+            self._marked()
+
+    def _marked(self) -> None:
+        """Shows marks as they are now."""
+        for told in self.marks.news():
+            self.notify(printable(told), severity="warning", timeout=10, markup=False)
+        self.note_line.show(self.row, self.marks, self.reading)
+        self.lines_view.refresh()
 
     def action_next_mark(self) -> None:
         """Goes to the next message with a mark."""
-        number = self.marks.after(-1 if self.row is None else self.reading.number(self.row))
-        if number is None:
-            self.notify("nothing is marked: m marks a message", markup=False)
+        numbers = marked_numbers(self.reading, self.marks)
+        here = -1 if self.row is None else self.reading.number(self.row)
+        if numbers:
+            self.go_to(next((one for one in numbers if one > here), numbers[0]))
         else:
-            self.go_to(number)
+            self.notify(NO_MARKS, markup=False)
 
     def action_comment(self) -> None:
-        """Asks for a note on the message."""
-        if self.row is None:
+        """Asks for a note on the message, which marks it."""
+        row = self.row
+        if row is None:
             return
-        number = self.reading.number(self.row)
 
         def answered(text: str | None) -> None:
             if text is not None:
-                self.marks.note(number, text)
-                self.show_row(self.row if self.row is not None else 0)
-                self.lines_view.refresh()
+                self.marks.note(self.reading.record(row), text)
+                self._marked()
 
-        self.push_screen(TextPrompt(f"note on message {number}", self.marks.get(number, "")), answered)
+        title = f"note on message {self.reading.number(row)}"
+        self.push_screen(TextPrompt(title, printable(self.marks.get(row, ""))), answered)
+
+    def action_marks(self) -> None:
+        """Shows which messages are marked, with their notes, and goes to one of them."""
+        numbers = marked_numbers(self.reading, self.marks)
+        if not numbers:
+            self.notify(NO_MARKS, markup=False)
+            return
+
+        def chosen(at: int | None) -> None:
+            if at is not None:
+                self.go_to(numbers[at])
+
+        self.push_screen(mark_chooser(self.reading, self.marks, numbers), chosen)
+
+    def action_export(self) -> None:
+        """Writes messages to a file, or shows the command that does so."""
+        self.export.ask()
+
+    def _scopes(self) -> list[ExportScope]:
+        from rpcinspect.browse.export_scopes import scopes_of
+
+        return scopes_of(self.reading, self.row, self.marks, self.listed.matching)
+
+    def on_unmount(self) -> None:
+        """Stops what is still being written."""
+        self.export.stop()
 
     # -- how it looks
 
@@ -553,17 +565,8 @@ class Browser(App[int]):
         self._shape = (self._shape + 1) % len(LAYOUTS)
         self.panes.set_classes(LAYOUTS[self._shape])
 
-    def action_maximise(self) -> None:
-        """Gives the pane one is in the whole screen, or takes it back."""
-        if self.screen.maximized is not None:
-            self.screen.minimize()
-        elif self.focused is not None:
-            self.screen.maximize(self.focused)
-
-    def action_theme(self) -> None:
-        """Changes between light and dark."""
-        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
-
     def action_help(self) -> None:
         """Shows which keys there are."""
-        self.push_screen(HelpScreen(help_text(self)))
+        from rpcinspect.browse.help import help_text
+
+        self.push_screen(HelpScreen(help_text(self.screen)))

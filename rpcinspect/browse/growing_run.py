@@ -62,6 +62,9 @@ class GrowingRun(Closing):
         """`follows`: the capture is still being made; `keeps`: an index of it is to be made; `ends`: makes
         whoever makes the capture end, and says what was done about that, nothing where it has ended."""
         self.decoding = decoding
+        self._keeps = keeps
+        self.notices: list[str] = []
+        """What is to be said once all was read."""
         self.follows = follows
         self._make_end = ends
         self.state: ReadingState = "reading"
@@ -153,11 +156,22 @@ class GrowingRun(Closing):
             if self.causes_are_known:
                 run.causes  # noqa: B018  (here, where nobody waits for a key)
             self.run = run
+            self.notices = [*run.notices, *self._index()]
             self.state = "done"
         except (RpcInspectError, OSError) as error:
             self.state, self.why = "failed", str(error)
         except Exception as error:
             self.state, self.why = "failed", fault(error)
+
+    def _index(self) -> Iterator[str]:
+        """Makes the index that was asked for; says where it is, or why there is none."""
+        if self._store is None or not self._keeps:
+            return
+        try:
+            place = self.decoding.write_index(self._store)
+            yield f"the index is {place}: the next time this opens at once"
+        except RpcInspectError as error:
+            yield str(error)
 
     def _final_kinds(self, run: RunModel) -> Iterator[int]:
         for kind, keeping in zip(self.kinds, run.session.messages.housekeeping(), strict=True):
@@ -196,7 +210,10 @@ class GrowingRun(Closing):
             store.extend([record.tp for record in self._records])
         if self._store is not None:
             self._store.extend([record.tp for record in records])
-        self._records = [] if many else self._records + list(records)
+        if many:
+            self._records = []
+        else:
+            self._records += records
 
     @property
     def in_memory(self) -> bool:

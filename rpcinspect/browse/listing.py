@@ -53,7 +53,7 @@ class RowList:
     def __init__(
         self, reading: GrowingRun, listed: Listing, marks: Mapping[int, str], nested: bool = True
     ) -> None:
-        """`marks` by the index of a message; `nested`: calls stand below the one that caused them."""
+        """`marks` by the row of a message; `nested`: calls stand below the one that caused them."""
         self.reading = reading
         self.listed = listed
         self._marks = marks
@@ -163,7 +163,7 @@ class RowList:
         seconds = f"{(columns.time_ns[row] - reading.start_ns) / 1e9:.6f}"
         named = type_name(columns.type[row]) if width >= TYPE_FROM else ""
         told = self._lay_out(str(number), seconds, join_ends(*reading.ends(row)), took, named, text)
-        return ListLine(told, look, "●" if number in self._marks else "")
+        return ListLine(told, look, "●" if row in self._marks else "")
 
     def _indent(self, row: int) -> str:
         depth = self._depths.get(row, 0)

@@ -5,7 +5,7 @@ In: the row of a message of a capture that is being read. Out: the panes, and a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -27,11 +27,9 @@ class MessagePane(Container):
     MessagePane BytesPane { width: 1fr; border-left: solid $primary; }
     """
 
-    def __init__(self, reading: GrowingRun, notes: Mapping[int, str], *, id: str | None = None) -> None:
-        """`notes`: by the index of a message."""
+    def __init__(self, reading: GrowingRun, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._reading = reading
-        self._notes = notes
         self._source = reading.decoding.bytes_beside()
         self.structure_pane = StructurePane(id="structure")
         self.bytes_pane = BytesPane(id="bytes")
@@ -59,8 +57,6 @@ class MessagePane(Container):
         """What is known of the message beside what it says."""
         reading, run = self._reading, self._reading.run
         number = reading.number(row)
-        if number in self._notes:
-            yield f"marked: {self._notes[number]}" if self._notes[number] else "marked"
         if run is None or not reading.causes_are_known:
             return
         columns = run.session.messages

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.console import RenderableType
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -120,14 +121,14 @@ class HelpScreen(ModalScreen[None]):
         border: round $primary; background: $surface; padding: 0 1; }
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: RenderableType) -> None:
         super().__init__()
         self._text = text
 
     def compose(self) -> ComposeResult:
         """Makes the text."""
         with VerticalScroll():
-            yield Static(Text(self._text))
+            yield Static(self._text)
 
     def action_give_up(self) -> None:
         """Closes it."""

@@ -3,16 +3,22 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from rpcinspect.cli.options import STDIN, CaptureOptions, FilesArgument, option
+from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
+from rpcinspect.cli.options import STDIN, FilesArgument, option
 
 if TYPE_CHECKING:
     from rpcinspect.capture import Live
 
 
-class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
+class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
     """Look through captures in the terminal: calls, messages, bytes, tensors."""
 
-    EXAMPLES: ClassVar = ("browse run.pcap", "browse --live lo")
+    EXAMPLES: ClassVar = (
+        "browse run.pcap",
+        "browse --live lo",
+        "browse --diff good.pcap bad.pcap",
+        "browse --diff run.pcap --context 0:3 --context 0:7",
+    )
     EXITS: ClassVar = {
         0: "ended by a key",
         2: "wrong options, or no terminal",
@@ -21,6 +27,12 @@ class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
     }
 
     files: FilesArgument = []
+    diff: Annotated[
+        bool, option("--diff", "Show two runs side by side, and what differs; with the options of diff.")
+    ] = False
+    index: Annotated[
+        bool, option("--index", "Keep an index beside the capture: it opens at once the next time.")
+    ] = False
     interface: Annotated[
         str | None, option("--live INTERFACE", "Capture there; show messages as they come.")
     ] = None
@@ -37,16 +49,32 @@ class BrowseCommand(CaptureOptions, frozen=True, kw_only=True):
         from rpcinspect.cli.requirements import missing_textual
 
         yield from super().mistakes()
+        if self.diff:
+            yield from self.runs_mistakes()
+            if self.interface is not None:
+                yield "--diff compares two captures: no --live with it"
+        else:
+            for name in dict.fromkeys(word.partition("=")[0] for word in self.comparing()):
+                yield f"{name} is for --diff"
         if self.interface is not None and self.files:
             yield "--live and FILE can't be used together"
         if self.interface is None and not self.files:
             yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        if self.index and (self.live or self.diff):
+            yield "--index is for captures that are files: not with --live, - or --diff"
         for missing in (missing_textual(), missing_terminal(STDIN in self.files)):
             if missing is not None:
                 yield missing
 
+    def inputs(self) -> list[str]:
+        return [path for file in self.files for path in captures_of(file)] if self.diff else self.files
+
     def run(self) -> int:
         """Shows it; returns the exit code."""
+        if self.diff:
+            from rpcinspect.cli.browsing_pair import browse_pair
+
+            return browse_pair(self)
         from rpcinspect.cli.browsing import browse
 
         return browse(self)

@@ -153,7 +153,7 @@ def browse_job(command: RecordCommand) -> int:
 
     options = Options(by_completion=True)
     source = Followed(str(file), lambda: job.is_over)
-    marks = Marks.of(str(file))
+    marks = Marks.beside([str(file)])
     signal.signal(signal.SIGINT, lambda number, frame: job.interrupt())  # also once the screen is left
     try:
         code = browse_sources(

@@ -20,6 +20,7 @@ from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.output_lines import OutputLines
 from rpcinspect.browse.terminal import run_in_terminal
 from rpcinspect.capture import CaptureInput
+from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.pipeline import Decoding, Options
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 def browse(asked: BrowseCommand) -> int:
     """Shows captures until a key ends it."""
     options = replace(asked.decoding_options(), by_completion=asked.live)
-    marks = Marks.of(asked.files[0]) if asked.files else Marks(None)
-    code = browse_sources(asked.sources(), options, marks, follows=asked.live)
+    marks = Marks.beside([] if asked.interface is not None else asked.files)
+    code = browse_sources(asked.sources(), options, marks, follows=asked.live, keeps=asked.index)
     end_at_once(code)
 
 
@@ -40,17 +41,22 @@ def browse_sources(
     marks: Marks,
     *,
     follows: bool,
+    keeps: bool = False,
     ends: Callable[[], str] | None = None,
     output: Path | None = None,
 ) -> int:
-    """Shows what is read. `ends`: see `GrowingRun`; `output`: of the command that is being recorded."""
+    """Shows what is read. `keeps`: an index is made; `ends`: see `GrowingRun`; `output`: of the command that
+    is being recorded."""
+    imports_are_over()
     reading: GrowingRun | None = None
 
     def heard(done: int, of: int | None) -> None:
         if reading is not None:
             reading.heard(done, of)
 
-    reading = GrowingRun(Decoding(sources, replace(options, progress=heard)), follows=follows, ends=ends)
+    reading = GrowingRun(
+        Decoding(sources, replace(options, progress=heard)), follows=follows, keeps=keeps, ends=ends
+    )
     try:
         app = Browser(reading, marks)
         app.output = None if output is None else OutputLines(output)

@@ -12,9 +12,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rpcinspect import exit_codes
-from rpcinspect.cli.arguments import context_id, names
+from rpcinspect.cli.arguments import names
 from rpcinspect.cli.collector import imports_are_over
-from rpcinspect.cli.diff import DiffCommand, captures_of
+from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
+from rpcinspect.cli.diff import DiffCommand
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.output import open_console, open_output, say, say_if_empty
 from rpcinspect.cli.progress import ProgressBar, reading_bar
@@ -22,6 +23,7 @@ from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import packed, printable_json, some
+from rpcinspect.pipeline import Options, Progress
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext
 
@@ -32,17 +34,15 @@ MAX_LISTED = 8
 def compared(command: DiffCommand) -> int:
     """Compares and writes; returns the exit code."""
     imports_are_over()
-    rules, ids = command.rules(), [context_id(context) for context in command.contexts]
+    rules, ids = command.rules(), command.context_ids()
     with ExitStack() as stack:
         runs = [stack.enter_context(_opened(command, file)) for file in command.files]
         for label, opened in zip("ab", runs, strict=False):
             for line in opened.notices:
                 say(line)
             say_if_empty(opened.session, f"{label}: ")
-        check_messages(*runs)
         a, b = runs[0], runs[-1]
-        _check_workers(rules, a, b)
-        contexts = _context(a, ids[:1]), _context(b, ids[-1:])
+        contexts = chosen_contexts(rules, ids, a, b)
         with ProgressBar("comparing") as progress:
             comparison = compare_runs(a, b, rules, contexts=contexts, progress=progress)
         _write(command, comparison, (a, b))
@@ -54,9 +54,22 @@ def compared(command: DiffCommand) -> int:
 def _opened(command: DiffCommand, file: str) -> RunModel:
     """Returns one of the two runs."""
     with reading_bar() as progress:
-        return RunModel.open(
-            captures_of(file), replace(command.decoding_options(), audit=False, progress=progress)
-        )
+        return RunModel.open(captures_of(file), comparison_options(command, progress))
+
+
+def comparison_options(asked: ComparisonOptions, progress: Progress) -> Options:
+    """Returns how the two runs are decoded: nothing judges what their pickles would run."""
+    return replace(asked.decoding_options(), audit=False, progress=progress)
+
+
+def chosen_contexts(
+    rules: Rules, ids: list[int | None], a: RunModel, b: RunModel
+) -> tuple[AutogradContext | None, AutogradContext | None]:
+    """Returns the contexts of both runs that are compared; None: the whole run. Raises `CaptureError` where
+    neither has a message, and `UsageMistake` for a worker or a context that there is not."""
+    check_messages(a, b)
+    _check_workers(rules, a, b)
+    return _context(a, ids[:1]), _context(b, ids[-1:])
 
 
 def _write(command: DiffCommand, comparison: Comparison, runs: tuple[RunModel, RunModel]) -> None:

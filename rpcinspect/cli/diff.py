@@ -1,26 +1,14 @@
 """`rpcinspect diff`: decodes two runs, compares them and says where they part."""
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from rpcinspect.cli.guard import UsageMistake
-from rpcinspect.cli.options import (
-    AtolOption,
-    CaptureOptions,
-    OutputOption,
-    RtolOption,
-    ToleranceOption,
-    argument,
-    option,
-)
-
-if TYPE_CHECKING:
-    from rpcinspect.equality.rules import Rules
+from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
+from rpcinspect.cli.options import OutputOption, argument, option
 
 
-class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
+class DiffCommand(ComparisonOptions, frozen=True, kw_only=True):
     """Compare two runs and show the first message that differs."""
 
     EXAMPLES: ClassVar = (
@@ -38,26 +26,6 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
     }
 
     files: Annotated[list[str], argument("A [B]", "Captures of two runs; A1,A2 for several of one run.")]
-    contexts: Annotated[
-        list[str], option("--context ID", "Compare only this autograd context; repeat it for B's.")
-    ] = []
-    tolerance: ToleranceOption = False
-    rtol: RtolOption = None
-    atol: AtolOption = None
-    ignore: Annotated[
-        list[str],
-        option(
-            "--ignore WHAT,…",
-            "Do not count: device, device-map, latency, form, requires-grad, zero-sign, nan-payload, "
-            "profile-events, error, missing, extra.",
-        ),
-    ] = []
-    strict: Annotated[
-        bool, option("--strict", "Also count form, order of independent calls, agents' calls.")
-    ] = False
-    renames: Annotated[
-        list[str], option("--rename OLD=NEW", "Match OLD of A with NEW of B; repeatable.")
-    ] = []
     shrink: Annotated[
         Path | None, option("--shrink PCAP", "Write the smallest part of B that shows the first difference.")
     ] = None
@@ -73,33 +41,9 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
 
         return compared(self)
 
-    def rules(self) -> "Rules":
-        """Returns what counts as a difference."""
-        from rpcinspect.cli.arguments import names, renames, rules
-        from rpcinspect.equality.rules import IGNORABLE
-
-        ignore = frozenset(names(self.ignore))
-        if ignore - IGNORABLE.keys():
-            (name, *_), known = sorted(ignore - IGNORABLE.keys()), ", ".join(sorted(IGNORABLE))
-            raise UsageMistake(f"--ignore {name}: these can be ignored: {known}")
-        return rules(
-            self.rtol,
-            self.atol,
-            by_dtype=self.tolerance,
-            ignore=ignore,
-            strict=self.strict,
-            renames=renames(self.renames),
-        )
-
     def options(self) -> list[str]:
         """Returns the options for reading captures and for comparing, as words."""
-        words = [f"--ignore={','.join(self.ignore)}"]
-        words += [f"--context={context}" for context in self.contexts]
-        words += [f"--rename={rename}" for rename in self.renames]
-        words += ["--tolerance"] if self.tolerance else []
-        words += [f"--rtol={self.rtol}"] if self.rtol is not None else []
-        words += [f"--atol={self.atol}"] if self.atol is not None else []
-        words += ["--strict"] if self.strict else []
+        words = self.comparing()
         words += [f"--reader={self.reader}"] if self.reader != "auto" else []
         words += [f"--unpack-limit={self.unpack_limit}"] if self.unpack_limit is not None else []
         return words + [f"--tshark-option={option}" for option in self.tshark_options]
@@ -112,18 +56,6 @@ class DiffCommand(CaptureOptions, frozen=True, kw_only=True):
 
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
-        if len(self.files) > 2:
-            yield "two runs can be compared: give A and B; several captures of one run as A1,A2"
-        if len(self.files) == 1 and len(self.contexts) != 2:
-            yield "to compare two contexts of one capture, give --context twice; else give B"
-        if len(self.contexts) > 2:
-            yield "--context can be given twice: the first is a's, the second b's"
+        yield from self.runs_mistakes()
         if self.shrink is not None and self.shrink == self.output:
             yield f"{self.shrink}: --output and --shrink can't both be written there"
-
-
-def captures_of(file: str) -> tuple[str, ...]:
-    """Returns the captures of one run, separated by commas; an existing file may have commas in its name."""
-    if "," not in file or os.path.exists(file):
-        return (file,)
-    return tuple(part for part in file.split(",") if part)

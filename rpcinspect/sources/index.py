@@ -36,6 +36,7 @@ class IndexedCapture(Closing):
     """A capture of which the index tells all but the bytes of tensors."""
 
     compression = None
+    twice = True
     ended_early = None
     problems: Sequence[Problem] = ()
     """Those of the captures are the source's."""

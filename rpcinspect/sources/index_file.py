@@ -15,6 +15,7 @@ used, but for what only somebody who made it wrong on purpose can have hidden.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 import zlib
@@ -23,9 +24,10 @@ from functools import cache
 from hashlib import blake2b, sha256
 from pathlib import Path
 from shlex import quote
+from typing import Literal
 
 import zstandard
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from rpcinspect.capture import CaptureReader
 from rpcinspect.capture.source import ASIDE
@@ -74,8 +76,8 @@ class CaptureStamp(Struct, frozen=True):
 class KnownCapture(Struct, frozen=True, kw_only=True):
     """What reading a capture told of it."""
 
-    format: str
-    reader: str
+    format: Literal["pcap", "pcapng", "rpclog"]
+    reader: Literal["native", "log"]
     packets: int
     bytes: int
     first_time_ns: int | None
@@ -190,14 +192,7 @@ def _stamp(reader: CaptureReader, reach: int) -> CaptureStamp:
 
 
 def _known(reader: CaptureReader) -> KnownCapture:
-    return KnownCapture(
-        format=reader.format,
-        reader=reader.reader,
-        packets=reader.packets,
-        bytes=reader.bytes,
-        first_time_ns=reader.first_time_ns,
-        last_time_ns=reader.last_time_ns,
-    )
+    return convert(reader, KnownCapture, from_attributes=True)
 
 
 def _most(captured: int, times: int) -> int:
@@ -231,6 +226,8 @@ class IndexFile(Closing):
             raise DecodeError(LAYER, "pipes are out of order")
         if len(self.facts.clocks) != len(self.captured):
             raise DecodeError(LAYER, "facts are of other captures")
+        if not all(re.fullmatch("[a-z]+", problem.layer) for problem in self.facts.problems):
+            raise DecodeError(LAYER, "problems are of layers that are none")  # views show them as they are
         reader = BlockReader(dict(enumerate(pipes)), self.captured, preface.limits)
         self.messages = StoredMessages(self._places(start + preface.facts.packed), self._pread, reader)
         for one in self.messages.places:

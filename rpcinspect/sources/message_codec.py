@@ -307,10 +307,18 @@ def to_json(value: object) -> bytes:
 def from_json(data: bytes, kind: type[T]) -> T:
     """Returns the structure that `to_json` has written. Raises `DecodeError`."""
     try:
-        found: Any = json.loads(data)
+        found: Any = json.loads(data, parse_int=_number)
         return msgspec.convert(found, kind, str_keys=True)
     except (ValueError, RecursionError) as error:  # msgspec's errors are of the first kind
         raise DecodeError(LAYER, f"no {kind.__name__}: {str(error)[:200]}") from error
+
+
+def _number(text: str) -> int:
+    """Returns a number of JSON. Raises `ValueError` for one that no field of a capture holds."""
+    number = int(text)
+    if not -(1 << 63) <= number < 1 << 64:
+        raise ValueError("a number has more than 64 bits")
+    return number
 
 
 def pipe_state(pipe: Pipe) -> tuple[object, ...]:

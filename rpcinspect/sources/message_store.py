@@ -33,7 +33,9 @@ from rpcinspect.tensorpipe.records import Pipe, TpMessage
 
 BLOCK_MESSAGES = 512
 BLOCK_BYTES = 1 << 20
-"""Of payloads, at which a block ends; the last message may be larger."""
+"""Of payloads and places of tensors, at which a block ends; the last message may be larger."""
+PIECE_BYTES = 16
+"""Of each place: a large tensor lies in thousands of packets."""
 LEVEL = 1
 """Of Zstandard: higher ones take twice the time for a tenth of the bytes."""
 KEPT_BYTES = 1 << 24
@@ -155,6 +157,9 @@ class MessageStore(StoredMessages, Closing):
                     self._note(pipe)
                 self._waiting.append(tp)
                 self._waiting_bytes += tp.length
+                for tensor in tp.tensors:
+                    if tensor.extent is not None:
+                        self._waiting_bytes += PIECE_BYTES * len(tensor.extent.pieces)
                 if len(self._waiting) >= BLOCK_MESSAGES or self._waiting_bytes >= BLOCK_BYTES:
                     self.flush()
 

@@ -68,7 +68,9 @@ def test_a_line_is_found_again_by_its_row_and_by_that_of_its_answer() -> None:
 
 def test_marks_stand_before_their_lines() -> None:
     with read_whole(recorded("rref_relay.pcap")) as reading:
-        every = RowList(reading, Listing("messages", True), {3: "", 5: "a note"})
+        every = RowList(
+            reading, Listing("messages", True), {reading.row_of(number) or 0: "" for number in (3, 5)}
+        )
         assert [at for at in range(len(every)) if every.line(at, 80).mark] == [3, 5]
 
 

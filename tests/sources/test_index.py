@@ -3,6 +3,8 @@ here, since an index holds nothing else than that."""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -21,7 +23,7 @@ from rpcinspect.sources.source import index_beside
 from tests.builders import pcap_file
 from tests.cli.runner import CHAIN, Ran, rpcinspect
 from tests.growing import fragments, headless_pipes, holes, views_of_a_storage
-from tests.logs import convert
+from tests.logs import convert, log_of, message
 from tests.places import content
 from tests.tensorpipe.conversations import Network, PipeTalk, Said, packets, segments
 
@@ -211,6 +213,30 @@ def test_captures_without_an_index(name: str, reading: Reading, why: str, tmp_pa
     with pytest.raises(OutputError, match=f"{name}: {why}"):
         make_index([str(path)], Options(reading=reading))
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_log_with_tensors_as_text_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.rpclog"
+    record = message(storages=(b"abcd",)).splitlines()[0]
+    said = json.loads(record) | {"base64": base64.b64encode(b"abcd").decode()}
+    path.write_bytes(log_of(json.dumps(said).encode() + b"\n"))
+    with Decoding([str(path)]) as decoding:
+        assert [len(found.tp.tensors) for found in decoding.records()] == [1]
+    with pytest.raises(OutputError, match="no index is made of logs that hold tensors as base64"):
+        make_index([str(path)])
+
+
+def test_a_log_of_absurd_lengths(tmp_path: Path) -> None:
+    """What was announced and never written may be longer than 64 bits can say."""
+    most = (1 << 63) - 1
+    path = tmp_path / "a.rpclog"
+    storage = {"length": most, "missing": [[0, most]]}
+    absurd = message(payload=b"p", payload_missing=most - 1, table_missing=most, storages=())
+    said = json.loads(message(payload=b"p").splitlines()[0]) | {"storages": [storage], "id": 1}
+    path.write_bytes(log_of(absurd, json.dumps(said).encode() + b"\np\n"))
+    with Decoding([str(path)]) as decoding:
+        assert len(list(decoding.records())) == 2
+    same_with_index(path)
 
 
 def _packed() -> bytes:

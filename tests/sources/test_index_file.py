@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import struct
 import zlib
@@ -235,10 +236,25 @@ def _no_clocks(parts: Parts) -> None:
     parts.facts = parts.facts.replace(b'"clocks": [null]', b'"clocks": []')
 
 
-@pytest.mark.parametrize("spoil", [_bomb, _large_facts, _many, _none, _no_facts, _other_pipes, _no_clocks])
+def _large_number(parts: Parts) -> None:
+    parts.facts = re.sub(rb'"first_ns": [0-9]+', b'"first_ns": 1' + b"0" * 30, parts.facts, count=1)
+
+
+def _layer(parts: Parts) -> None:
+    """What a terminal would obey."""
+    problem = b'{"layer": "\\u001b]0;x\\u0007", "reason": "", "location": {}}'
+    parts.facts = parts.facts.replace(b'"problems": []', b'"problems": [' + problem + b"]")
+
+
+SPOILT = (_bomb, _large_facts, _many, _none, _no_facts, _other_pipes, _no_clocks, _large_number, _layer)
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
 def test_wrong_on_purpose_is_not_used(spoil: Callable[[Parts], None], path: Path, place: Path) -> None:
     parts = Parts(place)
+    before = parts.facts, list(parts.blocks)
     spoil(parts)
+    assert (parts.facts, parts.blocks) != before
     parts.write(place)
     found = opened(path)
     assert isinstance(found, str)

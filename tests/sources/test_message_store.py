@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 import zstandard
+from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.sources import message_store
 from rpcinspect.sources.message_store import MessageStore, unpacked
-from rpcinspect.tensorpipe.records import TpMessage
+from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tensorpipe.records import Placement, TpMessage, TpTensor
 from tests.places import content
 from tests.sources.test_message_codec import told
 
@@ -46,6 +48,16 @@ def test_large_messages_end_their_block(messages: list[TpMessage], monkeypatch: 
         store.extend(messages[:100])
         assert len(store.places) > 10
         assert [told(tp) for tp in store] == [told(tp) for tp in messages[:100]]
+
+
+def test_tensors_of_many_pieces_end_their_block(messages: list[TpMessage]) -> None:
+    tp = next(tp for tp in messages if any(tensor.extent and tensor.extent.pieces for tensor in tp.tensors))
+    pieces = tuple((0, 100 * number, 10) for number in range(20_000))
+    large = TpTensor(tp.descriptor.tensors[0], Placement.CERTAIN, Extent(200_000, pieces))
+    with MessageStore() as store:
+        store.extend([replace(tp, tensors=[large]) for _ in range(40)])
+        store.flush()
+        assert len(store.places) == 10
 
 
 def test_memory_does_not_grow_with_messages(messages: list[TpMessage]) -> None:

@@ -7,7 +7,7 @@ and not escaped for HTML; and what a template makes of it, in pieces of UTF-8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import (
     amount,
-    captures_title,
     counted,
     end_label,
     packed,
@@ -29,10 +28,10 @@ from rpcinspect.fields.phrases import (
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import CaptureInfo
 from rpcinspect.views.columns import Column, Table, table
+from rpcinspect.views.diff.facts import FactRow, fact_rows
 from rpcinspect.views.diff.rows import MAX_CHARTS, Differing, DiffRows, RowKind, kind_of, rows_of
-from rpcinspect.views.diff.words import MEANINGS, following, numbers, tolerance, verdict_line
+from rpcinspect.views.diff.words import MEANINGS, following, numbers, run_name, tolerance, verdict_line
 from rpcinspect.views.html.kit import Link, html
-from rpcinspect.views.message_facts import facts_of
 from rpcinspect.views.questions.session import capture_format, lasts
 from rpcinspect.views.words import moment
 
@@ -60,15 +59,6 @@ class Panel(Struct, frozen=True):
     workers: tuple[str, ...]
     more_workers: int
     context: str | None
-
-
-class FactRow(Struct, frozen=True):
-    """A fact of the first message in both runs; None where a run has none of this name."""
-
-    name: str
-    a: str | None
-    b: str | None
-    differs: bool
 
 
 class First(Struct, frozen=True):
@@ -122,7 +112,7 @@ def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage
     line = verdict_line(comparison)
     marks, bins = _marks(comparison, shown)
     return DiffPage(
-        title=" and ".join(_name(side) for side in (comparison.a, comparison.b)),
+        title=" and ".join(run_name(side) for side in (comparison.a, comparison.b)),
         outcome="unrelated" if comparison.unrelated else "same" if comparison.same else "different",
         same=comparison.same,
         verdict=_capital(line) if first is None else f"First difference: {first.what}",
@@ -136,11 +126,6 @@ def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage
         rows=rows,
         notes=tuple(_notes(comparison, rows)),
     )
-
-
-def _name(side: Side) -> str:
-    context = "" if side.context is None else f" context {packed(side.context)}"
-    return captures_title(side.paths) + context
 
 
 def _capital(words: str) -> str:
@@ -208,7 +193,7 @@ def _first(
         following=f"{_capital(following(comparison))}.",
         beside=tuple(links),
         more_beside=len(first.beside) - len(links),
-        facts=tuple(_facts(comparison, place, runs)),
+        facts=tuple(fact_rows(message, [one for one in comparison.found if one.message == place], runs)),
     )
 
 
@@ -218,31 +203,6 @@ def _what(message: Aligned) -> str:
     if message.request:
         return f"{numbers(message)}, where {source} sends {what} to {destination}"
     return f"{numbers(message)}, where {source} answers {what} to {destination}"
-
-
-def _facts(comparison: Comparison, place: int, runs: tuple[RunModel, RunModel]) -> list[FactRow]:
-    message = comparison.messages[place]
-    told: list[dict[str, str]] = []
-    for run, index in zip(runs, (message.a, message.b), strict=True):
-        told.append({} if index is None else dict(facts_of(run.messages[index], run.read)))
-    names = list(dict.fromkeys([*told[0], *told[1]]))
-    both = message.a is not None and message.b is not None
-    differing: set[str] = set()
-    for found in comparison.found:
-        if found.message == place and both:
-            for path in (found.difference.path, found.difference.b_path):
-                differing |= _named(path, names)
-    return [FactRow(name, told[0].get(name), told[1].get(name), name in differing) for name in names]
-
-
-def _named(path: str | None, names: Sequence[str]) -> set[str]:
-    """The fact that a path is about: the one with the longest name that the path begins with."""
-    fitting = [
-        name
-        for name in names
-        if path is not None and (path == name or path.startswith((f"{name}.", f"{name}[")))
-    ]
-    return {max(fitting, key=len)} if fitting else set()
 
 
 def _counts(comparison: Comparison) -> Table:

@@ -243,7 +243,7 @@ class _Maker:
             path="" if its.path == difference.code else its.path,
             values=its.values,
             notes=tuple(note for note in notes if note is not None),
-            stats=() if difference.elements is None else tuple(_stats(difference.elements)),
+            stats=() if difference.elements is None else tuple(stats_of(difference.elements)),
             chart=self._chart(difference.elements),
             counts=found.counts,
         )
@@ -270,7 +270,8 @@ def kind_of(its: Sequence[Found]) -> RowKind:
     return "follows" if any(one.follows is not None for one in its) else "parts"
 
 
-def _stats(elements: Elements) -> list[tuple[str, str]]:
+def stats_of(elements: Elements) -> list[tuple[str, str]]:
+    """Returns how elements differ, by name and number."""
     share = f" ({100 * elements.differing / elements.numel:.3g} %)" if elements.numel > 1 else ""
     found = [("differ", f"{elements.differing:,} of {counted(elements.numel, 'element')}{share}")]
     if elements.beyond != elements.differing:

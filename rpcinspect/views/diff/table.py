@@ -46,13 +46,13 @@ def show_diff(
             show_lines(((line, _style(found)) for line in _listed(found, comparison)), console)
         if comparison.found:
             write_line(console, "")
-    show_lines(_summary(comparison, runs, show_all=show_all), console)
+    show_lines(summary_lines(comparison, runs, show_all=show_all), console)
 
 
-def _summary(
+def summary_lines(
     comparison: Comparison, runs: tuple[RunModel, RunModel], *, show_all: bool
 ) -> Iterator[tuple[str, str]]:
-    """(line, style)."""
+    """Yields what a comparison came to: (line, style)."""
     for label, side in (("a", comparison.a), ("b", comparison.b)):
         yield _side_line(label, side), ""
     yield verdict_line(comparison), "bold green" if comparison.same else "bold red"
@@ -80,22 +80,23 @@ def _first(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> Iterator[
     place = comparison.found[first.found].message
     message = comparison.messages[place]
     yield "", ""
-    yield f"first difference: {_where(message, comparison)}", "bold"
+    yield f"first difference: {where(message, comparison)}", "bold"
     phrases = Phrases()
     for label, run, index in (("a", runs[0], message.a), ("b", runs[1], message.b)):
         if index is not None:
             yield f"  {label} #{index}  {shorten(phrases.phrase(run.messages[index]), MAX_PHRASE)}", ""
     its = [one for one in comparison.found if one.message == place and one.counts]
     for one in its[:MAX_DIFFERENCES]:
-        yield f"  {_difference(one)}", "red"
+        yield f"  {difference_line(one)}", "red"
     if len(its) > MAX_DIFFERENCES:
         yield f"  and {counted(len(its) - MAX_DIFFERENCES, 'more difference')} in this message", "red"
     yield f"likely {first.likely}: {printable(first.text)}", "bold"
     if comparison.different > 1:
-        yield _others(comparison), ""
+        yield other_messages(comparison), ""
 
 
-def _others(comparison: Comparison) -> str:
+def other_messages(comparison: Comparison) -> str:
+    """Returns how many messages are different beside the first, and whether they follow from it."""
     first = comparison.first
     assert first is not None
     words = following(comparison)
@@ -106,7 +107,8 @@ def _others(comparison: Comparison) -> str:
     return f"{words}; independent of it: {shown}"
 
 
-def _where(message: Aligned, comparison: Comparison) -> str:
+def where(message: Aligned, comparison: Comparison) -> str:
+    """Returns how both runs number a message, who sends it to whom, and what it is."""
     ends = join_ends(end_label(message.source), end_label(message.destination))
     what = printable(message.what)
     if message.request:
@@ -116,7 +118,7 @@ def _where(message: Aligned, comparison: Comparison) -> str:
     return f"{numbers(message)}, {ends}, {message.type}{answered}{f' {what}' if message.call else ''}"
 
 
-def _difference(found: Found) -> str:
+def difference_line(found: Found) -> str:
     """`value  tensors[0].elements[3]  0.5 → 0.25  (0.25 apart; 1 of 12 elements differs)`."""
     its = told(found.difference, MAX_VALUE)
     code = found.difference.code
@@ -143,7 +145,9 @@ def _rest(comparison: Comparison, *, show_all: bool) -> Iterator[str]:
         for one in its[:MAX_INFORMATION]:
             message = comparison.messages[one.message]
             ends = join_ends(end_label(message.source), end_label(message.destination))
-            yield (f"not counted: {numbers(message)} {ends} {printable(message.what)}  " + (_difference(one)))
+            yield (
+                f"not counted: {numbers(message)} {ends} {printable(message.what)}  " + (difference_line(one))
+            )
         if len(its) > MAX_INFORMATION:
             yield f"not counted: {len(its) - MAX_INFORMATION:,} more {code}"
     if control:
@@ -164,7 +168,7 @@ def _listed(found: Found, comparison: Comparison) -> Iterator[str]:
     ends = join_ends(end_label(message.source), end_label(message.destination))
     what = f"{message.type} {printable(message.call)}" if message.call else message.type
     follows = "" if found.follows is None else f"  follows {numbers(comparison.messages[found.follows])}"
-    yield f"{numbers(message):>8}  {ends}  {what}  {_difference(found)}{follows}"
+    yield f"{numbers(message):>8}  {ends}  {what}  {difference_line(found)}{follows}"
 
 
 def _style(found: Found) -> str:

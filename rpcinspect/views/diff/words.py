@@ -5,9 +5,9 @@ In: a comparison or a part of it. Out: printable text.
 
 from __future__ import annotations
 
-from rpcinspect.diff.model import Aligned, Comparison
+from rpcinspect.diff.model import Aligned, Comparison, Side
 from rpcinspect.equality.rules import Rules
-from rpcinspect.fields.phrases import counted
+from rpcinspect.fields.phrases import captures_title, counted, packed
 from rpcinspect.views.difference import KIND_WORDS
 
 MEANINGS = {
@@ -43,6 +43,12 @@ def numbers(message: Aligned) -> str:
     if message.b is None:
         return f"a#{message.a}"
     return f"b#{message.b}" if message.a is None else f"a#{message.a}/b#{message.b}"
+
+
+def run_name(side: Side) -> str:
+    """Returns what a run is called, with the context where only that was compared."""
+    context = "" if side.context is None else f" context {packed(side.context)}"
+    return captures_title(side.paths) + context
 
 
 def lacking(comparison: Comparison) -> list[str]:
