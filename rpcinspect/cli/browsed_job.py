@@ -9,6 +9,7 @@ command still runs, its output goes to our terminal, as without --browse.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
@@ -41,6 +42,8 @@ CTRL_C = b"\x03"
 CHUNK = 1 << 16
 FAILED = 126
 SIGNALLED = 128
+PARENT_DEATH = 1
+"""Of Linux: which signal comes when the parent is gone, however it ended."""
 LOCAL = 3
 """Of the modes of a terminal: those among which is the echo."""
 
@@ -199,6 +202,7 @@ def _run(command: RecordCommand, tell: int) -> NoReturn:
         os.dup2(nowhere, 0)  # nobody types into it
         os.close(nowhere)
         os.set_inheritable(tell, False)
+        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGHUP)  # passed on to the command, as by a shell
         code = guarded(record)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -116,6 +116,16 @@ def test_a_lost_connection_ends_the_command(shell: Terminal, log: Path) -> None:
     assert "heard it" in output(log)
 
 
+def test_a_command_whose_browser_is_killed_ends(shell: Terminal, log: Path) -> None:
+    below = shell.children()
+    shell.process.kill()
+    shell.process.wait()
+    end = time.monotonic() + PATIENCE_S
+    while any(os.path.exists(f"/proc/{pid}") for pid in below) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in below)
+
+
 def test_what_cannot_begin_is_told_without_a_screen(tmp_path: Path, log: Path) -> None:
     with record(log, tmp_path / "none") as terminal:
         assert terminal.ended() == 127
