@@ -18,6 +18,9 @@ from rpcinspect.filter.matches import Shown
 from rpcinspect.filter.selection import Selection
 from rpcinspect.run.participation import participation_of
 
+NUMBERED = frozenset({"index", "answers"})
+"""Fields that are numbers of messages."""
+
 
 class ExportScope(Struct, frozen=True):
     """Some messages of a run; all of them where there are neither numbers nor a filter."""
@@ -70,7 +73,8 @@ def part_of_scope(scope: ExportScope, reading: GrowingRun) -> ExportedPart:
         rows[int(run.session.order[one])] = 1
     text = index_filter(scope.numbers)
     picked = bytes(rows)
-    return ExportedPart(Shown(text or scope.label, picked, participation_of(run.session, picked)), text)
+    shown = Shown(text or scope.label, picked, participation_of(run.session, picked))
+    return ExportedPart(shown, text if _numbers_last(reading) else None)
 
 
 def _of_filter(matching: FilterRun, reading: GrowingRun) -> ExportedPart:
@@ -79,16 +83,24 @@ def _of_filter(matching: FilterRun, reading: GrowingRun) -> ExportedPart:
     shown, run = matching.shown, reading.run
     assert shown is not None
     assert run is not None
+    lasts = _numbers_last(reading) or not NUMBERED.intersection(one.name for one in matching.filter.fields)
     if not matching.of_calls:
-        return ExportedPart(shown, shown.text)
+        return ExportedPart(shown, shown.text if lasts else None)
     selection = Selection(matching.filter, reading.decoding.bytes_beside())
     for record in reading.records(0, reading.count):
         selection.feed(record)
     if selection.finish(run.session).rows == shown.rows:
-        return ExportedPart(shown, shown.text)
+        return ExportedPart(shown, shown.text if lasts else None)
     rows = run.session.order.tolist()
     text = index_filter([number for number, row in enumerate(rows) if shown.rows[row]])
-    return ExportedPart(shown if text is None else Shown(text, shown.rows, shown.touched), text)
+    by_number = shown if text is None else Shown(text, shown.rows, shown.touched)
+    return ExportedPart(by_number, text if _numbers_last(reading) else None)
+
+
+def _numbers_last(reading: GrowingRun) -> bool:
+    """Returns whether a command gives messages the same numbers: those of what is followed while it grows are
+    in the order of completion."""
+    return not reading.decoding.options.by_completion
 
 
 def index_filter(numbers: Sequence[int]) -> str | None:

@@ -60,7 +60,7 @@ class GrowingRun(Closing):
         ends: Callable[[], str] | None = None,
     ) -> None:
         """`follows`: the capture is still being made; `keeps`: an index of it is to be made; `ends`: makes
-        whoever makes it end, and says what was done about that, nothing where it has ended."""
+        whoever makes the capture end, and says what was done about that, nothing where it has ended."""
         self.decoding = decoding
         self._keeps = keeps
         self.notices: list[str] = []

@@ -80,11 +80,11 @@ class LinesView(ScrollView, can_focus=True):
     LinesView { scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: scroll; }
     LinesView .lines--cursor { text-style: reverse; }
     LinesView .lines--away { background: $panel; text-style: bold; }
-    LinesView .lines--bad { color: $error; }
-    LinesView .lines--odd { color: $warning; }
+    LinesView .lines--bad { color: $text-error; }
+    LinesView .lines--odd { color: $text-warning; }
     LinesView .lines--dim { text-style: dim; }
     LinesView .lines--title { text-style: bold; }
-    LinesView .lines--changed { color: $warning; text-style: bold; }
+    LinesView .lines--changed { color: $text-warning; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),

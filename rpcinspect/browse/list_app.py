@@ -66,7 +66,6 @@ class ListApp(App[int]):
         if at is None:
             self.notify(f"no other line has {printable(wanted)!r}", markup=False)
         elif lines is self.lines_view.lines:
-            self.lines_view.following = False
             self.lines_view.move_to(at, middle=True)
 
     def action_suspend_process(self) -> None:

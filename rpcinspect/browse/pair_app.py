@@ -159,7 +159,7 @@ class PairBrowser(ListApp):
     def _show_details(self) -> None:
         """Shows what is known of a message of both runs, or of all."""
         compared, view = self.compared, self.details_view
-        if compared is None:
+        if compared is None or not self.is_running:  # as while the panes are taken down
             return
         with self.prevent(LinesView.Moved):
             if self._details != "beside" and self.place is not None:

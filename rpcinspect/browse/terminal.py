@@ -76,8 +76,19 @@ class TerminalDriver(LinuxDriver):
             events & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, events in waiting.poll(0)
         )
 
+    def _sigtstp_application(self, *_: Any) -> None:
+        """Leaves the terminal and stops, between two steps of the app: Textual would do it in the middle of
+        one, which may hold the lock of what is to be written."""
+        self._loop.call_soon_threadsafe(super()._sigtstp_application)
+
+    def _sigcont_application(self, *_: Any) -> None:
+        """Does the same with going on; a terminal that hangs up sends this signal, too."""
+        self._loop.call_soon_threadsafe(super()._sigcont_application)
+
     def resume_application_mode(self) -> None:
         """Takes the terminal again and draws everything anew: others have written there meanwhile."""
+        if not self.is_there:
+            return
         if self._key_thread is not None and self._key_thread.is_alive():
             self.suspend_application_mode()  # stopped by a signal that nobody hears of
         super().resume_application_mode()
@@ -118,12 +129,15 @@ def run_in_terminal(app: App[int]) -> int:
         return app.return_code or 0 if code is None else code
 
     loop = asyncio.new_event_loop()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         asyncio.set_event_loop(loop)
         return loop.run_until_complete(show())  # `asyncio.run` would wait for answers that nobody awaits now
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _watch(app: App[int]) -> None:

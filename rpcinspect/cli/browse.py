@@ -49,12 +49,6 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         from rpcinspect.cli.requirements import missing_textual
 
         yield from super().mistakes()
-        if self.interface is not None and self.files:
-            yield "--live and FILE can't be used together"
-        if self.interface is None and not self.files:
-            yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
-        if self.index and (self.live or self.diff):
-            yield "--index is for captures that are files: not with --live, - or --diff"
         if self.diff:
             yield from self.runs_mistakes()
             if self.interface is not None:
@@ -62,6 +56,12 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         else:
             for name in dict.fromkeys(word.partition("=")[0] for word in self.comparing()):
                 yield f"{name} is for --diff"
+        if self.interface is not None and self.files:
+            yield "--live and FILE can't be used together"
+        if self.interface is None and not self.files:
+            yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
+        if self.index and (self.live or self.diff):
+            yield "--index is for captures that are files: not with --live, - or --diff"
         for missing in (missing_textual(), missing_terminal(STDIN in self.files)):
             if missing is not None:
                 yield missing

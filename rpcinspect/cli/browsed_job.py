@@ -9,6 +9,7 @@ command still runs, its output goes to our terminal, as without --browse.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
@@ -21,7 +22,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 from rpcinspect.browse.marks import Marks
@@ -30,6 +30,7 @@ from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.output import say
 from rpcinspect.cli.record import RecordCommand
 from rpcinspect.cli.recording import recorded_as_asked
+from rpcinspect.errors import RpcInspectError
 from rpcinspect.exit_codes import INTERRUPTED
 from rpcinspect.files.output import open_growing
 from rpcinspect.pipeline import Options
@@ -41,6 +42,8 @@ CTRL_C = b"\x03"
 CHUNK = 1 << 16
 FAILED = 126
 SIGNALLED = 128
+PARENT_DEATH = 1
+"""Of Linux: which signal comes when the parent is gone, however it ended."""
 LOCAL = 3
 """Of the modes of a terminal: those among which is the echo."""
 
@@ -117,16 +120,8 @@ class BrowsedJob:
 
     def result(self) -> tuple[int, Sequence[str]]:
         """Waits for the end; returns the exit code, and what there is to say about the recording."""
-
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            self.interrupt()
-
-        before = signal.signal(signal.SIGINT, interrupt)
-        try:
-            lines = self._next() or []
-            self._reader.join()
-        finally:
-            signal.signal(signal.SIGINT, before)
+        lines = self._next() or []
+        self._reader.join()
         if not self.is_over:
             self._status = os.waitpid(self.pid, 0)[1]
         code = os.waitstatus_to_exitcode(self._status or 0)
@@ -162,7 +157,14 @@ def browse_job(command: RecordCommand) -> int:
     options = Options(by_completion=True)
     source = Followed(str(file), lambda: job.is_over)
     marks = Marks.beside([str(file)])
-    code = browse_sources([source], options, marks, follows=True, ends=job.interrupt, output=output_of(file))
+    signal.signal(signal.SIGINT, lambda number, frame: job.interrupt())  # also once the screen is left
+    try:
+        code = browse_sources(
+            [source], options, marks, follows=True, ends=job.interrupt, output=output_of(file)
+        )
+    except RpcInspectError as error:  # what can't be shown is recorded all the same
+        _tell(str(error))
+        code = 0
     if code > SIGNALLED and code != INTERRUPTED:
         job.send(code - SIGNALLED)
     elif not job.is_over:
@@ -172,8 +174,7 @@ def browse_job(command: RecordCommand) -> int:
     for line in lines:
         _tell(line)
     _tell(f"the output of the command is in {output_of(file)}")
-    end_at_once(code)
-    return code
+    return end_at_once(code)
 
 
 def output_of(recording: Path) -> Path:
@@ -201,6 +202,7 @@ def _run(command: RecordCommand, tell: int) -> NoReturn:
         os.dup2(nowhere, 0)  # nobody types into it
         os.close(nowhere)
         os.set_inheritable(tell, False)
+        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGHUP)  # passed on to the command, as by a shell
         code = guarded(record)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
@@ -33,7 +33,6 @@ def browse(asked: BrowseCommand) -> int:
     marks = Marks.beside([] if asked.interface is not None else asked.files)
     code = browse_sources(asked.sources(), options, marks, follows=asked.live, keeps=asked.index)
     end_at_once(code)
-    return code
 
 
 def browse_sources(
@@ -66,9 +65,10 @@ def browse_sources(
         reading.close()
 
 
-def end_at_once(code: int) -> None:
-    """Ends the program where threads still work answers out that nobody waits for: Python would wait."""
-    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+def end_at_once(code: int) -> NoReturn:
+    """Ends the program once everything is closed: Python would free millions of messages one by one, and wait
+    for threads that work out answers which nobody awaits any more."""
+    with suppress(OSError):  # a terminal that is gone
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+    os._exit(code)

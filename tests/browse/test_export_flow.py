@@ -152,9 +152,10 @@ def test_notes_are_shown_listed_and_led_to(chain: Path) -> None:
             await at_the_top(app, pilot)
             await pilot.press("down", "c")
             await until(pilot, lambda: isinstance(app.screen, TextPrompt))
-            app.screen.query_one(Input).value = "NaN [bold]\x1b[31m\u202e here"
+            app.screen.query_one(Input).value = "NaN [bold] here"
             await pilot.press("enter")
-            await until(pilot, lambda: "note on #8: NaN [bold]\\x1b[31m\\u202e here" in screen_text(app))
+            await until(pilot, lambda: "note on #8: NaN [bold] here" in screen_text(app))
+            app.marks.note(app.reading.record(app.row or 0), "NaN [bold]\x1b[31m\u202e here")
             await pilot.press("down", "down", "m")
             await until(pilot, lambda: "note on" not in screen_text(app))
         async with browser(chain, (80, 24), marks=Marks.beside([str(chain)])) as (app, pilot):

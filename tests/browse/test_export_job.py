@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.browse import growing_run
 from rpcinspect.browse.export_forms import FORMS, ExportForm, paste_lines
 from rpcinspect.browse.export_job import ExportJob
 from rpcinspect.browse.export_scopes import ExportScope, part_of_scope
@@ -39,12 +40,19 @@ def content(path: Path) -> dict[str, bytes]:
     return {"": path.read_bytes()}
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
 @pytest.mark.parametrize("name", CAPTURE_NAMES)
-def test_they_are_what_the_commands_write(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_are_what_the_commands_write(
+    tmp_path: Path, name: str, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`in_memory`: with its records; those of many messages are made again where they are asked for."""
     monkeypatch.chdir(tmp_path)
+    if not in_memory:
+        monkeypatch.setattr(growing_run, "MAX_RECORDS", 5)
     capture = recorded(name)
     reading = read_whole(capture)
     try:
+        assert reading.in_memory == in_memory
         filtered = matching(reading, "body == PYTHON_CALL or tensor.dtype == float32", of_calls=True)
         few = tuple(range(3, reading.count, 4))
         scopes = [ExportScope("", numbers=few), ExportScope("", matching=filtered), WHOLE]

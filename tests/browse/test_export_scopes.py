@@ -11,6 +11,7 @@ from rpcinspect.browse.filter_run import FilterRun
 from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter, Selection
+from rpcinspect.pipeline import Decoding, Options
 from tests.browsing import read_whole
 from tests.places import CAPTURES
 
@@ -50,6 +51,26 @@ def test_a_filter_by_numbers_picks_them() -> None:
 def test_too_many_numbers_have_no_filter() -> None:
     assert index_filter(range(0, 100_000, 2)) is None
     assert index_filter(range(100_000)) == "index >= 0 and index <= 99999"
+
+
+def test_numbers_in_the_order_of_completion_are_no_filter_for_a_command() -> None:
+    """A command reads the file in the order of time: its message 8 is another."""
+    capture = str(CAPTURES / "basic_chain.pcap")
+    reading = GrowingRun(Decoding([capture], Options(by_completion=True)))
+    try:
+        reading.start()
+        reading.wait(60)
+        assert part_of_scope(ExportScope("message 8", numbers=(8,)), reading).text is None
+        by_sender = matching(reading, "src == worker1", of_calls=False)
+        assert part_of_scope(ExportScope("", matching=by_sender), reading).text == "src == worker1"
+        for of_calls in (True, False):
+            by_number = matching(reading, "src == worker1 and index > 3", of_calls=of_calls)
+            part = part_of_scope(ExportScope("", matching=by_number), reading)
+            assert part.text is None
+            assert part.shown is not None
+            assert part.shown.count
+    finally:
+        reading.close()
 
 
 def test_what_may_be_exported() -> None:

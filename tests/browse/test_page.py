@@ -41,15 +41,15 @@ def _key(key: str) -> str:
 
 def tables(screen: list[KeyHelp]) -> dict[str, str]:
     """By group."""
-    return {
-        group or HERE: rows_of(list(some)) for group, some in groupby(screen, key=lambda one: one.group)
-    }
+    return {group or HERE: rows_of(list(some)) for group, some in groupby(screen, key=lambda one: one.group)}
 
 
 async def all_tables() -> dict[str, str]:
     """Of the app, of each pane, and of the app for two runs, by the titles that they have on the page."""
     async with browser(CAPTURES / "basic_chain.pcap") as (app, pilot):
-        found = {("Lists" if name == HERE else name): made for name, made in tables(keys_of(app.screen)).items()}
+        found = {
+            ("Lists" if name == HERE else name): made for name, made in tables(keys_of(app.screen)).items()
+        }
         app.message.structure_pane.focus()
         await pilot.pause()
         found["Structure"] = tables(_own(app))[HERE]
@@ -57,7 +57,9 @@ async def all_tables() -> dict[str, str]:
         await pilot.pause()
         found["Bytes"] = tables(_own(app))[HERE]
     async with pair_browser(BASE, captured("again")) as (pair, _):
-        found["Two captures"] = rows_of([one for one in keys_of(pair.screen) if one.group not in ("", "Program")])
+        found["Two captures"] = rows_of(
+            [one for one in keys_of(pair.screen) if one.group not in ("", "Program")]
+        )
     return found
 
 
@@ -87,7 +89,9 @@ def test_the_story_happens_as_it_is_told() -> None:
                 try:
                     await until(pilot, lambda wanted=wanted: not missing(wanted, app))
                 except AssertionError:
-                    raise AssertionError(f"after {keys}: {missing(wanted, app)}\n{screen_text(app)}") from None
+                    raise AssertionError(
+                        f"after {keys}: {missing(wanted, app)}\n{screen_text(app)}"
+                    ) from None
 
     asyncio.run(run())
 
@@ -98,7 +102,9 @@ async def press(pilot: Pilot[int], keys: str) -> None:
         typed = word[1:-1] if word.startswith('"') else None
         await pilot.press(*([word] if typed is None else [{" ": "space"}.get(one, one) for one in typed]))
         await pilot.pause(0.15)
-        await until(pilot, lambda: not isinstance(pilot.app.screen, TensorScreen) or "worked out" not in _text(pilot))
+        await until(
+            pilot, lambda: not isinstance(pilot.app.screen, TensorScreen) or "worked out" not in _text(pilot)
+        )
 
 
 def _text(pilot: Pilot[int]) -> str:

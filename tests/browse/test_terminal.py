@@ -28,7 +28,7 @@ def browsing() -> Iterator[Terminal]:
     """The chain on the screen, read to its end."""
     with Terminal("browse", CHAIN) as terminal:
         terminal.until(FIRST)
-        terminal.until("latency")
+        terminal.until("sent: ")
         yield terminal
 
 
@@ -155,7 +155,7 @@ def test_ascii_only_where_the_locale_has_nothing_else() -> None:
 
 def test_no_color() -> None:
     with Terminal("browse", CAPTURES / "ps_race.pcap.gz", environment={"NO_COLOR": "1"}) as terminal:
-        terminal.until("latency")
+        terminal.until("sent: ")
         terminal.press("7")
         terminal.until("error-response")
         terminal.press("q")

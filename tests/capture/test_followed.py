@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,15 +56,18 @@ def test_messages_are_those_of_the_whole_file(kind: str, tmp_path: Path) -> None
     whole = tmp_path / f"whole.{kind}"
     whole.write_bytes(data)
     path = tmp_path / f"grows.{kind}"
-    path.write_bytes(data[:40])
+    path.write_bytes(b"")
+    # packets are cut anywhere; processes append whole records to a log
+    records = [found.start() + 1 for found in re.finditer(rb'\n\{"rpc":"message"', data)]
+    cuts = [0, *(range(40, len(data), STEP) if kind == "pcap" else records), len(data)]
     over, met = threading.Event(), threading.Event()
     early: list[bool] = []
 
     def write() -> None:
         with path.open("ab", buffering=0) as file:
-            for at in range(40, len(data), STEP):
-                file.write(data[at : at + STEP])
-                if at > len(data) * 0.9:
+            for start, stop in pairwise(cuts):
+                file.write(data[start:stop])
+                if start > len(data) // 2:
                     early.append(met.wait(20.0))
         over.set()
 

@@ -69,7 +69,7 @@ def test_messages_come_while_the_job_runs_and_all_is_there_at_its_end(log: Path,
         terminal.until("step 2")  # of its output, which a terminal gets line by line
         terminal.press("q")
         go_on.touch()
-        terminal.until("answered by")  # all is known once it has ended
+        terminal.until("sent: ")  # all is known once it has ended
         terminal.press("q")
         assert terminal.ended() == 7
         screen, after = terminal.raw.split(OWN_SCREEN)
@@ -114,6 +114,16 @@ def test_a_lost_connection_ends_the_command(shell: Terminal, log: Path) -> None:
         time.sleep(0.05)
     assert not any(os.path.exists(f"/proc/{pid}") for pid in below)
     assert "heard it" in output(log)
+
+
+def test_a_command_whose_browser_is_killed_ends(shell: Terminal, log: Path) -> None:
+    below = shell.children()
+    shell.process.kill()
+    shell.process.wait()
+    end = time.monotonic() + PATIENCE_S
+    while any(os.path.exists(f"/proc/{pid}") for pid in below) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in below)
 
 
 def test_what_cannot_begin_is_told_without_a_screen(tmp_path: Path, log: Path) -> None:

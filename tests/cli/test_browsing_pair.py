@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import re
-import select
-import struct
-import subprocess
-import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.browse.terminals import Terminal
 from tests.builders import pcap_file
 from tests.cli.runner import CHAIN, rpcinspect
-from tests.places import CAPTURES, ROOT
+from tests.places import CAPTURES
 
 PAIRS = CAPTURES / "pairs"
-PATIENCE_S = 60.0
 
 
 @pytest.mark.parametrize(
@@ -44,77 +34,33 @@ def test_mistakes(arguments: list[object], says: str) -> None:
     assert (ran.code, ran.out, ran.err) == (2, "", f"rpcinspect: {says}\n")
 
 
-class Screen:
+def screen(*arguments: object) -> Terminal:
     """A real `rpcinspect browse --diff` on a terminal of its own."""
-
-    def __init__(self, *arguments: object) -> None:
-        self._ours, theirs = pty.openpty()
-        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rpcinspect", "browse", "--diff", *map(str, arguments)],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=ROOT,
-            env={**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(1, termios.TIOCSCTTY, 0),
-        )
-        os.close(theirs)
-        self.text = ""
-
-    def until(self, wanted: str) -> None:
-        """Waits until a text was drawn."""
-        end = time.monotonic() + PATIENCE_S
-        while wanted not in self.text:
-            assert time.monotonic() < end, self.text[-2000:]
-            assert self._take(), self.text[-2000:]
-
-    def press(self, key: str) -> None:
-        os.write(self._ours, key.encode())
-
-    def ended(self) -> int:
-        """Waits for the end; returns the exit code."""
-        end = time.monotonic() + PATIENCE_S
-        while self._take() and time.monotonic() < end:
-            pass
-        code = self._process.wait(PATIENCE_S)
-        os.close(self._ours)
-        return code
-
-    def _take(self) -> bool:
-        if not select.select([self._ours], [], [], 0.1)[0]:
-            return True
-        try:
-            data = os.read(self._ours, 1 << 16)
-        except OSError:
-            return False
-        self.text += re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", data.decode(errors="replace"))
-        return bool(data)
+    return Terminal("browse", "--diff", *arguments, columns=120, rows=30)
 
 
 def test_it_shows_where_two_runs_part() -> None:
-    screen = Screen(PAIRS / "base.pcap.gz", PAIRS / "dropout_seed.pcap.gz")
-    screen.until("first difference: #77, worker1 → worker0")
-    screen.until("likely not-deterministic")
-    screen.press("q")
-    assert screen.ended() == 0
+    with screen(PAIRS / "base.pcap.gz", PAIRS / "dropout_seed.pcap.gz") as shown:
+        shown.until("first difference: #77, worker1 → worker0")
+        shown.until("likely not-deterministic")
+        shown.press("q")
+        assert shown.ended() == 0
 
 
 def test_rules_and_names_are_those_of_diff() -> None:
     """`renamed` is told to be the same once its worker is."""
-    screen = Screen(PAIRS / "base.pcap.gz", PAIRS / "renamed.pcap.gz", "--rename", "worker2=worker_ps")
-    screen.until("the same: 182 messages of both runs")
-    screen.press("\x03")
-    assert screen.ended() == 130
+    with screen(PAIRS / "base.pcap.gz", PAIRS / "renamed.pcap.gz", "--rename", "worker2=worker_ps") as shown:
+        shown.until("the same: 182 messages of both runs")
+        shown.press("\x03")
+        assert shown.ended() == 130
 
 
 def test_two_contexts_of_one_capture() -> None:
-    screen = Screen(PAIRS / "base.pcap.gz", "--context", "0:0", "--context", "0:1")
-    screen.until("base.pcap.gz context 0:0")
-    screen.until("base.pcap.gz context 0:1")
-    screen.press("q")
-    assert screen.ended() == 0
+    with screen(PAIRS / "base.pcap.gz", "--context", "0:0", "--context", "0:1") as shown:
+        shown.until("base.pcap.gz context 0:0")
+        shown.until("base.pcap.gz context 0:1")
+        shown.press("q")
+        assert shown.ended() == 0
 
 
 @pytest.mark.parametrize(
@@ -126,9 +72,9 @@ def test_two_contexts_of_one_capture() -> None:
     ],
 )
 def test_what_only_the_captures_show_to_be_wrong(options: list[str], code: int, says: str) -> None:
-    screen = Screen(PAIRS / "base.pcap.gz", PAIRS / "again.pcap.gz", *options)
-    assert screen.ended() == code
-    assert screen.text.count(says) == 1
+    with screen(PAIRS / "base.pcap.gz", PAIRS / "again.pcap.gz", *options) as shown:
+        assert shown.ended() == code
+        assert shown.text.count(says) == 1
 
 
 def test_captures_that_cannot_be_compared(tmp_path: Path) -> None:
@@ -138,6 +84,6 @@ def test_captures_that_cannot_be_compared(tmp_path: Path) -> None:
         ((none, none), "rpcinspect: no RPC messages: there is nothing to compare"),
         ((CHAIN, tmp_path / "absent"), "absent: No such file or directory"),
     ):
-        screen = Screen(*files)
-        assert screen.ended() == 3
-        assert says in screen.text
+        with screen(*files) as shown:
+            assert shown.ended() == 3
+            assert says in shown.text
