@@ -22,6 +22,7 @@
 #                   (root; PAIRS_RUNS=3 runs of each kind, PAIRS_ARGS='--verbose nested' of these kinds; some 20 minutes)
 #   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
+#   make pictures   draw the pictures of the docs again (chromium; those of browse need nothing)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
 PYTHON ?= python3

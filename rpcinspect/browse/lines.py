@@ -124,8 +124,10 @@ class LinesView(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.lines: LineSource = NoLines() if lines is None else lines
         self.cursor = 0
+        self.can_follow = False
+        """Lines are added at the end."""
         self.following = False
-        """The cursor stays at the end while lines are added."""
+        """The cursor stays at the end while they are."""
         self.shift = 0
         """Cells at the left of lines that are not shown."""
         self._header = 0
@@ -240,7 +242,7 @@ class LinesView(ScrollView, can_focus=True):
     def action_edge(self, to: int) -> None:
         """Moves the cursor to the first or to the last line; the last one is followed."""
         self.move_to(0 if to < 0 else len(self.lines) - 1)
-        self.following = to > 0
+        self.following = self.can_follow and to > 0
 
     def action_shift(self, by: int) -> None:
         """Shifts lines that are longer than the list is wide, by half of its width."""

@@ -100,7 +100,7 @@ class RunApp(ListApp):
 
     def on_mount(self) -> None:
         """Begins to read."""
-        self.lines_view.following = self.reading.follows
+        self.lines_view.can_follow, self.lines_view.following = True, self.reading.follows
         self.show_view(self.view)
         self.lines_view.focus()
         self.reading.start()
@@ -177,6 +177,8 @@ class RunApp(ListApp):
         self.view, self.opened = view, opened
         self.view_bar.chosen = view.name
         reading = self.reading
+        if reading.run is not None:
+            self.lines_view.can_follow = self.lines_view.following = False
         if view.parts is not None:
             self._rows = None
             if reading.run is None:
@@ -245,7 +247,7 @@ class RunApp(ListApp):
             self._select(event.at)
 
     def _select(self, at: int) -> None:
-        """Shows the message of a line, or the first that it names. An answer belongs to its request's line."""
+        """Shows the message of a line, or the first that it names; an answer has its request's line."""
         rows, lines = self._rows, self.lines_view.lines
         row: int | None = None
         if rows is not None and at < len(rows):

@@ -1,10 +1,11 @@
-"""docs/browse.md against the program: its tables of keys, and its story, key by key on a terminal of 80×24."""
+"""docs/browse.md against the program: its tables of keys, and its story, key by key at 80×24."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import shlex
+import shutil
 from itertools import groupby
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from textual.pilot import Pilot
 from rpcinspect.browse.app import Browser
 from rpcinspect.browse.help import HERE, shown_words
 from rpcinspect.browse.keys import KeyHelp, keys_of
+from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.tensor_view import TensorScreen
 from tests.browse.paired import BASE, captured, pair_browser
 from tests.browsing import browser, screen_text, until
@@ -75,14 +77,15 @@ def test_the_tables_of_keys_are_those_of_the_program() -> None:
     assert {name: table for name, table in made.items() if table not in PAGE} == {}
 
 
-def test_the_story_happens_as_it_is_told() -> None:
+def test_the_story_happens_as_it_is_told(tmp_path: Path) -> None:
     opened = OPENED.search(PAGE)
     assert opened is not None
+    capture = Path(shutil.copy(ROOT / opened[1], tmp_path))  # notes are kept beside it
     steps = STORY.findall(PAGE)
     assert len(steps) > 5
 
     async def run() -> None:
-        async with browser(ROOT / opened[1], (80, 24)) as (app, pilot):
+        async with browser(capture, (80, 24), marks=Marks.beside([str(capture)])) as (app, pilot):
             for keys, screen in steps:
                 await press(pilot, keys)
                 wanted = screen.splitlines()
@@ -113,6 +116,6 @@ def _text(pilot: Pilot[int]) -> str:
 
 
 def missing(wanted: list[str], app: Browser) -> list[str]:
-    """Lines that are not on the screen, in their order; `…` alone stands for lines that the page leaves out."""
+    """Lines that are not on the screen, in their order; `…` alone stands for lines that are left out."""
     real = iter([EDGE.sub("", line.rstrip()).rstrip() for line in screen_text(app).splitlines()])
     return [line for line in wanted if line.strip() != "…" and line not in real]
