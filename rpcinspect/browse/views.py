@@ -25,6 +25,8 @@ class BrowseView(Struct, frozen=True):
     about: str
     parts: Callable[[RunModel], Iterator[Part]] | None = None
     """The answer; None of a view that lists rows."""
+    exchanges: bool = False
+    """It needs all calls as objects."""
     opens: Callable[[RunModel, int], Iterator[Part]] | None = None
     """What a row of its table opens to."""
 
@@ -67,14 +69,20 @@ VIEWS: tuple[BrowseView, ...] = (
     BrowseView("calls", "requests with their answers"),
     BrowseView("messages", "every message"),
     BrowseView(
-        "contexts", "distributed autograd contexts; enter shows the graph", _question("contexts"), _graph
+        "contexts",
+        "distributed autograd contexts; enter shows the graph",
+        _question("contexts"),
+        exchanges=True,
+        opens=_graph,
     ),
-    BrowseView("latency", "where the time of calls went", _question("latency")),
+    BrowseView("latency", "where the time of calls went", _question("latency"), exchanges=True),
     BrowseView("rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
-    BrowseView("workers", "who took part, who left first", _workers),
+    BrowseView("workers", "who took part, who left first", _workers, exchanges=True),
     BrowseView("findings", "errors, warnings and hints; enter shows the message", _question("findings")),
     BrowseView("timeline", "messages between columns of workers"),
-    BrowseView("devices", "which devices tensors came from and went to", _question("devices")),
+    BrowseView(
+        "devices", "which devices tensors came from and went to", _question("devices"), exchanges=True
+    ),
     BrowseView("summary", "sums, captures and problems", _summary),
 )
 BY_NAME = {view.name: view for view in VIEWS}
