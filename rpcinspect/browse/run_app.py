@@ -151,8 +151,7 @@ class RunApp(ListApp):
         told.append(self._state_words())
         matching = self.listed.matching
         if matching is not None:
-            picked = matching.shown.count if matching.shown else sum(matching.rows)
-            told.append(f"{picked:,} match {printable(matching.filter.text)}")
+            told.append(f"{matching.picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
         told.append(self.export.follow())
