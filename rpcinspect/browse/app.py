@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from rpcinspect.browse import moves
 from rpcinspect.browse.goto import PLACES, place_in_words
 from rpcinspect.browse.growing_run import GrowingRun
-from rpcinspect.browse.lines import LinesView, ListLine
+from rpcinspect.browse.lines import LinesView, ListLine, NoLines
 from rpcinspect.browse.listing import Listing
 from rpcinspect.browse.mark_list import NO_MARKS, mark_chooser, marked_numbers
 from rpcinspect.browse.marks import Marks
@@ -98,6 +98,9 @@ class Browser(RunApp):
     def _chosen(self, event: LinesView.Chosen) -> None:
         """Opens what the line is about."""
         lines = self.lines_view.lines
+        if isinstance(lines, NoLines) and lines.view:
+            self.show_view(BY_NAME[lines.view])
+            return
         if not isinstance(lines, PartLines):
             self.message.focus_first()
             return

@@ -30,7 +30,8 @@ class FilterRun:
         self.of_calls = of_calls
         self.rows = bytearray()
         """1 for each row that is picked, as far as they were looked at."""
-        self.count = 0
+        self.count = self.picked = 0
+        """Rows that were looked at, and those of them that are picked."""
         self.shown: Shown | None = None
         """What is picked, once all is known."""
         self.why = ""
@@ -70,7 +71,9 @@ class FilterRun:
             for record in reading.records(self.count, last):
                 if reading.run is not None or self._stop.is_set():
                     return
-                self.rows.append(stream.feed(record))
+                picked = stream.feed(record)
+                self.rows.append(picked)
+                self.picked += picked
                 self.count = record.row + 1
             self._stop.wait(PAUSE_S)
 
@@ -90,4 +93,5 @@ class FilterRun:
             rows.append(selection.feed(record))
         shown = selection.finish(run.session)
         self.rows, self.count = bytearray(shown.rows), len(shown.rows)
+        self.picked = shown.count
         self.shown = shown

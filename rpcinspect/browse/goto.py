@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from rpcinspect.browse.growing_run import GrowingRun
 
 PLACES = "go to: 12 (message), 1.5s (seconds since the first), p345 (packet), 2:p345 (of the second capture)"
@@ -25,15 +27,17 @@ def place_in_words(text: str, reading: GrowingRun) -> tuple[int | None, str]:
     if found["number"] is not None:
         row = reading.row_of(int(found["number"]))
         return row, f"there is no message {found['number']}: the last is {reading.count - 1}"
-    columns, rows = reading.columns, range(reading.count)
+    columns, count = reading.columns, reading.count
     if found["time"] is not None:
         wanted = reading.start_ns + round(float(found["time"]) * 1e9)
-        later = [row for row in rows if columns.time_ns[row] >= wanted]
-        if not later:
+        times = np.array(columns.time_ns[:count])  # a copy: the column may grow meanwhile
+        later = np.flatnonzero(times >= wanted)
+        if not len(later):
             return None, f"no message begins {found['time']} s after the first, or later"
-        return min(later, key=lambda row: columns.time_ns[row]), ""
+        return int(later[times[later].argmin()]), ""
     capture, packet = int(found["capture"] or 1) - 1, int(found["packet"])
-    at = [row for row in rows if columns.capture[row] == capture and columns.packet[row] <= packet]
-    if not at:
+    packets = np.array(columns.packet[:count])
+    at = np.flatnonzero((np.array(columns.capture[:count]) == capture) & (packets <= packet))
+    if not len(at):
         return None, f"no message begins in packet {packet}, or before"
-    return max(at, key=lambda row: columns.packet[row]), ""
+    return int(at[packets[at].argmax()]), ""

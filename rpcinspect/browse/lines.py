@@ -49,8 +49,10 @@ class LineSource(Protocol):
 class NoLines:
     """An empty list, with words for why."""
 
-    def __init__(self, why: str = "") -> None:
+    def __init__(self, why: str = "", view: str = "") -> None:
+        """`view`: enter shows that one."""
         self._why = why
+        self.view = view
 
     def __len__(self) -> int:
         return 1 if self._why else 0

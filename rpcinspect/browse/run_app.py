@@ -31,7 +31,7 @@ from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
 from rpcinspect.browse.views import VIEWS, BrowseView, answer_lines, opened_lines
-from rpcinspect.fields.phrases import captures_title, counted, printable
+from rpcinspect.fields.phrases import amount, captures_title, counted, printable
 from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
 
 TICK_S = 0.1
+CALL_BYTES = 2000
+"""Memory that a message takes at most where all calls are objects."""
 PAUSE_S = 0.05
 """So long the cursor rests on a line before its message is shown: a key that is held down need not wait."""
 LAYOUTS = ("above", "beside", "alone")
@@ -84,6 +86,8 @@ class RunApp(ListApp):
         self._waits = True
         """What is shown is not all yet."""
         self._soon: Timer | None = None
+        self._agreed: set[str] = set()
+        """Views of which it was said that they take much memory."""
 
     # -- what is on the screen
 
@@ -127,8 +131,9 @@ class RunApp(ListApp):
         if finished and self._waits:
             self._waits = False
             if rows is None or not rows.final:
-                at_start = self.lines_view.cursor == 0  # and stays there: lines have another order now
-                self.show_view(self.view, self.opened, row=None if at_start else self.row)
+                if rows is not None and not self.lines_view.cursor:
+                    self.row = None  # who has not moved yet begins with the first in the order of time
+                self.show_view(self.view, self.opened, row=self.row)
         elif rows is not None and not rows.final and (rows.update() or self._seen != self.reading.count):
             self._waits = True
             self._seen = self.reading.count
@@ -147,8 +152,7 @@ class RunApp(ListApp):
         told.append(self._state_words())
         matching = self.listed.matching
         if matching is not None:
-            picked = matching.shown.count if matching.shown else sum(matching.rows)
-            told.append(f"{picked:,} match {printable(matching.filter.text)}")
+            told.append(f"{matching.picked:,} match {printable(matching.filter.text)}")
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
         told.append(self.export.follow())
@@ -185,8 +189,7 @@ class RunApp(ListApp):
                 self._waits = True
                 self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
             else:
-                self.lines_view.show(NoLines("working it out …"))
-                self._work_out(view, opened, cursor)
+                self._ask(view, opened, cursor)
             return
         what = self.listed.what if view.name == "timeline" else view.name
         rows = RowList(
@@ -206,6 +209,19 @@ class RunApp(ListApp):
             self.lines_view.show(NoLines(self._why_empty()))
             return
         self.lines_view.show(self._rows, at or 0)
+
+    def _ask(self, view: BrowseView, opened: int | None, cursor: int | None) -> None:
+        """Has a view worked out; where that takes much memory, only once enter was pressed."""
+        reading = self.reading
+        if view.exchanges and not reading.in_memory and view.name not in self._agreed:
+            needed = amount(reading.count * CALL_BYTES)
+            self._agreed.add(view.name)
+            self.lines_view.show(
+                NoLines(f"this view needs all calls in memory, about {needed}: enter works it out", view.name)
+            )
+            return
+        self.lines_view.show(NoLines("working it out …"))
+        self._work_out(view, opened, cursor)
 
     def _why_empty(self) -> str:
         matching = self.listed.matching

@@ -27,6 +27,8 @@ class BrowseView(Struct, frozen=True):
     about: str
     parts: Callable[[RunModel], Iterator[Part]] | None = None
     """The answer; None of a view that lists rows."""
+    exchanges: bool = False
+    """It needs all calls as objects."""
     opens: Callable[[RunModel, int], Iterator[Part]] | None = None
     """What a row of its table opens to."""
 
@@ -73,16 +75,19 @@ VIEWS: tuple[BrowseView, ...] = (
         "ctxs",
         "distributed autograd contexts; enter shows the graph",
         _question("contexts"),
-        _graph,
+        exchanges=True,
+        opens=_graph,
     ),
-    BrowseView("latency", "lat", "where the time of calls went", _question("latency")),
+    BrowseView("latency", "lat", "where the time of calls went", _question("latency"), exchanges=True),
     BrowseView("rrefs", "rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
-    BrowseView("workers", "work", "who took part, who left first", _workers),
+    BrowseView("workers", "work", "who took part, who left first", _workers, exchanges=True),
     BrowseView(
         "findings", "find", "errors, warnings and hints; enter shows the message", _question("findings")
     ),
     BrowseView("timeline", "time", "messages between columns of workers"),
-    BrowseView("devices", "devs", "which devices tensors came from and went to", _question("devices")),
+    BrowseView(
+        "devices", "devs", "which devices tensors came from and went to", _question("devices"), exchanges=True
+    ),
     BrowseView("summary", "sum", "sums, captures and problems", _summary),
 )
 BY_NAME = {view.name: view for view in VIEWS}

@@ -220,3 +220,22 @@ def test_a_capture_without_messages_says_so(tmp_path: Path) -> None:
         return screen_text(app)
 
     assert "no RPC messages" in driven(empty_capture, act)
+
+
+def test_a_view_of_many_calls_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rpcinspect.browse.growing_run.MAX_RECORDS", 10)
+
+    async def act(app: Browser, pilot: Pilot[int]) -> list[str]:
+        await pilot.press("3")
+        await pilot.pause()
+        said = [app.lines_view.lines.line(0, 200).text]
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.lines_view.lines, PartLines))
+        said.append(app.lines_view.lines.line(0, 200).text)
+        await pilot.press("1", "down", "d")  # moves need no calls
+        return [*said, str(app.reading.in_memory), str(await shown_number(app, pilot))]
+
+    asked, answered, in_memory, number = driven(CHAIN, act)
+    assert "enter works it out" in asked
+    assert answered.startswith("context")
+    assert (in_memory, number) == ("False", "8")
