@@ -10,8 +10,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from rpcinspect.browse.app import Browser
+from rpcinspect.browse.lines import LinesView
 from rpcinspect.browse.listing import RowList
 from rpcinspect.browse.parts import PartLines
+from rpcinspect.browse.screens import Chooser, HelpScreen
+from rpcinspect.browse.tensor_view import TensorScreen
 from rpcinspect.browse.views import VIEWS
 from tests.browsing import browser, driven, screen_text, until
 from tests.builders import pcap_file
@@ -240,3 +243,55 @@ def test_a_view_of_many_calls_asks_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "enter works it out" in asked
     assert answered.startswith("context")
     assert (in_memory, number) == ("False", "8")
+
+
+def test_what_80_columns_cut_can_be_read() -> None:
+    async def act(app: Browser, pilot: Pilot[int]) -> None:
+        await pilot.press("7")
+        await until(
+            pilot, lambda: "stops there." in screen_text(app)
+        )
+        text = screen_text(app)
+        assert "7 findings" in text
+        assert "0 sum" in text
+        assert await shown_number(app, pilot) == 107  # which the line under the cursor names
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Chooser))
+        offered = app.screen.query_one(LinesView).lines
+        assert [offered.line(at, 80).text.split()[0] for at in range(len(offered))] == [
+            "#107",
+            "#102",
+            "#106",
+        ]
+        await pilot.press("enter", "enter", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        assert "is the first" in screen_text(app)
+
+    driven(recorded("reports/job/nan.pcap"), act, (80, 24))
+
+
+def test_keys_for_the_message_do_nothing_while_a_tensor_is_open() -> None:
+    async def act(app: Browser, pilot: Pilot[int]) -> None:
+        await pilot.press("enter", "G", "enter")
+        await until(pilot, lambda: isinstance(app.screen, TensorScreen))
+        before = app.row
+        await pilot.press("m", "p", "2", "slash")
+        assert isinstance(app.screen, TensorScreen)
+        assert (app.row, app.view.name, [*app.marks]) == (before, "calls", [])
+        assert "q back" in screen_text(app).splitlines()[-1]
+        await pilot.press("q")
+        assert not isinstance(app.screen, TensorScreen)
+
+    driven(CHAIN, act)
+
+
+def test_a_word_that_is_being_typed_is_no_mistake() -> None:
+    async def act(app: Browser, pilot: Pilot[int]) -> list[str]:
+        await pilot.press("slash", *"la")
+        hints = [screen_text(app).splitlines()[-3]]
+        await pilot.press("space")
+        return [*hints, screen_text(app).splitlines()[-3]]
+
+    begun, over = driven(CHAIN, act)
+    assert begun.startswith("… latency")
+    assert over.startswith("✗")
