@@ -248,9 +248,7 @@ def test_a_view_of_many_calls_asks_first(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_80_columns_cut_can_be_read() -> None:
     async def act(app: Browser, pilot: Pilot[int]) -> None:
         await pilot.press("7")
-        await until(
-            pilot, lambda: "stops there." in screen_text(app)
-        )
+        await until(pilot, lambda: "stops there." in screen_text(app))
         text = screen_text(app)
         assert "7 findings" in text
         assert "0 sum" in text
