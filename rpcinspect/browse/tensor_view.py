@@ -95,7 +95,7 @@ class TensorScreen(Screen[None]):
     """The screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace", "app.pop_screen", "back"),
+        Binding("escape,q,backspace", "give_up", "back"),
     ]
 
     def __init__(self, record: RpcRecord, source: CaptureBytes, number: int) -> None:
@@ -105,6 +105,11 @@ class TensorScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Makes the pane."""
         yield self._pane
+
+    def action_give_up(self) -> None:
+        """Goes back to the message."""
+        if self.is_active:  # not for a key that was pressed once too often
+            self.dismiss()
 
 
 def work_out(tensor: Tensor) -> Iterator[Worked]:
