@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import Filter
-from rpcinspect.pipeline import Decoding
 from tests.browsing import read_whole
 from tests.cli.runner import CHAIN, decode
 from tests.places import recorded
@@ -77,15 +75,3 @@ def test_a_filter_of_calls_has_another_of_messages() -> None:
         assert calls.picked == 10
         assert messages.like(of_calls=True) is calls
         assert messages.words == "12 match src == worker1"
-
-
-def test_of_a_capture_that_ends_early_all_messages_are_looked_at(tmp_path: Path) -> None:
-    data = gzip.compress(CHAIN.read_bytes())
-    path = tmp_path / "cut.pcap.gz"
-    path.write_bytes(data[: len(data) * 3 // 4])
-    with GrowingRun(Decoding([str(path)])) as reading:
-        reading.start()
-        reading.wait(60)
-        matching = judged(reading, "type", of_calls=False)
-        assert (matching.count, matching.picked) == (reading.count, reading.count)
-        assert reading.count
