@@ -53,6 +53,7 @@ FAULTS_ARGS ?=
 STRINGS_ARGS ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 BENCH_ARGS ?=
+BROWSE_ARGS ?= bench/data/small.pcap
 TABLE_ARGS ?= --write docs/replay.md
 OPERATORS_ARGS ?=
 FUZZ_SECONDS ?= 3600
@@ -60,7 +61,7 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench captures pictures
+.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench bench-browse captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -121,6 +122,9 @@ fuzz: $(VENV)/dev.stamp
 
 pairs: $(VENV)/dev.stamp
 	nice $(BIN)/python -m tests.pairs --runs $(PAIRS_RUNS) $(PAIRS_ARGS)
+
+bench-browse: $(VENV)/dev.stamp
+	$(BIN)/python bench/browse.py $(BROWSE_ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py $(BENCH_ARGS)

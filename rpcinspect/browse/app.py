@@ -29,7 +29,7 @@ from rpcinspect.browse.views import BY_NAME, VIEWS
 from rpcinspect.fields.phrases import printable
 
 if TYPE_CHECKING:
-    pass
+    from rpcinspect.filter.selection import Filter
 
 MAX_HISTORY = 1000
 
@@ -38,8 +38,9 @@ class ViewPlace(Struct, frozen=True):
     """Where one was."""
 
     view: str
+    filter: Filter | None
     opened: int | None
-    """The row of the view that was opened."""
+    """The row of the view that was opened, of what that filter left."""
     cursor: int
     row: int | None
     """The row of the message that was shown."""
@@ -99,6 +100,7 @@ class Browser(RunApp):
         """Opens what the line is about."""
         lines = self.lines_view.lines
         if isinstance(lines, NoLines) and lines.view:
+            self.agreed.add(lines.view)
             self.show_view(BY_NAME[lines.view])
             return
         if not isinstance(lines, PartLines):
@@ -120,7 +122,11 @@ class Browser(RunApp):
         self._after.clear()
 
     def _here(self) -> ViewPlace:
-        return ViewPlace(self.view.name, self.opened, self.lines_view.cursor, self.row)
+        return ViewPlace(self.view.name, self._filter, self.opened, self.lines_view.cursor, self.row)
+
+    @property
+    def _filter(self) -> Filter | None:
+        return None if self.listed.matching is None else self.listed.matching.filter
 
     def action_travel_back(self) -> None:
         """Goes to where one was before."""
@@ -136,7 +142,9 @@ class Browser(RunApp):
             return
         other.append(self._here())
         place = where.pop()
-        self.show_view(BY_NAME[place.view], place.opened, cursor=place.cursor, row=place.row)
+        is_same = place.filter is self._filter
+        opened, cursor = (place.opened, place.cursor) if is_same else (None, None)
+        self.show_view(BY_NAME[place.view], opened, cursor=cursor, row=place.row)
         if place.row is not None:
             self.show_row(place.row)
 

@@ -10,6 +10,7 @@ import threading
 
 from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.errors import RpcInspectError
+from rpcinspect.fields.phrases import printable
 from rpcinspect.fields.session import SoFar
 from rpcinspect.filter.matches import Shown
 from rpcinspect.filter.selection import CallSelection, Filter, Selection, StreamSelection
@@ -17,7 +18,6 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.unexpected import fault
 
 PAUSE_S = 0.03
-JOIN_S = 5.0
 
 
 class FilterRun:
@@ -36,6 +36,9 @@ class FilterRun:
         """What is picked, once all is known."""
         self.why = ""
         """Why it was given up."""
+        self._judged = 0
+        """Rows that were judged by everything."""
+        self._other: FilterRun | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rpcinspect filter", daemon=True)
 
@@ -49,9 +52,32 @@ class FilterRun:
         self._thread.start()
 
     def stop(self) -> None:
-        """Gives up."""
+        """Gives up, soon."""
         self._stop.set()
-        self._thread.join(JOIN_S)
+        if self._other is not None:
+            self._other._stop.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits until everything was looked at."""
+        self._thread.join(timeout_s)
+
+    def like(self, *, of_calls: bool) -> FilterRun:
+        """Returns the same filter at work on calls, or on messages, for which it means something else."""
+        if of_calls == self.of_calls:
+            return self
+        if self._other is None:
+            self._other = FilterRun(self.reading, self.filter, of_calls=of_calls)
+            self._other._other = self
+            self._other.start()
+        return self._other
+
+    @property
+    def words(self) -> str:
+        """Returns how many messages match, or how far the looking for them is."""
+        text = printable(self.filter.text)
+        if self.finished or self.reading.run is None:
+            return f"{self.picked:,} match {text}"
+        return f"filtering {100 * self._judged // max(1, self.reading.count)} %: {text}"
 
     def _run(self) -> None:
         try:
@@ -66,7 +92,9 @@ class FilterRun:
         reading = self.reading
         known = SoFar(reading.decoding, ends=self._ends)
         stream = StreamSelection(self.filter, reading.decoding, known)
-        while not self._stop.is_set() and reading.run is None and reading.state != "failed":
+        goes_on = True
+        while goes_on and not self._stop.is_set() and reading.run is None:
+            goes_on = reading.state != "failed"  # asked before how many there are: the last ones count, too
             last = reading.count
             for record in reading.records(self.count, last):
                 if reading.run is not None or self._stop.is_set():
@@ -91,6 +119,7 @@ class FilterRun:
             if self._stop.is_set():
                 return
             rows.append(selection.feed(record))
+            self._judged = len(rows)
         shown = selection.finish(run.session)
         self.rows, self.count = bytearray(shown.rows), len(shown.rows)
         self.picked = shown.count

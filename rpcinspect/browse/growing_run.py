@@ -295,6 +295,8 @@ class GrowingRun(Closing):
     @property
     def when_known(self) -> str:
         """Returns when that is known which needs the whole run."""
+        if self.state == "failed":
+            return "only where a capture can be read to its end"
         if not self.follows:
             return "once the whole capture was read"
         return (

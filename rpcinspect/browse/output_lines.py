@@ -17,10 +17,10 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from rpcinspect.browse.lines import MAX_LINE, LinesView, ListLine
+from rpcinspect.browse.screens import AskScreen
 from rpcinspect.fields.phrases import printable
 
 CHUNK = 1 << 20
@@ -77,7 +77,7 @@ def _inert(line: bytes) -> str:
     return printable(COLOURS.sub("", text).expandtabs())[:MAX_LINE]
 
 
-class OutputScreen(ModalScreen[None]):
+class OutputScreen(AskScreen[None]):
     """Shows what the command has written; follows its end until one scrolls up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,o", "give_up", "close")]

@@ -13,15 +13,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from rpcinspect.browse.export_forms import PasteLine
 from rpcinspect.browse.lines import LinesView, ListLine
-from rpcinspect.browse.screens import CLOSE, ChoiceLines
+from rpcinspect.browse.screens import CLOSE, AskScreen, ChoiceLines
 
 
-class PasteScreen(ModalScreen[str | None]):
+class PasteScreen(AskScreen[str | None]):
     """Shows what each command does, and the one under the cursor in full; enter takes that."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, Binding("y", "copy", "copy")]

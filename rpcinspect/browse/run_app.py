@@ -36,6 +36,7 @@ from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
     from rpcinspect.browse.export_scopes import ExportScope
+    from rpcinspect.browse.filter_run import FilterRun
     from rpcinspect.filter.selection import Filter
 
 TICK_S = 0.1
@@ -86,8 +87,8 @@ class RunApp(ListApp):
         self._waits = True
         """What is shown is not all yet."""
         self._soon: Timer | None = None
-        self._agreed: set[str] = set()
-        """Views of which it was said that they take much memory."""
+        self.agreed: set[str] = set()
+        """Views that may take much memory."""
 
     # -- what is on the screen
 
@@ -152,7 +153,7 @@ class RunApp(ListApp):
         told.append(self._state_words())
         matching = self.listed.matching
         if matching is not None:
-            told.append(f"{matching.picked:,} match {printable(matching.filter.text)}")
+            told.append(matching.words)
         elif not self.listed.every and self.view.parts is None:
             told.append("housekeeping hidden (a shows it)")
         told.append(self.export.follow())
@@ -180,14 +181,20 @@ class RunApp(ListApp):
         """Shows a view: at a line, or where a row's message is."""
         self.view, self.opened = view, opened
         self.view_bar.chosen = view.name
-        reading = self.reading
+        reading, matching = self.reading, self.listed.matching
         if reading.run is not None:
             self.lines_view.can_follow = self.lines_view.following = False
+        if matching is not None:
+            matching = matching.like(of_calls=view.name == "calls")
+            self.listed = replace(self.listed, matching=matching)
+            self._waits = self._waits or not matching.finished
         if view.parts is not None:
             self._rows = None
             if reading.run is None:
                 self._waits = True
                 self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
+            elif matching is not None and not matching.finished:
+                self.lines_view.show(NoLines("this view is there once the filter has looked at all messages"))
             else:
                 self._ask(view, opened, cursor)
             return
@@ -204,50 +211,55 @@ class RunApp(ListApp):
             self._rows = Timeline(messages, reading.run.session)
         else:
             self._rows = rows
-        at = cursor if cursor is not None else None if row is None else self._rows.place_of(row)
+        at = None if row is None else self._rows.place_of(row)
         if not len(self._rows) and rows.final:
             self.lines_view.show(NoLines(self._why_empty()))
             return
-        self.lines_view.show(self._rows, at or 0)
+        self.lines_view.show(self._rows, (cursor or 0) if at is None else at)
 
     def _ask(self, view: BrowseView, opened: int | None, cursor: int | None) -> None:
         """Has a view worked out; where that takes much memory, only once enter was pressed."""
         reading = self.reading
-        if view.exchanges and not reading.in_memory and view.name not in self._agreed:
+        if view.exchanges and not reading.in_memory and view.name not in self.agreed:
             needed = amount(reading.count * CALL_BYTES)
-            self._agreed.add(view.name)
             self.lines_view.show(
                 NoLines(f"this view needs all calls in memory, about {needed}: enter works it out", view.name)
             )
             return
         self.lines_view.show(NoLines("working it out …"))
-        self._work_out(view, opened, cursor)
+        self._work_out(view, opened, cursor, self.listed.matching)
 
     def _why_empty(self) -> str:
         matching = self.listed.matching
         if matching is not None and matching.shown is not None:
+            if self.view.name != "messages" and matching.picked:
+                return "no call that matches but housekeeping, which a shows"
             return "; ".join(("nothing matches", *matching.shown.hints))
         if self.reading.count:
             return "no calls but housekeeping, which a shows"
         return "no RPC messages in this capture"
 
     @work(thread=True, exclusive=True, group="answer", exit_on_error=False)
-    def _work_out(self, view: BrowseView, opened: int | None, cursor: int | None) -> None:
+    def _work_out(
+        self, view: BrowseView, opened: int | None, cursor: int | None, matching: FilterRun | None
+    ) -> None:
         """Works an answer out, beside the keys."""
-        run, matching = self.reading.run, self.listed.matching
+        run, shown = self.reading.run, None if matching is None else matching.shown
         assert run is not None
-        if matching is not None and matching.shown is not None:
-            run = run.narrowed(matching.shown.rows, matching.shown.touched)
+        if shown is not None:
+            run = run.narrowed(shown.rows, shown.touched)
         lines: LineSource | None
         try:
-            lines = answer_lines(view, run) if opened is None else opened_lines(view, run, opened)
+            lines = answer_lines(view, run, shown) if opened is None else opened_lines(view, run, opened)
         except Exception as error:
             lines = NoLines(printable(fault(error)))
         if lines is not None:
-            self.call_from_thread(self._answered, view, opened, lines, cursor)
+            self.call_from_thread(self._answered, (view, opened, matching), lines, cursor)
 
-    def _answered(self, view: BrowseView, opened: int | None, lines: LineSource, cursor: int | None) -> None:
-        if (view.name, opened) == (self.view.name, self.opened):
+    def _answered(
+        self, asked: tuple[BrowseView, int | None, FilterRun | None], lines: LineSource, cursor: int | None
+    ) -> None:
+        if asked == (self.view, self.opened, self.listed.matching):  # which it may be no longer
             self.lines_view.show(lines, cursor or 0)
 
     def action_every(self) -> None:

@@ -6,11 +6,12 @@ In: what to choose from, or a question. Out: what was chosen; None where it was 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.console import RenderableType
 from rich.text import Text
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
@@ -19,7 +20,16 @@ from textual.widgets import Input, Static
 from rpcinspect.browse.lines import LinesView, ListLine
 from rpcinspect.browse.plain_input import PlainInput
 
+T = TypeVar("T")
 CLOSE = [Binding("escape,q", "give_up", "close")]
+
+
+class AskScreen(ModalScreen[T]):
+    """A screen that answers once, however often enter was pressed."""
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Answers; does nothing where that was done."""
+        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()  # type: ignore[no-untyped-call]
 
 
 class ChoiceLines:
@@ -40,7 +50,7 @@ class ChoiceLines:
         return ""
 
 
-class Chooser(ModalScreen[int | None]):
+class Chooser(AskScreen[int | None]):
     """Asks which of several lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE]
@@ -79,7 +89,7 @@ class Chooser(ModalScreen[int | None]):
         self.dismiss(None)
 
 
-class TextPrompt(ModalScreen[str | None]):
+class TextPrompt(AskScreen[str | None]):
     """Asks for a line of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "close")]
@@ -111,7 +121,7 @@ class TextPrompt(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(AskScreen[None]):
     """Shows the keys of the pane that one is in, and those that work everywhere."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "give_up", "close")]

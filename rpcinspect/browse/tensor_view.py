@@ -96,7 +96,7 @@ class TensorScreen(ModalScreen[None]):
     """The screen: keys that are for the message below do nothing here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,escape,backspace", "app.pop_screen", "back"),
+        Binding("q,escape,backspace", "give_up", "back"),
         Binding("question_mark", "app.help", "help", show=False),
     ]
 
@@ -108,6 +108,11 @@ class TensorScreen(ModalScreen[None]):
         """Makes the pane, and the line that says how to leave it."""
         yield self._pane
         yield Footer()
+
+    def action_give_up(self) -> None:
+        """Goes back to the message."""
+        if self.is_active:  # not for a key that was pressed once too often
+            self.dismiss()
 
 
 def work_out(tensor: Tensor) -> Iterator[Worked]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from rpcinspect.browse.parts import PartLines
 
 if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
     from rpcinspect.run.run import RunModel
     from rpcinspect.views.text.columns import Part
 
@@ -25,7 +26,7 @@ class BrowseView(Struct, frozen=True):
     short: str
     """The name where there is little room."""
     about: str
-    parts: Callable[[RunModel], Iterator[Part]] | None = None
+    parts: Callable[[RunModel, Shown | None], Iterator[Part]] | None = None
     """The answer; None of a view that lists rows."""
     exchanges: bool = False
     """It needs all calls as objects."""
@@ -33,13 +34,14 @@ class BrowseView(Struct, frozen=True):
     """What a row of its table opens to."""
 
 
-def _question(name: str) -> Callable[[RunModel], Iterator[Part]]:
+def _question(name: str) -> Callable[[RunModel, Shown | None], Iterator[Part]]:
     """Returns what asks a question of a command."""
 
-    def ask(run: RunModel) -> Iterator[Part]:
+    def ask(run: RunModel, shown: Shown | None) -> Iterator[Part]:
         from rpcinspect.views.questions.all import QUESTIONS
+        from rpcinspect.views.questions.question import answer_parts
 
-        return iter(QUESTIONS[name].show(run, True))
+        return answer_parts(QUESTIONS[name], run, shown, True)
 
     return ask
 
@@ -52,19 +54,19 @@ def _graph(run: RunModel, at: int) -> Iterator[Part]:
     return iter(graph_question(lambda part: [part.shown(graph)]).show(run, True))
 
 
-def _workers(run: RunModel) -> Iterator[Part]:
+def _workers(run: RunModel, shown: Shown | None) -> Iterator[Part]:
     from rpcinspect.views.questions.session import workers_table
 
     yield workers_table(run, sorted(run.picked) if run.is_part else range(len(run)))
     yield "", ""
-    yield from _question("disconnects")(run)
+    yield from _question("disconnects")(run, shown)
 
 
-def _summary(run: RunModel) -> Iterator[Part]:
+def _summary(run: RunModel, shown: Shown | None) -> Iterator[Part]:
     """The sums, captures and problems, as they stand below the table of messages."""
     from rpcinspect.views.text.summary import summary
 
-    return iter(summary(run.session, 0))
+    return iter(summary(run.session, 0, shown))
 
 
 VIEWS: tuple[BrowseView, ...] = (
@@ -93,10 +95,10 @@ VIEWS: tuple[BrowseView, ...] = (
 BY_NAME = {view.name: view for view in VIEWS}
 
 
-def answer_lines(view: BrowseView, run: RunModel) -> PartLines:
-    """Works a view out."""
+def answer_lines(view: BrowseView, run: RunModel, shown: Shown | None = None) -> PartLines:
+    """Works a view out; `shown`: what a filter has left of the run."""
     assert view.parts is not None
-    return PartLines(view.parts(run), len(run.messages))
+    return PartLines(view.parts(run, shown), len(run.messages))
 
 
 def opened_lines(view: BrowseView, run: RunModel, item: int) -> PartLines | None:

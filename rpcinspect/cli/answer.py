@@ -13,9 +13,6 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
-
 from rpcinspect import exit_codes
 from rpcinspect.cli.inputs import Inputs, read_run, say_what_is_unread
 from rpcinspect.cli.options import QuestionOptions, ShownOptions
@@ -26,7 +23,7 @@ from rpcinspect.fields.plain import Json
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.jsonl.document import answer_pieces
 from rpcinspect.views.jsonl.lines import filter_json, lines
-from rpcinspect.views.questions.question import Question
+from rpcinspect.views.questions.question import Question, answer_parts
 from rpcinspect.views.text.columns import show_lines
 
 if TYPE_CHECKING:
@@ -44,7 +41,7 @@ def answer(asked: QuestionOptions) -> int:
         part = part_of(run, shown)
         if asked.format == "table":
             with open_console(asked.output) as console:
-                _show(how, part, shown, every, console)
+                show_lines(answer_parts(how, part, shown, every), console)
             return
         objects = _objects(how, part, shown)
         pieces = answer_pieces(how.kinds, objects) if asked.format == "json" else (lines(iter(objects)),)
@@ -92,15 +89,3 @@ def _objects(how: Question, run: RunModel, shown: Shown | None) -> Iterable[Json
     name = f"{how.noun.replace(' ', '_')}s"
     some, of = how.count(run, True), how.count(run.whole, True)
     return chain(how.json(run), [{"kind": "filter", **filter_json(shown, {name: some}, {name: of})}])
-
-
-def _show(how: Question, run: RunModel, shown: Shown | None, every: bool, console: Console) -> None:
-    if shown is None:
-        show_lines(how.show(run, every), console)
-        return
-    some, of = how.count(run, every), how.count(run.whole, every)
-    if some or not of or how.shows(run):
-        show_lines(how.show(run, every), console)
-        console.file.write("\n")
-    words = Text(shown.words(some, of, how.noun), style="bold")
-    console.print(words, soft_wrap=not console.is_terminal)

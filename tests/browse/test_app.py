@@ -18,6 +18,7 @@ from rpcinspect.browse.tensor_view import TensorScreen
 from rpcinspect.browse.views import VIEWS
 from tests.browsing import browser, driven, screen_text, until
 from tests.builders import pcap_file
+from tests.cli.runner import decode
 from tests.places import CAPTURES, recorded
 
 CHAIN = CAPTURES / "basic_chain.pcap"
@@ -293,3 +294,41 @@ def test_a_word_that_is_being_typed_is_no_mistake() -> None:
     begun, over = driven(CHAIN, act)
     assert begun.startswith("… latency")
     assert over.startswith("✗")
+
+
+def test_a_filter_means_messages_where_a_view_is_of_messages() -> None:
+    """In `decode -f` the sender is each message's own; in `decode --calls -f` it is that of the request."""
+
+    async def act(app: Browser, pilot: Pilot[int]) -> list[int]:
+        await filtered(app, pilot, "src == worker1")
+        await rows_of(app, pilot)
+        await pilot.press("2")
+        return await rows_of(app, pilot)
+
+    printed = decode(CHAIN, "-f", "src == worker1", "--format", "jsonl").objects
+    assert driven(CHAIN, act) == [one["index"] for one in printed if one["kind"] == "message"]
+
+
+def test_the_way_back_leads_past_another_filter_to_the_same_message() -> None:
+    async def act(app: Browser, pilot: Pilot[int]) -> tuple[str, int, int]:
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.lines_view.lines, PartLines))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.opened == 0 and isinstance(app.lines_view.lines, PartLines))
+        await pilot.press("1", "down", "2")
+        before = await shown_number(app, pilot)
+        await filtered(app, pilot, "index == 99")  # leaves no context
+        await pilot.press("left_square_bracket")
+        await filtered(app, pilot, "index > 7")
+        await pilot.press("right_square_bracket")
+        await rows_of(app, pilot)
+        after = await shown_number(app, pilot)
+        await filtered(app, pilot, "index == 99")
+        for _ in range(3):
+            await pilot.press("left_square_bracket")
+        await until(pilot, lambda: isinstance(app.lines_view.lines, PartLines))
+        return "\n".join(app.lines_view.lines.line(0, 90).text.splitlines()), before, after
+
+    told, before, after = driven(CHAIN, act)
+    assert told == "shown: 0 of 1 context, those with messages that match index == 99"
+    assert before == after

@@ -5,13 +5,18 @@ In: a run, or what a filter has left of it. Out: parts of text, and objects for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from rich.text import Text
 
 from rpcinspect.fields.plain import Json
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.text.columns import Part
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
 
 
 class Question(Struct, frozen=True):
@@ -28,3 +33,16 @@ class Question(Struct, frozen=True):
     json: Callable[[RunModel], Iterable[Json]]
     shows: Callable[[RunModel], bool] = lambda run: False
     """Whether people are told something although there are none to count."""
+
+
+def answer_parts(how: Question, run: RunModel, shown: Shown | None, every: bool) -> Iterator[Part]:
+    """Yields the answer for people; of a run that a filter has narrowed also how much that has left, and only
+    that where it is nothing."""
+    if shown is None:
+        yield from how.show(run, every)
+        return
+    some, of = how.count(run, every), how.count(run.whole, every)
+    if some or not of or how.shows(run):
+        yield from how.show(run, every)
+        yield "", ""
+    yield Text(shown.words(some, of, how.noun), style="bold")
