@@ -146,7 +146,7 @@ def test_ascii_only_where_the_locale_has_nothing_else() -> None:
         terminal.press("8")
         terminal.until("*---------")  # of the timeline
         terminal.press("?")
-        terminal.until("everywhere")
+        terminal.until("In this pane")
         terminal.press("q")
         terminal.press("q")
         assert terminal.ended() == 0
