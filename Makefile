@@ -22,6 +22,7 @@
 #                   (root; PAIRS_RUNS=3 runs of each kind, PAIRS_ARGS='--verbose nested' of these kinds; some 20 minutes)
 #   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
+#   make pictures   draw the pictures of the docs again (chromium; those of browse need nothing)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
 PYTHON ?= python3
@@ -52,6 +53,7 @@ FAULTS_ARGS ?=
 STRINGS_ARGS ?=
 DAMAGE_ARGS ?= --write docs/damage.md
 BENCH_ARGS ?=
+BROWSE_ARGS ?= bench/data/small.pcap
 TABLE_ARGS ?= --write docs/replay.md
 OPERATORS_ARGS ?=
 FUZZ_SECONDS ?= 3600
@@ -59,7 +61,7 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench captures pictures
+.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench bench-browse captures pictures
 .DELETE_ON_ERROR:
 
 # $(call show,heading,arguments,exit status)
@@ -121,6 +123,9 @@ fuzz: $(VENV)/dev.stamp
 pairs: $(VENV)/dev.stamp
 	nice $(BIN)/python -m tests.pairs --runs $(PAIRS_RUNS) $(PAIRS_ARGS)
 
+bench-browse: $(VENV)/dev.stamp
+	$(BIN)/python bench/browse.py $(BROWSE_ARGS)
+
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/replay.py
@@ -128,6 +133,7 @@ bench: $(VENV)/dev.stamp
 
 pictures: $(VENV)/dev.stamp
 	$(BIN)/python docs/pictures/make.py
+	WRITE_PICTURES=1 $(BIN)/python -m pytest -q tests/browse/test_pictures.py
 
 captures: $(VENV)/dev.stamp
 	$(BIN)/python captures/record.py $(CAPTURES)

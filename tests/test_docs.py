@@ -31,6 +31,7 @@ DOCS = (
     "replay.md",
     "diff.md",
     "views.md",
+    "browse.md",
     "parquet.md",
     "findings.md",
     "filter.md",

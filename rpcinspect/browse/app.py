@@ -53,8 +53,8 @@ class Browser(RunApp):
         Binding("q", "pop", "back"),
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("f", "find", "find"),
-        Binding("n", "again(1)", "next found", show=False),
-        Binding("N", "again(-1)", "previous found", show=False),
+        Binding("n", "again(1)", "next line with the text", show=False),
+        Binding("N", "again(-1)", "line before with the text", show=False),
         Binding("number_sign", "go", "go to", key_display="#"),
         Binding("m", "mark", "mark"),
         Binding("e", "export", "export"),
@@ -178,7 +178,8 @@ class Browser(RunApp):
             if "ambiguous" in targets[0].text:
                 self.notify(targets[0].text, markup=False)
         else:
-            lines = [ListLine(f"{one.text}: {self._told(one.message)}") for one in targets]
+            told = [(one.text, self._told(one.message)) for one in targets]
+            lines = [ListLine(": ".join(filter(None, words))) for words in told]
 
             def chosen(at: int | None) -> None:
                 if at is not None:

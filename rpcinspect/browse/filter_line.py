@@ -38,8 +38,8 @@ class FilterLine(Vertical):
     FilterLine Input, FilterLine Input:focus { height: 1; border: none; padding: 0; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "close", show=False),
-        Binding("tab", "complete", "complete", show=False, priority=True),
+        Binding("escape", "give_up", "close"),
+        Binding("tab", "complete", "complete", priority=True),
         Binding("up", "older(1)", "older", show=False),
         Binding("down", "older(-1)", "newer", show=False),
     ]
@@ -124,7 +124,8 @@ class FilterLine(Vertical):
         from rpcinspect.filter.grammar import parse
 
         hints = self.query_one("#hints", Static)
-        words = "  ".join(self._completion().words) if self.has_class("open") else ""
+        completion = self._completion() if self.has_class("open") else None
+        words = "" if completion is None else "  ".join(completion.words)
         if not text.strip():
             hints.set_class(False, "wrong")
             hints.update(Text(f"tab completes: {words}", no_wrap=True, overflow="ellipsis"))
@@ -132,7 +133,8 @@ class FilterLine(Vertical):
         try:
             parse(text)
         except FilterError as error:
-            ends = error.start >= len(text.rstrip())
+            begun = len(text) if completion is None or not words else completion.start
+            ends = error.start >= min(begun, len(text.rstrip()))
             hints.set_class(not ends, "wrong")
             told = words if ends and words else self._why(error)
             hints.update(Text(f"{'… ' if ends else '✗ '}{told}", no_wrap=True, overflow="ellipsis"))

@@ -33,11 +33,11 @@ def help_text(screen: Screen[Any]) -> Group:
     """Returns the groups with their keys."""
     groups = []
     for group, some in groupby(keys_of(screen), key=lambda one: one.group):
-        groups.append(_group(group or HERE, [(", ".join(one.keys), _shown(one)) for one in some]))
+        groups.append(_group(group or HERE, [(", ".join(one.keys), shown_words(one)) for one in some]))
     return Group(*groups, _group("Mouse", MOUSE))
 
 
-def _shown(one: KeyHelp) -> str:
+def shown_words(one: KeyHelp) -> str:
     """Returns what a key does; the name of a view or a move stands before it."""
     name = one.name.partition(": ")[2]
     return f"{name}: {one.about}" if name else one.about or one.name.capitalize()

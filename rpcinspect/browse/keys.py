@@ -73,7 +73,7 @@ def keys_of(screen: Screen[Any]) -> list[KeyHelp]:
         in_pane = node is not screen and node is not screen.app
         group = "" if in_pane else GROUP_OF.get(name, REST)
         keys = tuple(dict.fromkeys(map(screen.app.get_key_display, bindings)))
-        told = _told(node, name, argument, bindings[-1].description)
+        told = _told(node, name, argument, bindings[-1])
         found.append(
             (ORDER.index(name if group in GROUPS else group), KeyHelp(keys, *told, group, action, node))
         )
@@ -86,7 +86,7 @@ def _parsed(action: str) -> tuple[str, str]:
     return (action, "") if found is None else (found[1], found[2] or "")
 
 
-def _told(node: DOMNode, name: str, argument: str, description: str) -> tuple[str, str]:
+def _told(node: DOMNode, name: str, argument: str, binding: Binding) -> tuple[str, str]:
     """Returns what an action is called, and what it does."""
     if name == "view" and argument in BY_NAME:
         return f"view: {argument}", BY_NAME[argument].about
@@ -97,5 +97,5 @@ def _told(node: DOMNode, name: str, argument: str, description: str) -> tuple[st
         return TEXTUALS[name]
     docstring = getattr(getattr(node, f"action_{name}", None), "__doc__", None)
     if argument or not docstring:
-        return description, ""
-    return description, " ".join(docstring.split("\n\n")[0].split()).removesuffix(".")
+        return binding.description, binding.tooltip
+    return binding.description, " ".join(docstring.split("\n\n")[0].split()).removesuffix(".")

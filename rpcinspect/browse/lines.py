@@ -95,6 +95,8 @@ class LinesView(ScrollView, can_focus=True):
         Binding("pagedown,ctrl+f,space", "page(1)", "page down", show=False),
         Binding("home,g", "edge(-1)", "first", show=False),
         Binding("end,G", "edge(1)", "last", show=False),
+        Binding("left,h,ctrl+pageup", "shift(-1)", "shift long lines to the left", show=False),
+        Binding("right,l,ctrl+pagedown", "shift(1)", "shift them to the right", show=False),
         Binding("enter", "choose", "open", show=False),
     ]
 
@@ -124,15 +126,19 @@ class LinesView(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.lines: LineSource = NoLines() if lines is None else lines
         self.cursor = 0
+        self.can_follow = False
+        """Lines are added at the end."""
         self.following = False
-        """The cursor stays at the end while lines are added."""
+        """The cursor stays at the end while they are."""
+        self.shift = 0
+        """Cells at the left of lines that are not shown."""
         self._header = 0
         self._styles: dict[str, Style] = {}
 
     def show(self, lines: LineSource, cursor: int = 0) -> None:
         """Shows other lines."""
         self.lines = lines
-        self.cursor = min(cursor, max(0, len(lines) - 1))
+        self.cursor, self.shift = cursor, 0
         self.grown()
         self._reveal(middle=True)
         self.refresh()
@@ -141,6 +147,7 @@ class LinesView(ScrollView, can_focus=True):
     def grown(self) -> None:
         """Takes notice that there are more lines, or that lines have changed."""
         self._header = 1 if self.lines.header(max(1, self._inner_width)) else 0
+        self.cursor = min(self.cursor, max(0, len(self.lines) - 1))
         self.virtual_size = Size(self._inner_width, len(self.lines) + self._header)
         if self.following and len(self.lines):
             self._put(len(self.lines) - 1)
@@ -172,7 +179,7 @@ class LinesView(ScrollView, can_focus=True):
         """Makes one line of the screen."""
         width = self._inner_width
         if self._header and y == 0:
-            return self._strip(self.lines.header(width), width, self._style("title"))
+            return self._strip(shifted(self.lines.header(width), self.shift), width, self._style("title"))
         at = y + int(self.scroll_offset.y) - self._header
         if not 0 <= at < len(self.lines):
             return Strip.blank(self.size.width, self.rich_style)
@@ -180,7 +187,7 @@ class LinesView(ScrollView, can_focus=True):
         style = self._style(line.look)
         if at == self.cursor:
             style += self._style("cursor" if self.has_focus else "away")
-        return self._strip(f"{line.mark or ' '}{line.text}", width, style)
+        return self._strip(f"{line.mark or ' '}{shifted(line.text, self.shift)}", width, style)
 
     def _strip(self, text: str, width: int, style: Style) -> Strip:
         return Strip([Segment(fitted(text, width), style)], width).adjust_cell_length(
@@ -237,7 +244,17 @@ class LinesView(ScrollView, can_focus=True):
     def action_edge(self, to: int) -> None:
         """Moves the cursor to the first or to the last line; the last one is followed."""
         self.move_to(0 if to < 0 else len(self.lines) - 1)
-        self.following = to > 0
+        self.following = self.can_follow and to > 0
+
+    def action_shift(self, by: int) -> None:
+        """Shifts lines that are longer than the list is wide, by half of its width."""
+        width = self._inner_width
+        top = int(self.scroll_offset.y)
+        seen = range(top, min(len(self.lines), top + self.size.height))
+        longest = max((cell_len(self.lines.line(at, width).text[:MAX_LINE]) for at in seen), default=0)
+        step = max(1, width // 2)
+        self.shift = max(0, min(self.shift + by * step, longest + 1 - width + step - 1) // step * step)
+        self.refresh()
 
     def action_choose(self) -> None:
         """Opens what the cursor is on."""
@@ -267,6 +284,20 @@ class LinesView(ScrollView, can_focus=True):
         """Draws one line again."""
         y = at - int(self.scroll_offset.y) + self._header
         self.refresh(Region(0, y, self.size.width, 1))
+
+
+def shifted(text: str, by: int) -> str:
+    """Leaves out so many cells at the left."""
+    if not by:
+        return text
+    text = text[:MAX_LINE]
+    if text.isascii():
+        return text[by:]
+    at = cells = 0
+    while at < len(text) and cells < by:
+        cells += cell_len(text[at])
+        at += 1
+    return " " * (cells - by) + text[at:]
 
 
 def fitted(text: str, width: int) -> str:

@@ -52,9 +52,11 @@ class ListApp(App[int]):
         self.push_screen(TextPrompt("find text in the list", self._wanted), answered)
 
     def action_again(self, by: int) -> None:
-        """Goes to the next line with the text that was searched, or to the one before."""
+        """Goes to the next line with the text that was searched, or to the one before; asks for it first."""
         if self._wanted:
             self._find(self._wanted, by)
+        else:
+            self.action_find()
 
     @work(thread=True, exclusive=True, group="find", exit_on_error=False)
     def _find(self, wanted: str, by: int) -> None:

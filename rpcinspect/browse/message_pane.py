@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
@@ -17,6 +18,9 @@ from rpcinspect.browse.structure_pane import StructurePane
 from rpcinspect.browse.tensor_view import TensorScreen
 from rpcinspect.rpc.message import type_name
 
+NARROW = 100
+"""Cells: with fewer there is room for four bytes in a line, and for eight with more."""
+
 
 class MessagePane(Container):
     """Structure and bytes of one message."""
@@ -25,6 +29,8 @@ class MessagePane(Container):
     MessagePane { layout: horizontal; }
     MessagePane StructurePane { width: 1fr; }
     MessagePane BytesPane { width: 1fr; border-left: solid $primary; }
+    MessagePane.narrow StructurePane { width: 3fr; }
+    MessagePane.narrow BytesPane { width: 2fr; }
     """
 
     def __init__(self, reading: GrowingRun, *, id: str | None = None) -> None:
@@ -39,6 +45,10 @@ class MessagePane(Container):
         """Makes the panes."""
         yield self.structure_pane
         yield self.bytes_pane
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Gives the structure more room than the bytes where there is little."""
+        self.set_class(event.size.width < NARROW, "narrow")
 
     def show(self, row: int) -> None:
         """Shows a message."""

@@ -102,7 +102,7 @@ class OutputScreen(AskScreen[None]):
     def on_mount(self) -> None:
         """Begins at the end."""
         view = self.query_one(LinesView)
-        view.following = True
+        view.can_follow = view.following = True
         view.focus()
         self._tick()
         view.grown()

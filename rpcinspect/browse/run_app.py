@@ -26,6 +26,7 @@ from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
 from rpcinspect.browse.note_line import NoteLine
 from rpcinspect.browse.output_lines import OutputLines, OutputScreen
+from rpcinspect.browse.parts import PartLines
 from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
@@ -63,7 +64,7 @@ class RunApp(ListApp):
         self.marks = marks
         self.export = ExportFlow(self, reading, marks, self._scopes)
         self.title_line = Static(id="title", markup=False)
-        self.view_bar = ViewBar([view.name for view in VIEWS], id="views")
+        self.view_bar = ViewBar({view.name: view.short for view in VIEWS}, id="views")
         self.panes = Container(id="panes", classes=LAYOUTS[0])
         self.message = MessagePane(reading, id="message")
         """The panes of one message."""
@@ -104,7 +105,7 @@ class RunApp(ListApp):
 
     def on_mount(self) -> None:
         """Begins to read."""
-        self.lines_view.following = self.reading.follows
+        self.lines_view.can_follow, self.lines_view.following = True, self.reading.follows
         self.show_view(self.view)
         self.lines_view.focus()
         self.reading.start()
@@ -181,6 +182,8 @@ class RunApp(ListApp):
         self.view, self.opened = view, opened
         self.view_bar.chosen = view.name
         reading, matching = self.reading, self.listed.matching
+        if reading.run is not None:
+            self.lines_view.can_follow = self.lines_view.following = False
         if matching is not None:
             matching = matching.like(of_calls=view.name == "calls")
             self.listed = replace(self.listed, matching=matching)
@@ -272,12 +275,18 @@ class RunApp(ListApp):
             self._select(event.at)
 
     def _select(self, at: int) -> None:
-        """Shows the message of a line; an answer that is shown belongs to the line of its request."""
-        rows = self._rows
+        """Shows the message of a line, or the first that it names; an answer has its request's line."""
+        rows, lines = self._rows, self.lines_view.lines
+        row: int | None = None
         if rows is not None and at < len(rows):
             row = rows.row(at)
-            if self.row is None or self.row not in (row, self.reading.columns.partner[row]):
-                self.row = row
+            if self.row is not None and self.row in (row, self.reading.columns.partner[row]):
+                row = self.row
+        elif isinstance(lines, PartLines) and (self.view.opens is None or self.opened is not None):
+            targets = lines.targets(at)
+            row = self.reading.row_of(targets[0].message) if targets else None
+        if row is not None:
+            self.row = row
             if self._soon is not None:
                 self._soon.stop()
             self._soon = self.set_timer(PAUSE_S, self._show_soon)

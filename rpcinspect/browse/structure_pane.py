@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
+from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from rpcinspect.browse.lines import LinesView, ListLine, NoLines
 from rpcinspect.browse.node import Node
+from rpcinspect.browse.screens import HelpScreen
 from rpcinspect.browse.structure import Structure
 
 CLOSED, OPEN, LEAF = "▸", "▾", " "
@@ -174,7 +177,7 @@ class StructurePane(LinesView):
             self.grown()
 
     def action_choose(self) -> None:
-        """Opens a tensor; folds and unfolds everything else."""
+        """Opens a tensor; folds and unfolds what has parts; shows a longer text than there is room for."""
         node = self.node
         if self._shown is None or node is None:
             return
@@ -184,3 +187,5 @@ class StructurePane(LinesView):
             self.action_fold()
         elif node.has_children:
             self.action_unfold()
+        elif cell_len(node.label) > self.size.width - 2 * self._shown.rows[self.cursor][1] - 4:
+            self.app.push_screen(HelpScreen(Text(node.label)))

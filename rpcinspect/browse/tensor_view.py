@@ -13,7 +13,8 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen
+from textual.widgets import Footer
 from textual.worker import get_current_worker
 
 from rpcinspect.browse.lines import LinesView
@@ -91,11 +92,12 @@ class TensorPane(LinesView):
         self._lay()
 
 
-class TensorScreen(Screen[None]):
-    """The screen."""
+class TensorScreen(ModalScreen[None]):
+    """The screen: keys that are for the message below do nothing here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace", "give_up", "back"),
+        Binding("q,escape,backspace", "give_up", "back"),
+        Binding("question_mark", "app.help", "help", show=False),
     ]
 
     def __init__(self, record: RpcRecord, source: CaptureBytes, number: int) -> None:
@@ -103,8 +105,9 @@ class TensorScreen(Screen[None]):
         self._pane = TensorPane(record, source, number)
 
     def compose(self) -> ComposeResult:
-        """Makes the pane."""
+        """Makes the pane, and the line that says how to leave it."""
         yield self._pane
+        yield Footer()
 
     def action_give_up(self) -> None:
         """Goes back to the message."""

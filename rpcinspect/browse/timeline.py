@@ -1,7 +1,7 @@
 """The timeline: a column for each worker, a line for each message, an arrow from its sender to its receiver.
 
 In: a list of messages and the run. Out: lines on demand. Columns are in the order of the run's workers; those
-for which the list is too narrow are left out, the least busy first.
+for which the list is too narrow share the last column, the least busy first.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ LANE = 10
 """Cells of a column."""
 HEAD = 20
 """Cells for number and time."""
-TEXT = 30
-"""Cells at least for what happened."""
+TEXT = 16
+"""Cells at least for what happened: the list can be shifted."""
 
 
 class Timeline:
@@ -42,27 +42,31 @@ class Timeline:
         return len(self.rows)
 
     def lanes(self, width: int) -> Sequence[str]:
-        """Returns who has a column in a list so many cells wide."""
-        room = max(2, (width - HEAD - TEXT) // LANE)
+        """Returns who has a column of its own in a list so many cells wide."""
+        room = max(3, (width - HEAD - TEXT) // LANE)
         if len(self._busy) <= room:
             return self._sorted
-        kept = {*self._busy[:room]}
+        kept = {*self._busy[: room - 1]}
         return [name for name in self._sorted if name in kept]
 
     def header(self, width: int) -> str:
         """Returns the names of the workers."""
-        names = "".join(set_cell_size(_short(end_label(name)), LANE) for name in self.lanes(width))
-        more = len(self._busy) - len(self.lanes(width))
-        return f"{'#':>7} {'seconds':>11} {names}" + (f" and {more:,} more" if more else "")
+        names = [_short(end_label(name)) for name in self.lanes(width)]
+        if len(names) < len(self._busy):
+            names.append(f"{len(self._busy) - len(names):,} more")
+        return f"{'#':>7} {'seconds':>11} {''.join(set_cell_size(name, LANE) for name in names)}"
 
     def line(self, at: int, width: int) -> ListLine:
         """Makes the line of a message."""
         session, row = self._session, self.rows.row(at)
         lanes = {name: n for n, name in enumerate(self.lanes(width))}
-        first, last = lanes.get(session.source(row)), lanes.get(session.destination(row))
+        others = len(lanes)
+        first = lanes.get(session.source(row), others)
+        last = lanes.get(session.destination(row), others)
         made = self.rows.line(at, width)
         seconds = (session.messages.time_ns[row] - self.rows.reading.start_ns) / 1e9
-        arrow = _arrow(first, last, len(lanes), request=bool(session.messages.from_client[row]))
+        columns = max(others + (others < len(self._busy)), first + 1, last + 1)
+        arrow = _arrow(first, last, columns, request=bool(session.messages.from_client[row]))
         text = self.rows.reading.texts([row])[0]
         partner = session.messages.partner[row]
         if partner != NONE and not session.messages.from_client[row]:
@@ -86,20 +90,14 @@ def _short(name: str) -> str:
     return name if cell_len(name) < LANE else set_cell_size(name, LANE - 2) + "…"
 
 
-def _arrow(first: int | None, last: int | None, lanes: int, *, request: bool) -> str:
-    """Draws lanes and an arrow between two of them; an end that has no column is not drawn."""
+def _arrow(first: int, last: int, lanes: int, *, request: bool) -> str:
+    """Draws lanes and an arrow between two of them."""
     cells = [" "] * (lanes * LANE)
     for lane in range(lanes):
         cells[lane * LANE] = "│"
-    stroke = "─" if request else "┄"
-    if first is None or last is None or first == last:
-        for end in (first, last):
-            if end is not None:
-                cells[end * LANE] = "●" if first == last else ("├" if end == first else "▶")
-        return "".join(cells)
     low, high = sorted((first, last))
     for at in range(low * LANE + 1, high * LANE):
-        cells[at] = stroke
-    cells[first * LANE] = "●"
+        cells[at] = "─" if request else "┄"
     cells[last * LANE] = "▶" if last > first else "◀"
+    cells[first * LANE] = "●"
     return "".join(cells)

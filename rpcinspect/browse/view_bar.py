@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 from textual import events
@@ -26,27 +26,29 @@ class ViewBar(Widget):
             super().__init__()
             self.name = name
 
-    def __init__(self, names: Sequence[str], *, id: str | None = None) -> None:
+    def __init__(self, names: Mapping[str, str], *, id: str | None = None) -> None:
+        """`names` of all views, with what they are called where there is little room."""
         super().__init__(id=id)
         self._names = names
 
     def _labels(self) -> Iterator[tuple[int, str, str]]:
         """Yields where each label begins, the label, and the name of its view."""
-        at, short = 0, False
-        long = sum(len(name) + 2 + BETWEEN for name in self._names)
-        short = long > max(1, self.size.width)
-        for number, name in enumerate(self._names, 1):
-            shown = name if not short or name == self.chosen else name[:5]
-            label = f"{number % 10} {shown}"
+        at = 0
+        long = sum(map(len, self._names)) + 2 * len(self._names)
+        room = self.size.width - long
+        between = BETWEEN if room >= BETWEEN * len(self._names) else 1
+        short = room < len(self._names)
+        for number, (name, brief) in enumerate(self._names.items(), 1):
+            label = f"{number % 10} {brief if short and name != self.chosen else name}"
             yield at, label, name
-            at += len(label) + BETWEEN
+            at += len(label) + between
 
     def render(self) -> Text:
         """Makes the line."""
         text = Text(no_wrap=True, overflow="ellipsis")
-        for _, label, name in self._labels():
+        for at, label, name in self._labels():
+            text.append(" " * (at - len(text)))
             text.append(label, "bold reverse" if name == self.chosen else "")
-            text.append(" " * BETWEEN)
         return text
 
     def on_click(self, event: events.Click) -> None:

@@ -23,6 +23,8 @@ class BrowseView(Struct, frozen=True):
     """One of the views, by the key that shows it."""
 
     name: str
+    short: str
+    """The name where there is little room."""
     about: str
     parts: Callable[[RunModel, Shown | None], Iterator[Part]] | None = None
     """The answer; None of a view that lists rows."""
@@ -68,24 +70,27 @@ def _summary(run: RunModel, shown: Shown | None) -> Iterator[Part]:
 
 
 VIEWS: tuple[BrowseView, ...] = (
-    BrowseView("calls", "requests with their answers"),
-    BrowseView("messages", "every message"),
+    BrowseView("calls", "calls", "requests with their answers"),
+    BrowseView("messages", "msgs", "every message"),
     BrowseView(
         "contexts",
+        "ctxs",
         "distributed autograd contexts; enter shows the graph",
         _question("contexts"),
         exchanges=True,
         opens=_graph,
     ),
-    BrowseView("latency", "where the time of calls went", _question("latency"), exchanges=True),
-    BrowseView("rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
-    BrowseView("workers", "who took part, who left first", _workers, exchanges=True),
-    BrowseView("findings", "errors, warnings and hints; enter shows the message", _question("findings")),
-    BrowseView("timeline", "messages between columns of workers"),
+    BrowseView("latency", "lat", "where the time of calls went", _question("latency"), exchanges=True),
+    BrowseView("rrefs", "rrefs", "remote references: who made, used and deleted them", _question("rrefs")),
+    BrowseView("workers", "work", "who took part, who left first", _workers, exchanges=True),
     BrowseView(
-        "devices", "which devices tensors came from and went to", _question("devices"), exchanges=True
+        "findings", "find", "errors, warnings and hints; enter shows the message", _question("findings")
     ),
-    BrowseView("summary", "sums, captures and problems", _summary),
+    BrowseView("timeline", "time", "messages between columns of workers"),
+    BrowseView(
+        "devices", "devs", "which devices tensors came from and went to", _question("devices"), exchanges=True
+    ),
+    BrowseView("summary", "sum", "sums, captures and problems", _summary),
 )
 BY_NAME = {view.name: view for view in VIEWS}
 

@@ -52,7 +52,7 @@ def test_every_key_of_the_app_is_there_with_what_it_does() -> None:
     found, bound = driven(CHAIN, act)
     assert bound <= {one.action for one in found}
     untold = {one.name for one in found if one.group and not one.about}
-    assert untold == {"next found", "previous found"}  # whose names say it
+    assert untold == {"next line with the text", "line before with the text"}  # whose names say it
     by_name = {one.name: one for one in found}
     assert {f"view: {view.name}" for view in VIEWS} | {f"go to: {move.name}" for move in MOVES} <= {*by_name}
     assert by_name["mark"].about == "Marks the message, or takes its mark and note away"

@@ -119,9 +119,14 @@ def test_arrows_of_a_timeline_lead_from_sender_to_receiver() -> None:
 
 
 def test_a_narrow_timeline_keeps_the_busiest_workers() -> None:
-    with read_whole(recorded("reports/concurrent/chain_ctx1.pcap")) as reading:
+    with read_whole(recorded("ps_race.pcap")) as reading:
         assert reading.run is not None
         timeline = Timeline(RowList(reading, Listing("messages", True), {}), reading.run.session)
         assert len(timeline.lanes(72)) == 2
         assert "more" in timeline.header(72)
-        assert all(len(timeline.line(at, 72).text) for at in range(len(timeline)))
+        session, kept = reading.run.session, timeline.lanes(72)
+        for at in range(len(timeline)):
+            row, drawn = timeline.row(at), timeline.line(at, 72).text[20:]
+            ends = session.source(row), session.destination(row)
+            assert drawn.index("●") // LANE == (kept.index(ends[0]) if ends[0] in kept else 2)
+            assert any(one in drawn[: 3 * LANE] for one in "▶◀") or not {*ends} & {*kept}
