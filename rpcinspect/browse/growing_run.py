@@ -257,9 +257,15 @@ class GrowingRun(Closing):
     def _widen(self, server: str, client: str) -> None:
         self.ends_width = max(self.ends_width, cell_len(join_ends(end_label(client), end_label(server))))
 
+    def partner(self, row: int) -> int:
+        """Returns the row of the answer, or of the request; `NONE` where that is not there: columns are ahead
+        of what was noted of their rows."""
+        partner = self.columns.partner[row]
+        return partner if partner < self.count else NONE
+
     def call_texts(self, row: int) -> tuple[str, str]:
         """Returns the call of a request, and what came of it as far as that is known."""
-        partner = self.columns.partner[row]
+        partner = self.partner(row)
         with self._lock:
             asked, *answered = self._calls.read([row] if partner == NONE else [row, partner])
         context = name = failure = None

@@ -145,11 +145,11 @@ class RowList:
         """Makes a line of a message, or of a request with its answer."""
         reading, row = self.reading, self.row(at)
         columns = reading.columns
-        number, partner = reading.number(row), columns.partner[row]
+        number, partner = reading.number(row), reading.partner(row)
         kind = reading.kinds[row]
         failed = bool(kind & FAILED)
         if self.listed.what == "calls":
-            latency = columns.latency_ns(row)
+            latency = None if partner == NONE else columns.latency_ns(row)
             took = NO_ANSWER if latency is None else duration(latency)
             text = self._indent(row) + "  ".join(filter(None, reading.call_texts(row)))
             failed = failed or (partner != NONE and bool(reading.kinds[partner] & FAILED))
