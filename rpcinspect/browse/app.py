@@ -210,7 +210,10 @@ class Browser(RunApp):
 
     def _find_view_with(self, row: int) -> None:
         """Shows a view whose list has the message: housekeeping too, without the filter if need be."""
+        filtered = self.listed.matching
         for listed in (self.listed, replace(self.listed, every=True), Listing(every=True)):
+            if filtered is not None and listed.matching is None:
+                self.notify(f"the filter hides #{self.reading.number(row)}: it is off now", markup=False)
             self.listed = listed
             for name in ("calls", "messages"):
                 self.show_view(BY_NAME[name], row=row)

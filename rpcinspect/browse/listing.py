@@ -79,7 +79,8 @@ class RowList:
     def place_of(self, row: int) -> int | None:
         """Returns the line of a row, or of its request where only that is listed; None where neither is."""
         places = np.frombuffer(self._places, np.int64) if isinstance(self._places, array) else self._places
-        for wanted in (row, self.reading.columns.partner[row]):
+        requests = (self.reading.columns.partner[row],) if self.listed.what == "calls" else ()
+        for wanted in (row, *requests):
             found = np.flatnonzero(places == wanted)
             if len(found):
                 return int(found[0])

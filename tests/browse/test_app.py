@@ -103,6 +103,19 @@ def test_a_filter_narrows_the_list_and_the_answers() -> None:
     assert after == [6, 8, 10, 11, 13, 15]
 
 
+def test_a_message_that_the_filter_hides_is_shown_without_it() -> None:
+    async def act(app: Browser, pilot: Pilot[int]) -> list[int]:
+        await filtered(app, pilot, "src == worker1")
+        await rows_of(app, pilot)
+        await pilot.press("number_sign", "6", "enter")
+        await until(pilot, lambda: "the filter hides #6: it is off now" in screen_text(app))
+        return [await shown_number(app, pilot), *await rows_of(app, pilot)]
+
+    shown, *rows = driven(CHAIN, act)
+    assert shown == 6
+    assert 6 in rows
+
+
 def test_what_is_no_filter_stays_in_the_line_with_the_reason() -> None:
     async def act(app: Browser, pilot: Pilot[int]) -> str:
         await filtered(app, pilot, "latency > fast")
