@@ -6,16 +6,19 @@ import re
 import runpy
 from pathlib import Path
 
+from tests.browse.test_pictures import SCREENS
+
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 MAX_BYTES = 200_000
 
 
 def test_every_picture_is_shown_and_can_be_made_again() -> None:
     there = {path.name for path in PICTURES.iterdir() if path.suffix in (".png", ".svg")}
-    page = (PICTURES.parent / "views.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\(pictures/([^)]+)\)", page)) == there
+    pages = [(PICTURES.parent / name).read_text(encoding="utf-8") for name in ("views.md", "browse.md")]
+    assert set(re.findall(r"\(pictures/([^)]+)\)", "".join(pages))) == there
     made = runpy.run_path(str(PICTURES / "make.py"))["PICTURES"]
-    assert {Path(name).stem for name in there} == set(made)
+    browsed = {"browse-diff", *(f"browse-{screen.name}" for screen in SCREENS)}
+    assert {Path(name).stem for name in there} == {*made, *browsed}
 
 
 def test_pictures_are_small_and_need_nothing_else() -> None:

@@ -7,6 +7,7 @@ which become known, and numbers, which are in the order of time at the end only.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -157,6 +158,7 @@ class GrowingRun(Closing):
                 run.causes  # noqa: B018  (here, where nobody waits for a key)
             self.run = run
             self.notices = [*run.notices, *self._index()]
+            gc.freeze()  # what there is of a large run stays; looking through it would hold a key for 0.1 s
             self.state = "done"
         except (RpcInspectError, OSError) as error:
             self.state, self.why = "failed", str(error)

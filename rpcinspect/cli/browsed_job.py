@@ -202,7 +202,9 @@ def _run(command: RecordCommand, tell: int) -> NoReturn:
         os.dup2(nowhere, 0)  # nobody types into it
         os.close(nowhere)
         os.set_inheritable(tell, False)
-        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGHUP)  # passed on to the command, as by a shell
+        # Passed on to the command. Not SIGHUP: the terminal's own hang-up, which is not, may come first and
+        # then stands for both.
+        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGTERM)
         code = guarded(record)
         sys.stdout.flush()
         sys.stderr.flush()
