@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -43,6 +44,8 @@ PLAIN, HOUSEKEEPING, FAILED = 0, 1, 2
 JOIN_S = 2.0
 """An input that is still being written ends within a second; nobody waits for more."""
 LIVE = "live"
+REST_S, STEP_S = 0.1, 0.005
+"""How long the reading rests after a key, and how often it looks whether it may go on."""
 MAX_RECORDS = 50_000
 """Messages of which the records stay in memory, at 1.5 kB each."""
 MAX_CAUSES = 500_000
@@ -84,6 +87,7 @@ class GrowingRun(Closing):
         """Everything that is known, once all was read."""
         self.progress: tuple[int, int | None] = (0, None)
         """Bytes that were read, of how many."""
+        self._way_given_until = 0.0
         self.causes_are_known = False
         """Whether what caused what was worked out: of many messages that is left to whoever asks."""
         self._labels: dict[int, tuple[str, str]] = {}
@@ -104,6 +108,11 @@ class GrowingRun(Closing):
     def heard(self, done: int, of: int | None) -> None:
         """Takes notice of how far the reading is."""
         self.progress = done, of
+
+    def give_way(self) -> None:
+        """Lets the reading rest for a moment, since a key was pressed; not of what is being captured now."""
+        if not self.follows:
+            self._way_given_until = time.monotonic() + REST_S
 
     def start(self) -> None:
         """Begins to read."""
@@ -146,6 +155,8 @@ class GrowingRun(Closing):
         try:
             for records in self.decoding.blocks():
                 self._take(records)
+                while not self._stop and time.monotonic() < self._way_given_until:
+                    time.sleep(STEP_S)
                 if self._stop:
                     return
             self.state = "finishing"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec.structs import replace
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.timer import Timer
@@ -110,6 +110,12 @@ class RunApp(ListApp):
         self.lines_view.focus()
         self.reading.start()
         self.set_interval(TICK_S, self._tick)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Has the reading give way to keys, clicks and the wheel."""
+        if isinstance(event, events.InputEvent) and not isinstance(event, events.MouseMove):
+            self.reading.give_way()
+        await super().on_event(event)
 
     def _tick(self) -> None:
         """Takes notice of what has come."""

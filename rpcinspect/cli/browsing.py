@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from rpcinspect.cli.browse import BrowseCommand
 
 
+SWITCH_S = 0.0005
+"""How long the reading may keep the interpreter while a key waits."""
+
+
 def browse(asked: BrowseCommand) -> int:
     """Shows captures until a key ends it."""
     options = replace(asked.decoding_options(), by_completion=asked.live)
@@ -48,6 +52,7 @@ def browse_sources(
     """Shows what is read. `keeps`: an index is made; `ends`: see `GrowingRun`; `output`: of the command that
     is being recorded."""
     imports_are_over()
+    sys.setswitchinterval(SWITCH_S)
     reading: GrowingRun | None = None
 
     def heard(done: int, of: int | None) -> None:
