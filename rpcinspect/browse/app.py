@@ -35,7 +35,7 @@ MAX_HISTORY = 1000
 
 
 class ViewPlace(Struct, frozen=True):
-    """Where one was."""
+    """A place in the history: the view, its line and the message that were shown."""
 
     view: str
     filter: Filter | None

@@ -61,7 +61,7 @@ class BodyNodes:
         return lambda: [*map(self._told, names), *unsafe]
 
     def _tells(self, name: str) -> bool:
-        """Whether a field without a tree is there."""
+        """Returns whether a field that has no tree has a value."""
         return name not in ("value", "error", "pickle_error") or self._body.get(name) is not None
 
     def _unsafe(self) -> Iterator[Node]:
@@ -168,7 +168,7 @@ class BodyNodes:
         return pages(parts.count, parts.make, self._at(span), within=within)
 
     def _parts_of(self, value: Value, span: PickleSpan | None) -> _Parts | None:
-        """What is in a value; None of what has no parts."""
+        """Returns the items of a list, a dict or an object; None of a value without items."""
         plain, inner = _plain(value, span)
         if isinstance(plain, PickleCall):
             told = list(_call_parts(plain))

@@ -103,7 +103,7 @@ class HexLines:
 
 
 class BytesPane(LinesView):
-    """The widget."""
+    """Shows a message's bytes in hex and as text, with a cursor on one of them."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"bytes--range", "bytes--byte", "bytes--offset"}
     DEFAULT_CSS = """
@@ -128,7 +128,7 @@ class BytesPane(LinesView):
 
         @property
         def control(self) -> BytesPane:
-            """The pane."""
+            """Returns the pane that sent this message."""
             return self.pane
 
     def __init__(self, *, id: str | None = None) -> None:

@@ -21,7 +21,7 @@ PROGRAM = "rpcinspect"
 
 
 class ExportForm(Struct, frozen=True):
-    """What messages are written as."""
+    """A form in which messages can be written: its name, its suffix, and the command of the same."""
 
     name: FormName
     about: str
@@ -43,7 +43,7 @@ FORMS = (
 
 
 class PasteLine(Struct, frozen=True):
-    """A command line."""
+    """A command line to paste, which does the same as an export."""
 
     about: str
     text: str

@@ -41,7 +41,7 @@ class ExportStopped(Exception):
 
 
 class ExportJob:
-    """One export."""
+    """Writes messages to a file in a thread of its own."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ExportJob:
 
     @property
     def over(self) -> bool:
-        """Whether it has come to an end."""
+        """Returns whether the file is written, or was given up."""
         return bool(self.told or self.why)
 
     @property
@@ -78,11 +78,11 @@ class ExportJob:
         return "" if self.over else f"writing {self.path.name}{self._done}"
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread that writes."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Gives up."""
+        """Stops the writing and waits for its thread."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(JOIN_S)

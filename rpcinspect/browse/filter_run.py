@@ -48,7 +48,7 @@ class FilterRun:
         return self.shown is not None
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread that looks at messages."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -106,7 +106,7 @@ class StructurePane(LinesView):
 
         @property
         def control(self) -> StructurePane:
-            """The pane."""
+            """Returns the pane that sent this message."""
             return self.pane
 
     class TensorChosen(NodeSelected):
