@@ -22,8 +22,8 @@ NOTHING = np.empty(0, dtype=np.uint64)
 NO_COLUMN = np.empty(0, dtype=np.int64)
 
 Stamp: TypeAlias = tuple[int, int, int, int, int, int]
-"""When and where the bytes of a range were captured: (first ns, last ns, capture and packet of the first byte,
-lowest and highest packet of that capture that holds any of them)."""
+"""When and where the bytes of a range were captured: (first ns, last ns, capture and packet of its first
+byte, lowest and highest packet of that capture that holds any of them)."""
 NO_STAMP: Stamp = (0, 0, -1, -1, -1, -1)
 """Of a range of which nothing was captured."""
 
