@@ -34,7 +34,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.capture import DEFAULT_READING, CaptureInput, CaptureReader, Reading
-from rpcinspect.capture.block import SegmentBlock
 from rpcinspect.checks.findings import Findings
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import CaptureError, OutputError
@@ -45,11 +44,10 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
 from rpcinspect.session.model import CaptureInfo, Session
 from rpcinspect.session.workers import WorkerIdentities, resolve_workers, unnamed, with_names
-from rpcinspect.sources.packets import PacketSource, segments_alone
+from rpcinspect.sources.packets import PacketSource
 from rpcinspect.sources.source import MessageSource, ReadWatch, index_beside
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tcp.ranges import CaptureBytes
-from rpcinspect.tcp.segment import Flow, Segmenter
 from rpcinspect.tensorpipe.records import TpMessage
 from rpcinspect.unexpected import unexpected
 
@@ -320,18 +318,15 @@ class Decoding(Closing):
             write_index(place, readers, self._source.told(), store, self.options.limits)
         return place
 
-    def segments(self) -> Iterator[tuple[int, Sequence[Flow], Iterator[SegmentBlock]]]:
-        """Opens the captures once more, one after the other: yields (number of the capture, growing table of
-        flows, its segments in its own clock). Raises `OutputError` for logs, which hold no packets, and for
-        what can't be read twice."""
-        for number, path in enumerate(self._paths):
-            if not isinstance(path, str) or not os.path.isfile(path):
-                raise OutputError(f"{self.readers[number].path}: its packets can be read only once")
-            with CaptureReader(path, number, self.options.reading) as reader:
-                if reader.reader == "log":
-                    raise OutputError(f"{reader.path}: a log holds messages without their packets")
-                segmenter = Segmenter()
-                yield number, segmenter.flows, segments_alone(reader, segmenter)
+    def open_again(self, capture: int) -> CaptureReader:
+        """Opens a capture once more, for whoever looks at its packets; close it. Raises `OutputError` for a
+        log, which has none, and for what can't be read twice."""
+        path = self._paths[capture]
+        if not isinstance(path, str) or not os.path.isfile(path):
+            raise OutputError(f"{self.readers[capture].path}: its packets can be read only once")
+        if self.readers[capture].reader == "log":
+            raise OutputError(f"{path}: a log holds messages without their packets")
+        return CaptureReader(path, capture, self.options.reading)
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:
         data = self.readers[capture].pread(offset, length)

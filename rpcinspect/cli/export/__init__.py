@@ -10,5 +10,6 @@ class ExportCommand(Group):
 
     PACKAGE = "rpcinspect.cli.export"
     GROUPS: ClassVar = {
-        "Formats": ("html", "perfetto", "parquet", "rpclog", "safetensors", "dot", "wireshark")
+        "Formats": ("html", "perfetto", "parquet", "rpclog", "safetensors", "dot"),
+        "For Wireshark": ("wireshark", "pcapng"),
     }

@@ -22,7 +22,8 @@ from msgspec import Struct
 
 from rpcinspect.capture.block import Int64s, SegmentBlock, as_int64
 from rpcinspect.pipeline import Decoding
-from rpcinspect.tcp.segment import SYN, Flow
+from rpcinspect.sources.packets import segments_alone
+from rpcinspect.tcp.segment import SYN, Flow, Segmenter
 from rpcinspect.tcp.stream import WRAP
 from rpcinspect.tensorpipe.records import TpMessage
 
@@ -58,8 +59,10 @@ def frames_of(decoding: Decoding, messages: Iterable[tuple[int, TpMessage]]) -> 
     finder = FrameFinder()
     for number, tp in messages:
         finder.add(number, tp)
-    for capture, flows, blocks in decoding.segments():
-        finder.look(capture, flows, blocks)
+    for capture in range(len(decoding.readers)):
+        segmenter = Segmenter()
+        with decoding.open_again(capture) as reader:
+            finder.look(capture, segmenter.flows, segments_alone(reader, segmenter))
     return finder.found()
 
 

@@ -171,6 +171,7 @@ function protocol.dissector(_, pinfo, tree)
     if is_other(packet, pinfo.abs_ts) then
         mistaken = true
         tree:add(protocol, "torch.distributed.rpc: unknown"):add_proto_expert_info(other_capture)
+        pinfo.cols.info:prepend("[torchrpc.tsv is of another capture] ")
         return
     end
     local parts = open and not mistaken and captures[open].parts[packet]
