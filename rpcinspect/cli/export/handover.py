@@ -1,9 +1,9 @@
 """A trace handed to Perfetto in a browser, by a page that this process serves until the browser has it.
 
 In: a trace, its title, the address of Perfetto. Out: whether a browser took it. Perfetto takes a trace from
-whoever has opened it, as a message between windows, so that nothing is uploaded. Only programs on this machine
-can connect. Of these, other pages in the browser can't guess the path, and one whose name was made to lead to
-this machine sends that name as Host, which is refused. The trace is sent once.
+whoever has opened it, as a message between windows, so that nothing is uploaded. Only programs on this
+machine can connect. Other pages in the browser can't guess the path, and a page whose name was made to lead
+to this machine sends that name as Host, which is refused. The trace is sent once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import webbrowser
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -49,27 +50,25 @@ def hand_over(trace: Temporary, size: int, title: str, ui: str, wait_s: float = 
         if "SSH_CONNECTION" in os.environ:
             port = handover.port
             say(
-                f"from the machine that you sit at: ssh -L {port}:{LOOPBACK}:{port} HOST, then open the page there"
+                f"from the machine that you sit at: ssh -L {port}:{LOOPBACK}:{port} HOST; open the page there"
             )
         say(f"the page hands the trace to {ui}; waiting for {wait_s:.0f} s, Ctrl-C ends it")
         taken = handover.taken.wait(wait_s)
-    say(
-        f"the browser has the trace, {counted(size, 'byte')}"
-        if taken
-        else f"no browser took it in {wait_s:.0f} s"
-    )
+    if taken:
+        say(f"the browser has the trace, {counted(size, 'byte')}")
+    else:
+        say(f"no browser took the trace in {wait_s:.0f} s")
     return taken
 
 
-def why_unopened(environment: Any, platform: str) -> str | None:
+def why_unopened(environment: Mapping[str, str], platform: str) -> str | None:
     """Returns why no browser is opened here; None where one is. Who sets BROWSER has said what to open."""
     if environment.get("BROWSER"):
         return None
     if environment.get("SSH_CONNECTION"):
         return "this is an ssh session"
-    if platform.startswith("linux") and not (
-        environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
-    ):
+    shown = environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    if platform.startswith("linux") and not shown:
         return "there is no display"
     return None
 
@@ -83,7 +82,7 @@ def is_page(url: str) -> bool:
         return False
 
 
-class _Handover(ThreadingTCPServer, Closing):
+class _Handover(Closing, ThreadingTCPServer):
     """The server, on a port that was free, with its thread."""
 
     daemon_threads = True
@@ -125,12 +124,17 @@ class _Page:
     def __init__(self, title: str, ui: str) -> None:
         nonce = token_urlsafe()
         about = json.dumps({"ui": ui, "title": title, "fileName": "trace.json"}).replace("<", "\\u003c")
-        text = PAGE.read_text(encoding="utf-8").replace("NONCE", nonce).replace("ABOUT", about)
+        text = PAGE.read_text(encoding="utf-8").replace("{{nonce}}", nonce).replace("{{about}}", about)
         self.content = text.encode()
-        own = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; connect-src 'self'"
-        self.policy = (
-            f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        rules = (
+            "default-src 'none'",
+            f"script-src 'nonce-{nonce}'",
+            f"style-src 'nonce-{nonce}'",
+            "connect-src 'self'",
+            "img-src data:",
+            *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
         )
+        self.policy = "; ".join(rules)
 
 
 class _Request(BaseHTTPRequestHandler):

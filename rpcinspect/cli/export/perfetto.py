@@ -27,15 +27,17 @@ class PerfettoCommand(ShownOptions, frozen=True, kw_only=True):
     ] = None
 
     def mistakes(self) -> Iterator[str]:
-        from rpcinspect.cli.export.handover import is_page
-
         yield from super().mistakes()
         if self.opens and self.output is not None:
             yield "--open hands the trace to a browser: no -o with it"
-        if self.ui is not None and not self.opens:
+        if self.ui is None:
+            return
+        from rpcinspect.cli.export.handover import PERFETTO, is_page  # not at each start: servers take 30 ms
+
+        if not self.opens:
             yield "--ui is for --open"
-        if self.ui is not None and not is_page(self.ui):
-            yield "--ui: an address such as https://ui.perfetto.dev is needed"
+        if not is_page(self.ui):
+            yield f"--ui: an address such as {PERFETTO} is needed"
 
     def run(self) -> int:
         """Writes the trace, or hands it over; returns the exit code."""
@@ -59,8 +61,9 @@ class PerfettoCommand(ShownOptions, frozen=True, kw_only=True):
                 size += trace.write(piece)
                 if size > MAX_OPENED:
                     raise OutputError(
-                        f"the trace has more than {MAX_OPENED:,} bytes, too many for a page: choose a part, such as "
-                        "-f 'ctx == 0:3' or -f 'time < 10s', or write it with -o for Perfetto's trace_processor"
+                        f"the trace has more than {MAX_OPENED:,} bytes, too many for a page: choose a part, "
+                        "such as -f 'ctx == 0:3' or -f 'time < 10s', or write it with -o for Perfetto's "
+                        "trace_processor"
                     )
 
         with Temporary() as trace:
