@@ -369,7 +369,7 @@ TESTED_TOGETHER = {
     "cli/test_diff.py": ("comparing",),
     "cli/test_record.py": ("recording",),
     "cli/test_replay.py": ("replaying",),
-    "cli/export/test_html.py": ("perfetto",),
+    "cli/export/test_html.py": ("otlp", "perfetto"),
 }
 """Tests of several commands, or of one that two modules make → names of modules at the same place."""
 

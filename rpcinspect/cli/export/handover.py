@@ -37,7 +37,7 @@ PIECE_BYTES = 1 << 20
 PAGE = Path(__file__).with_name("handover.html")
 
 
-def hand_over(trace: Temporary, size: int, title: str, ui: str, wait_s: float = WAIT_S) -> bool:
+def hand_over(trace: Temporary, size: int, title: str, ui: str) -> bool:
     """Serves a trace to one browser, which is opened where that makes sense; returns whether it took it."""
     with _Handover(trace, size, title, ui) as handover:
         tell([handover.url], None)
@@ -52,12 +52,12 @@ def hand_over(trace: Temporary, size: int, title: str, ui: str, wait_s: float = 
             say(
                 f"from the machine that you sit at: ssh -L {port}:{LOOPBACK}:{port} HOST; open the page there"
             )
-        say(f"the page hands the trace to {ui}; waiting for {wait_s:.0f} s, Ctrl-C ends it")
-        taken = handover.taken.wait(wait_s)
+        say(f"the page hands the trace to {ui}; waiting for {WAIT_S:.0f} s, Ctrl-C ends it")
+        taken = handover.taken.wait(WAIT_S)
     if taken:
         say(f"the browser has the trace, {counted(size, 'byte')}")
     else:
-        say(f"no browser took the trace in {wait_s:.0f} s")
+        say(f"no browser took the trace in {WAIT_S:.0f} s")
     return taken
 
 
@@ -89,7 +89,7 @@ class _Handover(Closing, ThreadingTCPServer):
     block_on_close = False
 
     def __init__(self, trace: Temporary, size: int, title: str, ui: str) -> None:
-        super().__init__((LOOPBACK, 0), _Request)
+        super().__init__((LOOPBACK, 0), _PageRequest)
         self.port = self.server_address[1]
         self.host = f"{LOOPBACK}:{self.port}"
         self.path = f"/{token_urlsafe()}/"
@@ -137,7 +137,7 @@ class _Page:
         self.policy = "; ".join(rules)
 
 
-class _Request(BaseHTTPRequestHandler):
+class _PageRequest(BaseHTTPRequestHandler):
     """Answers one request: for the page, or for the trace."""
 
     server: _Handover

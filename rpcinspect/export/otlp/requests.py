@@ -31,14 +31,14 @@ LINE_BYTES = 800_000
 def otlp_lines(run: RunModel, shown: Shown | None = None) -> Iterator[bytes]:
     """Yields the lines of the file; with a filter those of the calls of which a message is shown."""
     resources = _Resources(run.session)
-    request = _Request(resources)
+    batch = _SpanBatch(resources)
     for worker, span in _spans(run, shown):
-        request.add(worker, span)
-        if request.size >= LINE_BYTES:
-            yield request.line()
-            request = _Request(resources)
-    if request.size or not run.messages:
-        yield request.line()
+        batch.add(worker, span)
+        if batch.size >= LINE_BYTES:
+            yield batch.line()
+            batch = _SpanBatch(resources)
+    if batch.size or not run.messages:
+        yield batch.line()
 
 
 def _spans(run: RunModel, shown: Shown | None) -> Iterator[tuple[WorkerKey, Json]]:
@@ -49,7 +49,7 @@ def _spans(run: RunModel, shown: Shown | None) -> Iterator[tuple[WorkerKey, Json
         yield spans.of_answer(answer)
 
 
-class _Request:
+class _SpanBatch:
     """The spans of one line, by worker."""
 
     def __init__(self, resources: _Resources) -> None:
@@ -96,11 +96,12 @@ class _Resources:
     def _told(self, worker: WorkerKey) -> Json:
         job, label = worker
         known = self._workers.get(worker)
+        addresses = () if known is None else known.addresses
         return {
             "service.name": label,
             "service.namespace": f"job {job}" if self._several else None,
             "torchrpc.worker.id": None if known is None else known.id,
-            "torchrpc.worker.addresses": None if known is None else known.addresses[:MAX_ADDRESSES],
+            "torchrpc.worker.addresses": addresses[:MAX_ADDRESSES] or None,
         }
 
 
