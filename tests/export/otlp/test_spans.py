@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +22,7 @@ from tests.decoded import decode
 from tests.export.otlp.official import ReadSpan, attributes, read
 from tests.filter.from_json import read_filter
 from tests.logs import log_of, message
-from tests.places import recorded
+from tests.places import ROOT, recorded
 from tests.truth import CLOCK_NS, Workload, capture_of
 
 CLIENT, SERVER = Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER
@@ -174,6 +176,30 @@ def test_names_of_two_jobs_are_told_apart() -> None:
     spans = exported(recorded("reports/names/two_jobs_late.pcap"))
     assert len({one.resource["service.namespace"] for one in spans}) == 2
     assert {one.resource.get("service.namespace") for one in exported(capture_of("basic_chain"))} == {None}
+
+
+# --- against the page ---------------------------------------------------------------------------------------
+
+PAGE = ROOT / "docs" / "tracing.md"
+
+
+def test_the_page_shows_a_real_span() -> None:
+    (block,) = re.findall(r"^```json\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    request = json.loads(written(capture_of("bwd_boom"), "not housekeeping"))
+    spans = [span for r in request["resourceSpans"] for scope in r["scopeSpans"] for span in scope["spans"]]
+    assert json.loads(block) in spans
+
+
+def test_the_page_has_every_attribute() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("| attribute |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1] for row in table.splitlines()[2:]]
+    found: set[str] = set()
+    for name in (*READ, "reports/names/two_jobs_late.pcap"):
+        for one in exported(recorded(name)):
+            found |= {*one.resource, *one.told}
+            for each in (*one.span.links, *one.span.events):
+                found |= set(attributes(each))
+    assert {key for row in rows for key in re.findall("`([^`]+)`", row)} == found
 
 
 # --- ids ----------------------------------------------------------------------------------------------------
