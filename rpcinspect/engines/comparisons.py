@@ -41,7 +41,8 @@ FIELDS = {"messages": OF_MESSAGES, "calls": OF_CALLS}
 def as_filter(table: str, kind: str, comparison: object) -> str | None:
     """Returns the filter."""
     operator, fields = OPERATORS.get(kind), FIELDS.get(table, {})
-    path, value = getattr(comparison, "attribute", ()), getattr(comparison, "value", None)
+    path: tuple[str, ...] = getattr(comparison, "attribute", ())
+    value = getattr(comparison, "value", None)
     name = fields.get(path[0]) if len(path) == 1 else None
     if operator is None or name is None or type(value) not in (str, int):
         return None
