@@ -30,6 +30,7 @@ DOCS = (
     "damage.md",
     "replay.md",
     "diff.md",
+    "ci.md",
     "views.md",
     "browse.md",
     "parquet.md",
@@ -148,7 +149,7 @@ def test_the_readme_starts_with_the_two_set_up_commands() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md"))],
+    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md", "ci.md"))],
     ids=lambda page: page.name,
 )
 def test_the_output_in_the_pages_is_real(page: Path, tmp_path: Path) -> None:
