@@ -38,6 +38,7 @@ DOCS = (
     "filter.md",
     "log-format.md",
     "recording.md",
+    "doctor.md",
     "redaction.md",
     "decisions.md",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 import msgspec
@@ -18,7 +19,7 @@ from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.doctor import DoctorCommand
 from rpcinspect.cli.output import open_console, open_output
-from rpcinspect.cli.probes import PROBES, Fact
+from rpcinspect.cli.probes import ABOUT, PROBES, MachineFact
 from rpcinspect.cli.torch_probes import TORCH_PROBES, TorchSearch
 from rpcinspect.fields.phrases import printable, printable_json
 from rpcinspect.views.text.columns import Line, show_lines
@@ -44,7 +45,7 @@ class CommandState(Struct, frozen=True, kw_only=True):
 class MachineReport(Struct, frozen=True, kw_only=True):
     """All that was found."""
 
-    checks: Sequence[Fact]
+    checks: Sequence[MachineFact]
     commands: Sequence[CommandState]
 
 
@@ -55,7 +56,7 @@ class TooLong(Exception):
 def examined(command: DoctorCommand) -> int:
     """Looks and writes; returns the exit code."""
     imports_are_over()
-    facts = tuple(found(command.interpreter))
+    facts = found(command.interpreter)
     report = MachineReport(checks=facts, commands=tuple(states({fact.name: fact for fact in facts})))
     if command.format == "json":
         text = msgspec.json.format(msgspec.json.encode(report), indent=2)
@@ -67,28 +68,27 @@ def examined(command: DoctorCommand) -> int:
     return exit_codes.OK
 
 
-def found(interpreter: str | None) -> Iterator[Fact]:
-    """Runs every probe; one that fails or does not end is a fact, too."""
-    search: TorchSearch | None = None
+def found(interpreter: str | None) -> tuple[MachineFact, ...]:
+    """Runs every probe; one that fails or does not end is a fact, too. torch is looked at meanwhile."""
+    search: list[TorchSearch] = []
 
-    def begin() -> Iterator[Fact]:
-        nonlocal search
-        search = TorchSearch(interpreter)
+    def begin() -> Iterator[MachineFact]:
+        search.append(TorchSearch(interpreter))
         yield from ()
 
-    yield from run_probe("torch", begin)
-    for probe in PROBES:
-        yield from run_probe(probe.__name__, probe)
-    if search is None:
-        return
-    torch = search.facts()
-    for asked in TORCH_PROBES:
-        yield from run_probe(asked.__name__, lambda asked=asked: asked(torch))  # type: ignore[misc]
+    late = run_probe("torch", begin)
+    about, others = ([f for p in probes for f in run_probe(p.__name__, p)] for probes in (ABOUT, PROBES))
+    for facts in (one.facts() for one in search):
+        for probe in TORCH_PROBES:
+            late += run_probe(probe.__name__, partial(probe, facts))
+    return (*about, *late, *others)
 
 
-def run_probe(name: str, probe: Callable[[], Iterable[Fact]], seconds: float = PROBE_S) -> list[Fact]:
+def run_probe(
+    name: str, probe: Callable[[], Iterable[MachineFact]], seconds: float = PROBE_S
+) -> list[MachineFact]:
     """Returns what a probe has found, or that it came to no end."""
-    facts: list[Fact] = []
+    facts: list[MachineFact] = []
     try:
         with bounded(seconds):
             facts.extend(probe())
@@ -98,7 +98,7 @@ def run_probe(name: str, probe: Callable[[], Iterable[Fact]], seconds: float = P
         told = f"{type(error).__name__}: {error}"
     else:
         return facts
-    return [*facts, Fact(name=name, state="unknown", found=told, needed_for="")]
+    return [*facts, MachineFact(name=name, state="unknown", found=told, needed_for="")]
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def bounded(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def states(facts: Mapping[str, Fact]) -> Iterator[CommandState]:
+def states(facts: Mapping[str, MachineFact]) -> Iterator[CommandState]:
     """Yields for each kind of command whether it works, and by what."""
 
     def of(command: str, *needed: str, how: str = "{}") -> CommandState:
@@ -133,7 +133,8 @@ def states(facts: Mapping[str, Fact]) -> Iterator[CommandState]:
     yield CommandState(command="decode, findings, diff, export", works=True, how=EVERYWHERE)
     yield of("decode of other formats", "tshark")
     live = of("decode --live", "packet capture", how="by a packet socket")
-    yield live if live.works else of("decode --live", "dumpcap", how="by dumpcap")
+    by_dumpcap = of("decode --live", "dumpcap", how="by dumpcap")
+    yield by_dumpcap if by_dumpcap.works and not live.works else live
     yield of("browse", "textual", "terminal")
     yield of("export parquet", "pyarrow", how="pyarrow {}")
     yield of("record --via agent", "system", "torch's RPC", "agent", how="on any transport: {}")

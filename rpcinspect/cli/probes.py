@@ -3,7 +3,8 @@
 A probe asks what the commands themselves ask: the same socket, the same namespace, the same search for a
 compiler. So it can't judge otherwise than they do. Nothing is built, installed or sent.
 
-In: this machine. Out: a `Fact` of each thing, with what it is needed for and what helps where it is missing.
+In: this machine. Out: a `MachineFact` of each thing, with what it is needed for, and what helps where it is
+missing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rpcinspect.replayer.workers.interpreters import (
     release_of,
 )
 
-State = Literal["ok", "missing", "none", "unknown"]
+FactState = Literal["ok", "missing", "none", "unknown"]
 """`none`: it is not here, and nothing is the worse for it; `unknown`: nobody answered."""
 ASK_S = 5.0
 """For a program that is asked for its release."""
@@ -50,11 +51,11 @@ PTRACE_SCOPES = {
 """What /proc/sys/kernel/yama/ptrace_scope means: who may read the memory of another process."""
 
 
-class Fact(Struct, frozen=True, kw_only=True):
+class MachineFact(Struct, frozen=True, kw_only=True):
     """One thing that a command may need."""
 
     name: str
-    state: State
+    state: FactState
     found: str
     needed_for: str
     remedy: str | None = None
@@ -66,9 +67,9 @@ def without_pointer(line: str) -> str:
     return line.removesuffix(f"; {DOCTOR}")
 
 
-def python() -> Iterator[Fact]:
+def python() -> Iterator[MachineFact]:
     """Returns what this program is, and what runs it."""
-    yield Fact(
+    yield MachineFact(
         name="rpcinspect",
         state="ok",
         found=f"{__version__}, Python {platform.python_version()} ({sys.executable})",
@@ -76,26 +77,26 @@ def python() -> Iterator[Fact]:
     )
 
 
-def kernel() -> Iterator[Fact]:
+def kernel() -> Iterator[MachineFact]:
     """Looks at the system; what record learns of the end of workers depends on its release."""
     system = f"{platform.system()} {platform.release()}"
     if sys.platform != "linux":
         remedy = "record the job on a Linux host; everything else works here"
-        yield Fact(name="system", state="missing", found=system, needed_for="record", remedy=remedy)
+        yield MachineFact(name="system", state="missing", found=system, needed_for="record", remedy=remedy)
         return
     old = release_of(platform.release()) < (6, 15)
     told = "; before 6.15, how a worker ended is not known of every process" if old else ""
-    yield Fact(name="system", state="ok", found=f"{system}{told}", needed_for="record")
+    yield MachineFact(name="system", state="ok", found=f"{system}{told}", needed_for="record")
 
 
-def packets() -> Iterator[Fact]:
+def packets() -> Iterator[MachineFact]:
     """Looks for the right to capture, by the socket that record and --live open, and for Wireshark's program
     for those who have none."""
     needed = "record --via wire, decode --live"
     try:
         open_socket(ANY).close()
     except PermissionError:
-        yield Fact(
+        yield MachineFact(
             name="packet capture",
             state="missing",
             found="not allowed: this process lacks CAP_NET_RAW",
@@ -103,14 +104,14 @@ def packets() -> Iterator[Fact]:
             remedy=RIGHTS,
         )
     except (OSError, CaptureError) as error:
-        yield Fact(name="packet capture", state="missing", found=str(error), needed_for=needed)
+        yield MachineFact(name="packet capture", state="missing", found=str(error), needed_for=needed)
     else:
-        yield Fact(
+        yield MachineFact(
             name="packet capture", state="ok", found=f"allowed (user id {os.geteuid()})", needed_for=needed
         )
     program, needed = find_program("dumpcap"), "decode --live for users without that right, --capture-filter"
     if program is None:
-        yield Fact(
+        yield MachineFact(
             name="dumpcap",
             state="missing",
             found="not found",
@@ -118,9 +119,9 @@ def packets() -> Iterator[Fact]:
             remedy=without_pointer(INSTALL),
         )
     elif told_by([program, "-L", "-i", socket.if_nameindex()[0][1]]):
-        yield Fact(name="dumpcap", state="ok", found=program, needed_for=needed)
+        yield MachineFact(name="dumpcap", state="ok", found=program, needed_for=needed)
     else:
-        yield Fact(
+        yield MachineFact(
             name="dumpcap",
             state="missing",
             found=f"{program} may not capture",
@@ -130,12 +131,12 @@ def packets() -> Iterator[Fact]:
 
 
 RIGHTS = (
-    "run rpcinspect as root, or: sudo setcap cap_net_raw+ep $(readlink -f "
+    "run this as root, or: sudo setcap cap_net_raw+ep $(readlink -f "
     f"{sys.executable}); record --private-net may need neither"
 )
 
 
-def namespace() -> Iterator[Fact]:
+def namespace() -> Iterator[MachineFact]:
     """Looks for a network of its own, entered in a process that ends at once, as record does it."""
     needed = "record --private-net"
     try:
@@ -145,7 +146,7 @@ def namespace() -> Iterator[Fact]:
                 os.close(descriptor)
     except RpcInspectError as error:
         found = without_pointer(str(error)).removeprefix("--private-net: ")
-        yield Fact(
+        yield MachineFact(
             name="network namespace",
             state="missing",
             found=found,
@@ -153,23 +154,23 @@ def namespace() -> Iterator[Fact]:
             remedy="record --via agent needs none",
         )
     else:
-        yield Fact(name="network namespace", state="ok", found="can be made", needed_for=needed)
+        yield MachineFact(name="network namespace", state="ok", found="can be made", needed_for=needed)
 
 
-def tshark() -> Iterator[Fact]:
+def tshark() -> Iterator[MachineFact]:
     """Looks for tshark, and whether it runs plugins of Lua."""
     needed = "captures that only Wireshark reads, --reader tshark"
     program = find_program("tshark")
     lines = [] if program is None else told_by([program, "--version"])
     if not lines:
         found = "not found" if program is None else f"{program} does not run"
-        yield Fact(
+        yield MachineFact(
             name="tshark", state="missing", found=found, needed_for=needed, remedy=without_pointer(INSTALL)
         )
         return
     text = " ".join(lines)
     lua = "with Lua" if "with Lua" in text else "without Lua, so that it runs no plugin"
-    yield Fact(
+    yield MachineFact(
         name="tshark",
         state="ok",
         found=f"{lines[0].partition(' (Git')[0].rstrip('.')}, {lua}",
@@ -177,11 +178,11 @@ def tshark() -> Iterator[Fact]:
     )
 
 
-def transports() -> Iterator[Fact]:
+def transports() -> Iterator[MachineFact]:
     """Looks for what torch's own transports need, which decides what a capture of packets can hold."""
     devices = sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))
     needed = "torch's transport ibv, which only record --via agent sees"
-    yield Fact(
+    yield MachineFact(
         name="RDMA",
         state="ok" if devices else "none",
         found=", ".join(devices) or "no device",
@@ -191,7 +192,7 @@ def transports() -> Iterator[Fact]:
     try:
         room = os.statvfs(SHARED_MEMORY)
     except OSError as error:
-        yield Fact(
+        yield MachineFact(
             name="shared memory",
             state="missing",
             found=f"{SHARED_MEMORY}: {error.strerror}",
@@ -204,7 +205,7 @@ def transports() -> Iterator[Fact]:
             if free >= QUEUE_ROOM
             else f", less than {amount(QUEUE_ROOM)}: queues go to the temporary folder"
         )
-        yield Fact(
+        yield MachineFact(
             name="shared memory",
             state="ok",
             found=f"{amount(free)} free in {SHARED_MEMORY}{few}",
@@ -214,44 +215,44 @@ def transports() -> Iterator[Fact]:
     try:
         scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()
     except OSError:
-        yield Fact(
+        yield MachineFact(
             name="memory of others", state="none", found="this kernel sets no ptrace_scope", needed_for=needed
         )
     else:
         who = PTRACE_SCOPES.get(scope, "not known")
-        yield Fact(
+        yield MachineFact(
             name="memory of others", state="ok", found=f"ptrace_scope {scope}: {who}", needed_for=needed
         )
 
 
-def extras() -> Iterator[Fact]:
+def extras() -> Iterator[MachineFact]:
     """Looks for packages that come with extras of ours; torch has a probe of its own."""
     for extra, (package, needed) in EXTRAS.items():
         if package == "torch":
             continue
         found = release(package)
         remedy = None if found else pip_install(f"'rpcinspect[{extra}]'")
-        state: State = "ok" if found else "missing"
-        yield Fact(
+        state: FactState = "ok" if found else "missing"
+        yield MachineFact(
             name=package, state=state, found=found or "not installed", needed_for=needed, remedy=remedy
         )
 
 
-def terminal() -> Iterator[Fact]:
+def terminal() -> Iterator[MachineFact]:
     """Looks at what the terminal shows."""
     needed, missing = "browse", missing_terminal(False)
     if missing is not None:
         found, _, remedy = missing.partition(": ")
-        yield Fact(name="terminal", state="missing", found=found, needed_for=needed, remedy=remedy)
+        yield MachineFact(name="terminal", state="missing", found=found, needed_for=needed, remedy=remedy)
         return
     from rich.console import Console
 
     colors = Console().color_system or "no"
     signs = "ASCII only, by the locale" if shows_ascii_only() else "Unicode"
-    yield Fact(name="terminal", state="ok", found=f"{colors} colors, {signs}", needed_for=needed)
+    yield MachineFact(name="terminal", state="ok", found=f"{colors} colors, {signs}", needed_for=needed)
 
 
-def temporary() -> Iterator[Fact]:
+def temporary() -> Iterator[MachineFact]:
     """Looks for room for what can't be read twice."""
     needed = "compressed captures, standard input, tshark"
     try:
@@ -259,9 +260,9 @@ def temporary() -> Iterator[Fact]:
         with Temporary():
             free = shutil.disk_usage(folder).free
     except (RpcInspectError, OSError) as error:
-        yield Fact(name="temporary files", state="missing", found=str(error), needed_for=needed)
+        yield MachineFact(name="temporary files", state="missing", found=str(error), needed_for=needed)
     else:
-        yield Fact(
+        yield MachineFact(
             name="temporary files", state="ok", found=f"{amount(free)} free in {folder}", needed_for=needed
         )
 
@@ -282,7 +283,13 @@ def told_by(command: list[str]) -> list[str]:
     return [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
 
 
-PROBES: tuple[Callable[[], Iterator[Fact]], ...] = (
-    *(python, kernel, packets, namespace, transports, tshark),
-    *(extras, terminal, temporary),
+ABOUT: tuple[Callable[[], Iterator[MachineFact]], ...] = (python, kernel)
+PROBES: tuple[Callable[[], Iterator[MachineFact]], ...] = (
+    packets,
+    namespace,
+    transports,
+    tshark,
+    extras,
+    terminal,
+    temporary,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 
 from rpcinspect.errors import DOCTOR
@@ -67,7 +67,7 @@ def release(package: str) -> str | None:
         return None
     try:
         return version(package)
-    except PackageNotFoundError:  # a folder of that name
+    except ImportError:  # a folder of that name, which no package has brought
         return "of an unknown release"
 
 

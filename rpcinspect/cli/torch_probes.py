@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from rpcinspect.cli.probes import Fact, State, told_by, without_pointer
+from rpcinspect.cli.probes import FactState, MachineFact, told_by, without_pointer
 from rpcinspect.cli.requirements import missing_torch
 from rpcinspect.errors import RecordError, ReplayError
 from rpcinspect.recorder.library import AgentLook, TorchLook
@@ -58,12 +58,12 @@ class TorchSearch:
         return TorchFacts(interpreter=self._interpreter, look=look, why=self._why)
 
 
-def torch(facts: TorchFacts) -> Iterator[Fact]:
+def torch(facts: TorchFacts) -> Iterator[MachineFact]:
     """Looks at torch: its release against those that replays were tried on, RPC in it, GPUs."""
     own, look = facts.interpreter, facts.look
     if own is None:
         found, _, remedy = (facts.why or "").partition(" here: ")
-        yield Fact(
+        yield MachineFact(
             name="torch",
             state="missing",
             found=found,
@@ -75,31 +75,33 @@ def torch(facts: TorchFacts) -> Iterator[Fact]:
         newer = "newer than tested: " if release_of(own.torch) > NEWEST_TESTED_TORCH else ""
         where = f"{own.torch} in {own.program} (Python {own.python})"
         found = f"{where}; {newer}replays are tested with {low} to {high}"
-        yield Fact(name="torch", state="ok", found=found, needed_for="replay, reproduce")
+        yield MachineFact(name="torch", state="ok", found=found, needed_for="replay, reproduce")
     needed = "replay, record --via agent"
     if look.rpc:
-        yield Fact(name="torch's RPC", state="ok", found="TensorPipe", needed_for=needed)
+        yield MachineFact(name="torch's RPC", state="ok", found="TensorPipe", needed_for=needed)
     else:
-        state: State = "unknown" if look.late else "missing"
-        yield Fact(name="torch's RPC", state=state, found=look.why or "", needed_for=needed)
+        state: FactState = "unknown" if look.late else "missing"
+        yield MachineFact(name="torch's RPC", state=state, found=look.why or "", needed_for=needed)
     yield _gpu(look)
 
 
-def _gpu(look: TorchLook) -> Fact:
+def _gpu(look: TorchLook) -> MachineFact:
     """Returns what GPUs torch has here."""
     needed = "replay --device cuda"
     if look.gpus is None:
-        state: State = "unknown" if look.late else "none"
-        return Fact(name="GPU", state=state, found=look.why or "", needed_for=needed)
+        state: FactState = "unknown" if look.late else "none"
+        return MachineFact(name="GPU", state=state, found=look.why or "", needed_for=needed)
     built = f"torch is built for {look.cuda}" if look.cuda else "torch is built without CUDA"
     if look.gpus:
         found = f"{len(look.gpus)}, the first is {look.gpus[0]}; {built}"
-        return Fact(name="GPU", state="ok", found=found, needed_for=needed)
+        return MachineFact(name="GPU", state="ok", found=found, needed_for=needed)
     there = _listed_gpu()
     if there is None:
-        return Fact(name="GPU", state="none", found=f"none; {built}", needed_for=needed)
+        return MachineFact(name="GPU", state="none", found=f"none; {built}", needed_for=needed)
     remedy = None if look.cuda else "install a torch that is built for CUDA"
-    return Fact(name="GPU", state="missing", found=f"{there}, but {built}", needed_for=needed, remedy=remedy)
+    return MachineFact(
+        name="GPU", state="missing", found=f"{there}, but {built}", needed_for=needed, remedy=remedy
+    )
 
 
 def _listed_gpu() -> str | None:
@@ -108,18 +110,18 @@ def _listed_gpu() -> str | None:
     return lines[0].partition(" (")[0] if lines else None
 
 
-def agent(facts: TorchFacts) -> Iterator[Fact]:
+def agent(facts: TorchFacts) -> Iterator[MachineFact]:
     """Looks at the part of the recorder that is built for each release of torch."""
-    look, needed = facts.look, "record --via agent, rpcinspect.recording"
+    look, needed = facts.look, "record --via agent, recordings from Python"
     if look.library is not None:
-        yield Fact(name="agent", state="ok", found="built for this torch", needed_for=needed)
+        yield MachineFact(name="agent", state="ok", found="built for this torch", needed_for=needed)
     elif look.compiler is not None:
         found = f"{look.compiler} builds it at the first recording, in a minute"
-        yield Fact(name="agent", state="ok", found=found, needed_for=needed)
+        yield MachineFact(name="agent", state="ok", found=found, needed_for=needed)
     else:
         found, remedy = look.lacks or look.why or "", "record --via wire needs none"
-        yield Fact(name="agent", state="missing", found=found, needed_for=needed, remedy=remedy)
+        yield MachineFact(name="agent", state="missing", found=found, needed_for=needed, remedy=remedy)
 
 
-TORCH_PROBES: tuple[Callable[[TorchFacts], Iterator[Fact]], ...] = (torch, agent)
+TORCH_PROBES: tuple[Callable[[TorchFacts], Iterator[MachineFact]], ...] = (torch, agent)
 """Those that want what `TorchSearch` finds meanwhile."""

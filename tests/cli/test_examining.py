@@ -18,27 +18,27 @@ from typing import Any
 import pytest
 
 from rpcinspect.cli.examining import run_probe, states
-from rpcinspect.cli.probes import Fact, told_by
+from rpcinspect.cli.probes import MachineFact, told_by
 from rpcinspect.recorder.library import AgentLook
 from tests.cli.runner import rpcinspect, visible
 
 KEYS = {"name", "state", "found", "needed_for", "remedy"}
 NAMES = (
-    *("rpcinspect", "system", "packet capture", "dumpcap", "network namespace", "RDMA", "shared memory"),
-    *("memory of others", "tshark", "textual", "debugpy", "mcp", "pyarrow", "pyshark", "pytest", "terminal"),
-    *("temporary files", "torch", "torch's RPC", "GPU", "agent"),
+    *("rpcinspect", "system", "torch", "torch's RPC", "GPU", "agent"),
+    *("packet capture", "dumpcap", "network namespace", "RDMA", "shared memory", "memory of others"),
+    *("tshark", "textual", "debugpy", "mcp", "pyarrow", "pyshark", "pytest", "terminal", "temporary files"),
 )
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """One document of this machine, by names, with a cache that holds nothing; and that cache."""
     cache = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         ran = rpcinspect("doctor", "--format", "json")
     assert (ran.code, ran.err) == (0, "")
-    yield json.loads(ran.out), cache
+    return json.loads(ran.out), cache
 
 
 def checks(document: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def may_capture() -> bool:
 
 
 def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without programs, and with an interpreter that is not there: each is a line, and nothing else happens."""
+    """Without programs, and with an interpreter that is not there: each is a line."""
     monkeypatch.setenv("PATH", "/nowhere")
     ran = rpcinspect("doctor", "--interpreter", "/no \x1b[31mpython")
     assert (ran.code, ran.err) == (0, "")
@@ -116,11 +116,11 @@ def test_what_programs_say_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_probe_that_fails_or_hangs_is_a_line() -> None:
-    def fails() -> Iterator[Fact]:
-        yield Fact(name="seen", state="ok", found="x", needed_for="y")
+    def fails() -> Iterator[MachineFact]:
+        yield MachineFact(name="seen", state="ok", found="x", needed_for="y")
         raise RuntimeError("broken")
 
-    def hangs() -> Iterator[Fact]:
+    def hangs() -> Iterator[MachineFact]:
         time.sleep(60)
         yield from ()
 
@@ -135,12 +135,12 @@ def test_a_probe_that_fails_or_hangs_is_a_line() -> None:
 
 
 def test_what_nobody_answered_is_not_known_to_work() -> None:
-    ok = {name: Fact(name=name, state="ok", found="x", needed_for="y") for name in NAMES}
+    ok = {name: MachineFact(name=name, state="ok", found="x", needed_for="y") for name in NAMES}
     assert {state.works for state in states(ok)} == {True}
-    late = Fact(name="torch's RPC", state="unknown", found="slow", needed_for="y")
+    late = MachineFact(name="torch's RPC", state="unknown", found="slow", needed_for="y")
     unknown = {state.command for state in states(ok | {"torch's RPC": late}) if state.works is None}
     assert unknown == {"record --via agent", "replay", "replay --device cuda", "replay --debug-port"}
-    missing = Fact(name="packet capture", state="missing", found="not allowed", needed_for="y")
+    missing = MachineFact(name="packet capture", state="missing", found="not allowed", needed_for="y")
     said = {state.command: state for state in states(ok | {"packet capture": missing})}
     assert said["decode --live"].how == "by dumpcap"
     assert said["record --via wire"].how == "packet capture: not allowed"
