@@ -20,12 +20,15 @@ DEBUGGER = "'rpcinspect[debug]'"
 BROWSER = "'rpcinspect[browse]'"
 EXTRAS: Mapping[str, tuple[str, str]] = {
     "browse": ("textual", "browse, record --browse"),
+    "daft": ("daft", "many captures as a table of Daft"),
     "debug": ("debugpy", "replay --debug-port"),
     "mcp": ("mcp", "rpcinspect mcp, for coding agents"),
     "parquet": ("pyarrow", "export parquet, to_arrow"),
     "pyshark": ("pyshark", "to_pyshark, --reader pyshark"),
     "pytest": ("pytest", "recordings in tests"),
+    "ray": ("ray", "many captures as a table of Ray Data"),
     "replay": ("torch", "replay, reproduce, record"),
+    "spark": ("pyspark", "many captures as a table of Spark"),
 }
 """Extra of ours → the package that it brings, and what needs that."""
 CPU_BUILD = "torch --index-url https://download.pytorch.org/whl/cpu"

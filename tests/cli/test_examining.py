@@ -26,7 +26,8 @@ KEYS = {"name", "state", "found", "needed_for", "remedy"}
 NAMES = (
     *("rpcinspect", "system", "torch", "torch's RPC", "GPU", "agent"),
     *("packet capture", "dumpcap", "network namespace", "RDMA", "shared memory", "memory of others"),
-    *("tshark", "textual", "debugpy", "mcp", "pyarrow", "pyshark", "pytest", "terminal", "temporary files"),
+    *("tshark", "textual", "daft", "debugpy", "mcp", "pyarrow", "pyshark", "pytest", "ray", "pyspark"),
+    *("terminal", "temporary files"),
 )
 
 
