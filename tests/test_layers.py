@@ -36,7 +36,7 @@ LAYERS = (
     {"views"},
     {"export"},
     {"library"},
-    {"browse"},
+    {"browse", "agents"},
     {"cli"},
     {"__main__"},
 )
@@ -46,6 +46,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 HOMES = {
     "jinja2": {"views", "export"},
     "lark": {"filter"},
+    "mcp": {"agents"},
     "msgspec": set(RANK),
     "numpy": {
         *("capture", "tcp", "tensorpipe", "pickles", "rpc", "session", "equality", "checks", "run"),
@@ -54,14 +55,14 @@ HOMES = {
     "orjson": {"views", "export", "browse"},
     "pyarrow": {"export", "library"},
     "re2": {"filter"},
-    "rich": {"views", "browse", "cli"},
+    "rich": {"views", "browse", "agents", "cli"},
     "sortedcontainers": {"tcp"},
     "textual": {"browse"},
     "typer": {"cli"},
     "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
-EXTRAS = {"pyarrow": "parquet", "textual": "browse"}
+EXTRAS = {"mcp": "mcp", "pyarrow": "parquet", "textual": "browse"}
 """Those that come with an extra of ours only."""
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""

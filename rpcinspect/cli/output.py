@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from rpcinspect.fields.phrases import counted, printable, shorten
 from rpcinspect.files.output import Growing, open_whole
@@ -159,3 +159,12 @@ def say_if_empty(session: Session, label: str = "") -> None:
     reason = empty_line(session)
     if reason is not None:
         say(f"{label}{reason}")
+
+
+def end_at_once(code: int) -> NoReturn:
+    """Ends the program once everything is closed: Python would free millions of messages one by one, and wait
+    for threads that work out answers which nobody awaits any more."""
+    with suppress(OSError):  # a terminal that is gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 RELEASES = "'rpcinspect[replay]'"
 DEBUGGER = "'rpcinspect[debug]'"
 BROWSER = "'rpcinspect[browse]'"
+AGENTS = "'rpcinspect[mcp]'"
 CPU_BUILD = "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
@@ -38,6 +39,13 @@ def missing_textual() -> str | None:
     if find_spec("textual") is not None:
         return None
     return f"browse needs Textual, which is not installed here: {pip_install(BROWSER)}"
+
+
+def missing_mcp() -> str | None:
+    """Returns what to install for agents, in one line; None where it can be imported."""
+    if find_spec("mcp") is not None:
+        return None
+    return f"mcp needs the package of that name, which is not installed here: {pip_install(AGENTS)}"
 
 
 def missing_cuda() -> str | None:

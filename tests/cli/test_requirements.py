@@ -75,6 +75,16 @@ def test_browse_says_what_to_install(words: tuple[str, ...], tmp_path: Path) -> 
     )
 
 
+def test_mcp_says_what_to_install(tmp_path: Path) -> None:
+    code = f"sys.argv = ['rpcinspect', 'mcp', {str(CHAIN)!r}]\nfrom rpcinspect.cli import main; main()"
+    done = run(code, ROOT, without("mcp", tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "rpcinspect: mcp needs the package of that name, which is not installed here: "
+        f"{sys.executable} -m pip install 'rpcinspect[mcp]'\n"
+    )
+
+
 def test_it_is_of_the_python_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     for python in (sys.executable, "/an environment/bin/python"):
         monkeypatch.setattr(sys, "executable", python)
