@@ -38,6 +38,7 @@ DOCS = (
     "log-format.md",
     "recording.md",
     "redaction.md",
+    "agents.md",
     "decisions.md",
 )
 

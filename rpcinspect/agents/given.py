@@ -97,7 +97,7 @@ class GivenCapture(Closing):
             self._run = None
 
 
-class GivenCaptures:
+class GivenCaptures(Closing):
     """All captures, and the answers that were given last."""
 
     def __init__(self, files: Sequence[Sequence[str]], options: Options) -> None:
@@ -127,3 +127,11 @@ class GivenCaptures:
         while len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)[1].close()
         return found
+
+    def close(self) -> None:
+        """Closes the files, and forgets the answers."""
+        for lines in self._answers.values():
+            lines.close()
+        self._answers.clear()
+        for one in self.captures:
+            one.close()

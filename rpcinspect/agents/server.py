@@ -104,7 +104,7 @@ def error_text(error: Exception) -> str:
         told = f"filter: {error.reason}, at character {error.start + 1}" + (f": {place}" if place else "")
         return _bounded(told)
     if isinstance(error, DecodeError):
-        return framed([_bounded(str(error))], "no answer: what was captured contradicts itself")
+        return framed([_bounded(str(error))], "no answer")
     if isinstance(error, (RpcInspectError, ValidationError)):
         return _bounded(str(error))
     if os.environ.get(DEBUG):

@@ -222,9 +222,8 @@ class TensorTool(CaptureTool, frozen=True, kw_only=True):
         told = its.statistics()
         names = ("minimum", "maximum", "mean", "norm")
         sums = [f"{name} {value}" for name in names if (value := getattr(told, name)) is not None]
-        sums += [
-            f"{value:,} {name}" for name in ("nan", "infinite", "zero") if (value := getattr(told, name))
-        ]
+        counts = ((told.nan, "NaN"), (told.infinite, "infinite"), (told.zero, "zero"))
+        sums += [f"{count:,} {name}" for count, name in counts if count]
         console.print(Text(f"{counted(told.count, 'element')}: {', '.join(sums)}"))
         elements = its.elements(self.first, ELEMENTS)
         for at in range(0, len(elements), PER_LINE):
