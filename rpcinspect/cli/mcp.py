@@ -1,5 +1,6 @@
 """`rpcinspect mcp`: captures for coding agents."""
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
@@ -40,9 +41,11 @@ class McpCommand(CaptureOptions, frozen=True, kw_only=True):
         from rpcinspect.agents.given import GivenCaptures
         from rpcinspect.agents.server import serve
         from rpcinspect.cli.collector import imports_are_over
-        from rpcinspect.cli.output import end_at_once
+        from rpcinspect.cli.output import end_at_once, say
 
         imports_are_over()
+        if sys.stdin.isatty():
+            say("this waits for the client of a coding agent, which starts it by itself; Ctrl-C ends it")
         code = exit_codes.OK
         try:
             serve(
