@@ -42,6 +42,7 @@ DOCS = (
     "recording.md",
     "doctor.md",
     "redaction.md",
+    "agents.md",
     "decisions.md",
 )
 
