@@ -41,7 +41,7 @@ def test_the_reference_is_that_of_the_program(name: str) -> None:
 def test_every_page_has_a_place_in_the_site() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = re.findall(r": ([\w/-]+\.md)$", config, re.MULTILINE)
-    assert sorted(listed) == sorted(MAKER.pages().values())
+    assert sorted(listed) == sorted(MAKER.pages().values()), "each needs one line of nav in mkdocs.yml"
 
 
 class Page(HTMLParser):

@@ -1,7 +1,7 @@
 """The fields of messages and of their tensors: the one list of them.
 
 A field that is added here is in filters, in `--fields` and in the tables of Parquet; docs/parquet.md and
-docs/reference/fields.md, which `make docs` writes, list it. Its class says whether lines of JSON have it, too,
+docs/reference/fields.md (`make docs` writes it) list it. Its class says whether lines of JSON have it, too,
 under its key:
 
 `OfTensor`  a value of each tensor: in JSON, in the tensor's object
