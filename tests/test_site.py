@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from tests.browser import browser, needs_chromium
 from tests.places import ROOT
 
 
@@ -30,6 +31,8 @@ def maker() -> ModuleType:
 
 
 MAKER = maker()
+RESULTS = "[...document.activeElement.shadowRoot.querySelectorAll('ol li')].map((item) => item.innerText)"
+"""What the search shows; it keeps its elements to itself."""
 
 
 @pytest.mark.parametrize("name", ["commands.md", "fields.md"])
@@ -96,3 +99,19 @@ def test_the_built_site_loads_nothing_from_elsewhere_and_has_no_dead_link(site: 
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert re.findall(r"url\(\s*['\"]?(?:https?:)?//", styles) == []
     assert "@import" not in styles
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_the_search_finds_a_page_without_a_web_server(site: Path) -> None:
+    with browser() as chromium:
+        tab = chromium.tab()
+        tab.size(1200, 800)
+        tab.call("Page.navigate", url=f"file://{site}/tutorials/hang.html")
+        tab.wait("document.readyState === 'complete' && !!document.querySelector('.md-search__button')")
+        tab.run("document.querySelector('.md-search__button').click()")
+        tab.wait("document.activeElement?.shadowRoot?.activeElement?.tagName === 'INPUT'")
+        tab.call("Input.insertText", text="gradient is missing")
+        tab.wait(f"({RESULTS}).some((text) => text.startsWith('A gradient is missing'))")
+    assert tab.errors == []
+    assert {url.partition(":")[0] for url in tab.requests} <= {"file", "data", "blob"}
