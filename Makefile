@@ -94,8 +94,8 @@ demo-light: $(VENV)/base.stamp
 	$(call show,findings $(BUNDLED)/nan.pcap.gz,0)
 	$(call heading,3. See these gradients in full.)
 	$(call show,decode $(BUNDLED)/nan.pcap.gz --message 85,0)
-	$(call heading,4. What would a replay send to a live worker2?)
-	$(call show,replay $(BUNDLED)/nan.pcap.gz --path $(BUNDLED) --main $(JOB) --live worker2 --context 0:2 --plan,0)
+	$(call heading,4. What would a replay of the first step send to a live worker2?)
+	$(call show,replay $(BUNDLED)/nan.pcap.gz --path $(BUNDLED) --main $(JOB) --live worker2 --context 0:0 --plan,0)
 	$(call heading,5. Compare with the fixed job: what has the fix changed?)
 	$(call show,diff $(BUNDLED)/nan.pcap.gz $(BUNDLED)/fixed.pcap.gz,1)
 	@echo; echo "To record the job and replay it, which needs PyTorch: make demo"

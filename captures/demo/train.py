@@ -4,7 +4,8 @@
     FIXED=1 python train.py    # with the line at fault mended
 
 worker0 has the data and drives, worker1 and worker2 hold a layer each. From step 2 on, the last rows of a batch are
-padding. All that a layer computes is elementwise, so that it gives the same bits on each machine.
+padding. All that a layer computes is elementwise and without rounding that a processor may choose, so that it gives
+the same bits on each machine.
 """
 
 import os
@@ -21,8 +22,12 @@ FLOOR = 1e-20 if "FIXED" in os.environ else 0.0
 class Layer:
     """A weight in its worker's memory."""
 
-    def __init__(self, low, high):
-        self.weight = torch.linspace(low, high, 24).reshape(6, 4).requires_grad_()
+    def __init__(self, first, step):
+        self.weight = numbers(first, step).requires_grad_()
+
+
+def numbers(first, step):
+    return (torch.arange(24) * step + first).reshape(6, 4)
 
 
 def scale(layer, x):
@@ -41,15 +46,15 @@ def learn(layer, context_id):
 
 
 def batch(step):
-    x = torch.linspace(0.5, 1.5, 24).reshape(6, 4)
+    x = numbers(0.5, 1 / 16)
     if step >= 2:
         x[4:] = 0  # padding
     return x
 
 
 def train():
-    first = rpc.remote("worker1", Layer, args=(0.5, 1))
-    second = rpc.remote("worker2", Layer, args=(1, 2))
+    first = rpc.remote("worker1", Layer, args=(0.5, 1 / 32))
+    second = rpc.remote("worker2", Layer, args=(1, 1 / 16))
     for step in range(STEPS):
         with dist_autograd.context() as context_id:
             hidden = rpc.rpc_sync("worker1", scale, args=(first, batch(step)))
