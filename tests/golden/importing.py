@@ -12,8 +12,13 @@ from typing import Any
 
 import typer.main
 
-OTHERS = ("rpcinspect.recorder", "rpcinspect.replayer.workers", "rpcinspect.replayer.agent")
-"""Not imported before a command does: they are for processes with torch."""
+OTHERS = (
+    "rpcinspect.recorder",
+    "rpcinspect.replayer.workers",
+    "rpcinspect.replayer.agent",
+    "rpcinspect.engines",
+)
+"""Not imported before a command does: they are for processes with torch, or with an engine that may not be here."""
 
 
 def import_commands() -> None:
