@@ -18,7 +18,7 @@ OTHERS = (
     "rpcinspect.replayer.agent",
     "rpcinspect.engines",
 )
-"""Not imported before a command does: they are for processes with torch, or with an engine that may not be here."""
+"""Not imported before a command does: for processes with torch, or for engines that may be missing."""
 
 
 def import_commands() -> None:
