@@ -16,7 +16,7 @@ TERMINAL = "/dev/tty"
 def missing_terminal(reads_stdin: bool) -> str | None:
     """Returns why nothing can be shown; None where it can. `reads_stdin`: a capture comes from there."""
     if not _is_terminal(1):
-        return f"browse needs a terminal, and standard output is none: {INSTEAD}"
+        return f"browse needs a terminal, and standard output is not one: {INSTEAD}"
     kind = os.environ.get("TERM", "")
     if kind in ("", "dumb"):
         told = f"TERM={kind}" if kind else "TERM is not set"
@@ -24,7 +24,7 @@ def missing_terminal(reads_stdin: bool) -> str | None:
     if reads_stdin and _is_terminal(0):
         return "browse -: nothing is piped into it, as in: tcpdump -U -w - | rpcinspect browse -"
     if not _is_terminal(0) and not _opens(TERMINAL):
-        return f"browse takes keys from a terminal, and there is none: {INSTEAD}"
+        return f"browse reads keys from a terminal, and there is none: {INSTEAD}"
     return None
 
 

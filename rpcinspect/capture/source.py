@@ -299,7 +299,7 @@ def open_source(path: str, report: ReportReason, unpacking: Unpacking = DEFAULT_
     try:
         state = os.fstat(descriptor)
         if stat.S_ISDIR(state.st_mode):
-            raise CaptureError(f"{name}: is a directory")
+            raise CaptureError(f"{name}: is a directory; name the files in it")
         regular = stat.S_ISREG(state.st_mode)
         if regular and os.lseek(descriptor, 0, os.SEEK_CUR) == 0:
             source = Source(name, descriptor)

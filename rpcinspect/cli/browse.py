@@ -34,7 +34,7 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         bool, option("--index", "Keep an index beside the capture: it opens at once the next time.")
     ] = False
     interface: Annotated[
-        str | None, option("--live INTERFACE", "Capture there; show messages as they come.")
+        str | None, option("--live INTERFACE", "Capture on it; show messages as they come.")
     ] = None
 
     def sources(self) -> "list[str | Live]":

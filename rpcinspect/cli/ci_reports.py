@@ -23,7 +23,7 @@ JunitOption = Annotated[
 ]
 AnnotationsOption = Annotated[
     Literal["github", "none"] | None,
-    option("--annotations", "Mark what is wrong in GitHub Actions. Default: github there.", **REPORTS),
+    option("--annotations", "Mark faults on the change. Default: github in GitHub Actions.", **REPORTS),
 ]
 
 

@@ -32,10 +32,10 @@ class ComparisonOptions(CaptureOptions, frozen=True, kw_only=True):
         ),
     ] = []
     strict: Annotated[
-        bool, option("--strict", "Also count form, order of independent calls, agents' calls.")
+        bool, option("--strict", "Also count form, order of independent calls, agents' own calls.")
     ] = False
     renames: Annotated[
-        list[str], option("--rename OLD=NEW", "Match OLD of A with NEW of B; repeatable.")
+        list[str], option("--rename OLD=NEW", "Match worker OLD of A with NEW of B; repeatable.")
     ] = []
 
     def rules(self) -> "Rules":
@@ -77,7 +77,7 @@ class ComparisonOptions(CaptureOptions, frozen=True, kw_only=True):
         if len(self.files) > 2:
             yield "two runs can be compared: give A and B; several captures of one run as A1,A2"
         if len(self.files) == 1 and len(self.contexts) != 2:
-            yield "to compare two contexts of one capture, give --context twice; else give B"
+            yield "name a second run to compare with, or two contexts of this one: --context ID --context ID"
         if len(self.contexts) > 2:
             yield "--context can be given twice: the first is a's, the second b's"
 

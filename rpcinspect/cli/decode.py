@@ -53,14 +53,14 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
     roundtrip: Annotated[bool, option("--roundtrip", "Re-encode every message; compare bytes.")] = False
     fields: Annotated[bool, option("--fields", "List the fields for filters.")] = False
     write: Annotated[
-        Path | None, option("-w --write PCAP", "Save them, with their requests and answers, as a pcap.")
+        Path | None, option("-w --write PCAP", "Save what is shown, with its requests and answers, as a pcap.")
     ] = None
     redact: RedactOption = False
     redact_seed: RedactSeedOption = None
     check: CheckOption = False
     strict: Annotated[bool, option("--strict", "Exit with 3 on any decoding problem.")] = False
     interface: Annotated[
-        str | None, option("--live INTERFACE", "Capture there until Ctrl-C; show messages as they come.")
+        str | None, option("--live INTERFACE", "Capture on it until Ctrl-C; show messages as they come.")
     ] = None
     capture_filter: Annotated[
         str | None, option("--capture-filter FILTER", "--live: capture only these packets, such as 'tcp'.")

@@ -151,7 +151,7 @@ def namespace() -> Iterator[MachineFact]:
             state="missing",
             found=found,
             needed_for=needed,
-            remedy="record --via agent needs none",
+            remedy="record --via agent needs no namespace",
         )
     else:
         yield MachineFact(name="network namespace", state="ok", found="can be made", needed_for=needed)

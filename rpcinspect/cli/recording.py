@@ -142,7 +142,8 @@ def chosen(command: RecordCommand) -> tuple[Mechanism, Path]:
             return _agent(command, beside(file) if command.redact else file), file
         except RecordError as error:
             if via == "agent":
-                raise RecordError(f"--via agent: {error}; {DOCTOR}") from error
+                asked = "--via agent" if command.via else f"-o {file} is written by torch's agent"
+                raise RecordError(f"{asked}: {error}; {DOCTOR}") from error
             say(f"not recording via agent: {error}; {DOCTOR}")
     file = command.output or default_name(command.command, "wire")
     written = beside(file) if command.redact else file

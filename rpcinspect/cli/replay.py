@@ -59,7 +59,7 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
     provide: Annotated[
         list[str],
         option(
-            "--provide RREF=MODULE:FUNCTION", "Make the object of an RRef older than the capture so.", **LACKS
+            "--provide RREF=MODULE:FUNCTION", "Make an RRef older than the capture by this call.", **LACKS
         ),
     ] = []
     checkpoints: Annotated[
@@ -102,7 +102,7 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         str | None,
         option(
             "--memory SIZE",
-            "Limit each live worker's memory, such as 8GB, or none. Default: by sizes.",
+            "Limit each live worker's memory, such as 8GB, or none. Default: from captured sizes.",
             **SENDING,
         ),
     ] = None

@@ -109,7 +109,7 @@ class DebuggingOptions(PlayOptions, frozen=True, kw_only=True):
             yield "--stop-at and --repeat can't be used together"
         if self.debug_port is not None:
             if not self.stop_at:
-                yield "--debug-port needs --stop-at: it says where an editor is waited for"
+                yield "--debug-port needs --stop-at, which says where live workers wait for the editor"
             if not 0 < self.debug_port < PORTS:
                 yield f"--debug-port {self.debug_port}: not a port"
             missing = missing_debugpy()

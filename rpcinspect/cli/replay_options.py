@@ -80,7 +80,7 @@ class SelectedOptions(CaptureOptions, frozen=True, kw_only=True):
     )
     timeout_s: Annotated[
         float | None,
-        option("--timeout SECONDS", "Wait this long for an answer. Default: by captured times.", **SENDING),
+        option("--timeout SECONDS", "Wait this long for an answer. Default: from captured times.", **SENDING),
     ] = None
     require_all: Annotated[bool, option("--require-all", "Exit with 1 if a request was skipped.")] = False
 

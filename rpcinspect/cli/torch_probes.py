@@ -119,7 +119,7 @@ def agent(facts: TorchFacts) -> Iterator[MachineFact]:
         found = f"{look.compiler} builds it at the first recording, in a minute"
         yield MachineFact(name="agent", state="ok", found=found, needed_for=needed)
     else:
-        found, remedy = look.lacks or look.why or "", "record --via wire needs none"
+        found, remedy = look.lacks or look.why or "", "record --via wire needs no agent"
         yield MachineFact(name="agent", state="missing", found=found, needed_for=needed, remedy=remedy)
 
 

@@ -152,8 +152,9 @@ def _devices(message: Aligned, codes: set[str]) -> str:
 
 def _result(message: Aligned, its: Sequence[Difference], a: DiffSide, b: DiffSide) -> _Guess:
     """An answer, or a gradient: what a worker has computed from equal inputs."""
-    who, what = message.source, message.what
-    given = "the same call" if not message.request else "the same messages"
+    who = message.source
+    what = "its backward pass" if message.request else message.what
+    given = "the same messages" if message.request else "the same call"
     nature = nature_of(its)
     if nature == "rounding":
         text = f"{who} computes nearly the same from {given}: another summation order or kernel"

@@ -16,4 +16,4 @@ def test_output_that_goes_elsewhere(reads_stdin: bool, monkeypatch: pytest.Monke
         monkeypatch.setattr(sys, "__stdout__", nowhere)
         told = missing_terminal(reads_stdin)
     assert told is not None
-    assert "standard output is none: rpcinspect decode" in told
+    assert "standard output is not one: rpcinspect decode" in told

@@ -206,7 +206,7 @@ def test_no_terminal_at_all() -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("rpcinspect: browse needs a terminal, and standard output is none: ")
+    assert done.stderr.startswith("rpcinspect: browse needs a terminal, and standard output is not one: ")
 
 
 def test_what_is_no_capture_is_told_on_the_own_screen(tmp_path: Path) -> None:

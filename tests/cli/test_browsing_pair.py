@@ -17,7 +17,7 @@ PAIRS = CAPTURES / "pairs"
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--diff", CHAIN], "to compare two contexts of one capture, give --context twice; else give B"),
+        (["--diff", CHAIN], "name a second run to compare with, or two contexts of this one: --context ID --context ID"),
         (
             ["--diff", CHAIN, CHAIN, CHAIN],
             "two runs can be compared: give A and B; several captures of one run as A1,A2",
