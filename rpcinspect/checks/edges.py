@@ -94,8 +94,8 @@ def _missing(
     else:
         cause = "the loss does not depend on them, and PyTorch waits for every edge"
         remedy = (
-            "Use every result that requires grad in what the backward pass begins with; make calls whose "
-            "results are not for it outside of the context, or give them detached tensors."
+            "Let the loss depend on every result that requires grad (0 * result.sum() is enough); make other "
+            "calls outside of the context, or with detached tensors."
         )
     text = (
         f"Context {packed(context.context_id)} ran a backward pass, but {counted(len(edges), 'edge')} of "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import rpcinspect
 from rpcinspect.rpc.command import PythonResp
 from tests.diff.stories import FAILURE, Story, call, codes, diff, first
+from tests.truth import CAPTURES
 
 
 def chain(middle: int = 2, argument: int = 1, extra: bool = False) -> Story:
@@ -33,6 +35,15 @@ def test_a_different_answer_to_equal_arguments_is_the_place() -> None:
         for one in comparison.found
     }
     assert follows == {2: None, 3: 2, 4: 3}
+
+
+def test_a_gradient_that_differs_is_of_a_backward_pass() -> None:
+    """The job was mended in `compress` on worker2, whose backward made NaN: no type of a message has changed."""
+    demo = CAPTURES / "demo"
+    comparison = rpcinspect.compare(demo / "nan.pcap.gz", demo / "fixed.pcap.gz")
+    assert comparison.first is not None
+    assert (comparison.first.worker, comparison.first.likely) == ("worker2", "function")
+    assert "its backward pass changed" in comparison.first.text
 
 
 def test_a_different_argument_is_the_place_only_where_nothing_different_came_before() -> None:
