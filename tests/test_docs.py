@@ -233,9 +233,7 @@ NAME_BEHIND = re.compile(r"\]\(([^)\s]+\.py)\)\s+`([A-Za-z_]+)`")
 NAME_BEFORE = re.compile(r"`([A-Za-z_]+)`(?: at the foot)?\s+(?:in|of)\s+\[[^\]]+\]\(([^)\s]+\.py)\)")
 
 
-@pytest.mark.parametrize(
-    "page", [CONTRIBUTING, ROOT / "docs" / "changing.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [CONTRIBUTING, ROOT / "docs" / "changing.md"], ids=lambda page: page.name)
 def test_names_that_are_said_to_stand_in_a_file_stand_there(page: Path) -> None:
     said = NAME_BEHIND.findall(text(page)) + [(file, name) for name, file in NAME_BEFORE.findall(text(page))]
     assert len(said) > 5

@@ -21,13 +21,14 @@ from tests.places import ROOT
 pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+ENVIRONMENT |= {"PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+"""Of what pip installs here little is imported: compiling all would be half of the time."""
 SHOWN = (
     ("decode", "captures/basic_chain.pcap"),
-    ("decode", "captures/basic_chain.pcap", "--message", "6"),
     ("decode", "captures/reports/job/plain.pcap.gz", "-f", 'call ~ "forward"', "--calls"),
     ("replay", "captures/basic_chain.pcap", "--path", "captures", "--plan"),
     ("diff", "captures/pairs/base.pcap.gz", "captures/pairs/dropout_seed.pcap.gz"),
-    ("findings", "captures/dtype_zoo.pcap.gz"),
+    ("findings", "captures/basic_chain.pcap"),
     ("export", "html", "captures/basic_chain.pcap", "-o", "-"),
 )
 """What `make demo-light` shows, and what needs other packages or files."""
@@ -151,6 +152,5 @@ def test_the_wheel_runs_with_only_what_it_needs(python: Path) -> None:
 
 
 def test_the_tests_of_the_sdist_run(unpacked: Path) -> None:
-    tests = ("tests/test_captures.py", "tests/test_man_pages.py")
-    done = ran(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, folder=unpacked)
+    done = ran(sys.executable, "-m", "pytest", "-q", "tests/test_captures.py", folder=unpacked)
     assert done.returncode == 0, done.stdout
