@@ -18,14 +18,19 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"^!\[[^\]]*\]\((?!https:)[^)]*\)\n\n?", re.MULTILINE)
-LINK = re.compile(r"\[([^\]]*)\]\((?!https:)[^)]*\)")
+LINK = re.compile(r"\[([^\]]*)\]\((?!https:)([^)]*)\)")
 
 
 def for_an_index(readme: str) -> str:
-    """Returns the text without pictures of ours, and with the words alone of links to files of ours."""
+    """Returns the text without pictures of ours, and with the names of files in place of links to them."""
     parts = CODE.split(readme)
-    parts[::2] = [LINK.sub(r"\1", PICTURE.sub("", text)) for text in parts[::2]]
+    parts[::2] = [LINK.sub(_in_words, PICTURE.sub("", text)) for text in parts[::2]]
     return "".join(parts)
+
+
+def _in_words(link: re.Match[str]) -> str:
+    said, file = link.groups()
+    return said if said == file else f"{said} ({file})"
 
 
 class Readme(MetadataHookInterface):

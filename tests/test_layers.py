@@ -36,7 +36,8 @@ LAYERS = (
     {"views"},
     {"export"},
     {"library"},
-    {"browse"},
+    {"engines"},
+    {"browse", "agents"},
     {"cli"},
     {"__main__"},
 )
@@ -44,25 +45,38 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
+    "daft": {"engines"},
     "jinja2": {"views", "export"},
     "lark": {"filter"},
+    "mcp": {"agents"},
     "msgspec": set(RANK),
     "numpy": {
         *("capture", "tcp", "tensorpipe", "pickles", "rpc", "session", "equality", "checks", "run"),
         *("sources", "export", "browse", "cli"),
     },
     "orjson": {"views", "export", "browse"},
-    "pyarrow": {"export", "library"},
+    "pyarrow": {"export", "library", "engines"},
+    "pyspark": {"engines"},
+    "ray": {"engines"},
     "re2": {"filter"},
-    "rich": {"views", "browse", "cli"},
+    "rich": {"views", "browse", "agents", "cli"},
     "sortedcontainers": {"tcp"},
     "textual": {"browse"},
     "typer": {"cli"},
     "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
-EXTRAS = {"pyarrow": "parquet", "textual": "browse"}
+EXTRAS = {
+    "daft": "daft",
+    "mcp": "mcp",
+    "pyarrow": "parquet",
+    "pyspark": "spark",
+    "ray": "ray",
+    "textual": "browse",
+}
 """Those that come with an extra of ours only."""
+HUGE = {"pyspark", "ray"}
+"""Of these the ones that `make test` does without: their tests skip where they are not installed."""
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""
 
@@ -122,7 +136,7 @@ shows the tensors of a message as that agent would have them."""
 
 PARTS = {
     "views": {"diff", "page", "replay"},
-    "export": {"parquet", "pcap", "perfetto", "redaction", "reproducer"},
+    "export": {"otlp", "parquet", "pcap", "perfetto", "redaction", "reproducer", "wireshark"},
 }
 """The parts of a layer that stand for themselves; the others are there for all."""
 PARTS_THAT_MEET = {("redaction", "pcap")}
@@ -296,7 +310,8 @@ def test_other_packages_are_dependencies() -> None:
 
     assert {DISTRIBUTIONS.get(name, name) for name in HOMES if name not in EXTRAS} <= listed("dependencies")
     for name, extra in EXTRAS.items():
-        assert name in listed(extra) & listed("dev")
+        assert name in listed(extra)
+        assert name in HUGE or name in listed("dev")
 
 
 @over_every_module
@@ -369,7 +384,7 @@ TESTED_TOGETHER = {
     "cli/test_diff.py": ("comparing",),
     "cli/test_record.py": ("recording",),
     "cli/test_replay.py": ("replaying",),
-    "cli/export/test_html.py": ("perfetto",),
+    "cli/export/test_html.py": ("otlp", "perfetto"),
 }
 """Tests of several commands, or of one that two modules make → names of modules at the same place."""
 
