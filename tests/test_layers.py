@@ -37,7 +37,7 @@ LAYERS = (
     {"export"},
     {"library"},
     {"engines"},
-    {"browse"},
+    {"browse", "agents"},
     {"cli"},
     {"__main__"},
 )
@@ -48,6 +48,7 @@ HOMES = {
     "daft": {"engines"},
     "jinja2": {"views", "export"},
     "lark": {"filter"},
+    "mcp": {"agents"},
     "msgspec": set(RANK),
     "numpy": {
         *("capture", "tcp", "tensorpipe", "pickles", "rpc", "session", "equality", "checks", "run"),
@@ -58,14 +59,21 @@ HOMES = {
     "pyspark": {"engines"},
     "ray": {"engines"},
     "re2": {"filter"},
-    "rich": {"views", "browse", "cli"},
+    "rich": {"views", "browse", "agents", "cli"},
     "sortedcontainers": {"tcp"},
     "textual": {"browse"},
     "typer": {"cli"},
     "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
-EXTRAS = {"daft": "daft", "pyarrow": "parquet", "pyspark": "spark", "ray": "ray", "textual": "browse"}
+EXTRAS = {
+    "daft": "daft",
+    "mcp": "mcp",
+    "pyarrow": "parquet",
+    "pyspark": "spark",
+    "ray": "ray",
+    "textual": "browse",
+}
 """Those that come with an extra of ours only."""
 HUGE = {"pyspark", "ray"}
 """Of these the ones that `make test` does without: their tests skip where they are not installed."""
@@ -128,7 +136,7 @@ shows the tensors of a message as that agent would have them."""
 
 PARTS = {
     "views": {"diff", "page", "replay"},
-    "export": {"otlp", "parquet", "pcap", "perfetto", "redaction", "reproducer"},
+    "export": {"otlp", "parquet", "pcap", "perfetto", "redaction", "reproducer", "wireshark"},
 }
 """The parts of a layer that stand for themselves; the others are there for all."""
 PARTS_THAT_MEET = {("redaction", "pcap")}

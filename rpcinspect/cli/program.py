@@ -143,6 +143,7 @@ class Program(Group):
         "Record": ("record",),
         "Export": ("export",),
         "This machine": ("doctor",),
+        "For coding agents": ("mcp",),
     }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

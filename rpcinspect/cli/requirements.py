@@ -18,6 +18,7 @@ from rpcinspect.errors import DOCTOR
 RELEASES = "'rpcinspect[replay]'"
 DEBUGGER = "'rpcinspect[debug]'"
 BROWSER = "'rpcinspect[browse]'"
+AGENTS = "'rpcinspect[mcp]'"
 EXTRAS: Mapping[str, tuple[str, str]] = {
     "browse": ("textual", "browse, record --browse"),
     "daft": ("daft", "many captures as a table of Daft"),
@@ -56,6 +57,18 @@ def missing_textual() -> str | None:
     if find_spec("textual") is not None:
         return None
     return f"browse needs Textual, which is not installed here: {pip_install(BROWSER)}; {DOCTOR}"
+
+
+def missing_mcp() -> str | None:
+    """Returns what to install for agents, in one line; None where it can be imported."""
+    if find_spec("mcp") is None:
+        what = "mcp needs the package of that name, which is not installed here"
+        return f"{what}: {pip_install(AGENTS)}; {DOCTOR}"
+    found = version("mcp")
+    if found.partition(".")[0] == "1":
+        what = f"mcp needs release 2 of the package of that name, and {found} is here"
+        return f"{what}: {pip_install(AGENTS)}; {DOCTOR}"
+    return None
 
 
 def missing_cuda() -> str | None:

@@ -14,9 +14,9 @@ import typer.main
 
 OTHERS = (
     *("rpcinspect.recorder", "rpcinspect.replayer.workers", "rpcinspect.replayer.agent"),
-    "rpcinspect.engines",
+    *("rpcinspect.engines", "rpcinspect.agents.server"),
 )
-"""Not imported before a command does: they are for processes with torch, or with an engine for tables."""
+"""Not imported before a command does: for processes with torch, of packages that may be missing, or slow."""
 
 
 def import_commands() -> None:
