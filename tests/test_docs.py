@@ -25,11 +25,13 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOCS = (
     "data-path.md",
+    "wireshark.md",
     "wire-format.md",
     "supported.md",
     "damage.md",
     "replay.md",
     "diff.md",
+    "ci.md",
     "views.md",
     "browse.md",
     "parquet.md",
@@ -38,6 +40,7 @@ DOCS = (
     "filter.md",
     "log-format.md",
     "recording.md",
+    "doctor.md",
     "redaction.md",
     "agents.md",
     "decisions.md",
@@ -150,7 +153,7 @@ def test_the_readme_starts_with_the_two_set_up_commands() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md"))],
+    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md", "ci.md"))],
     ids=lambda page: page.name,
 )
 def test_the_output_in_the_pages_is_real(page: Path, tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ class Program(Group):
         "Replay": ("replay", "reproduce", "join", "leave"),
         "Record": ("record",),
         "Export": ("export",),
+        "This machine": ("doctor",),
         "For coding agents": ("mcp",),
     }
 
