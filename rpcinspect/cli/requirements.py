@@ -62,12 +62,12 @@ def missing_textual() -> str | None:
 def missing_mcp() -> str | None:
     """Returns what to install for agents, in one line; None where it can be imported."""
     if find_spec("mcp") is None:
-        told = "mcp needs the package of that name, which is not installed here"
-        return f"{told}: {pip_install(AGENTS)}; {DOCTOR}"
+        what = "mcp needs the package of that name, which is not installed here"
+        return f"{what}: {pip_install(AGENTS)}; {DOCTOR}"
     found = version("mcp")
     if found.partition(".")[0] == "1":
-        told = f"mcp needs release 2 of the package of that name, and {found} is here"
-        return f"{told}: {pip_install(AGENTS)}; {DOCTOR}"
+        what = f"mcp needs release 2 of the package of that name, and {found} is here"
+        return f"{what}: {pip_install(AGENTS)}; {DOCTOR}"
     return None
 
 
