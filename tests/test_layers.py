@@ -37,7 +37,7 @@ LAYERS = (
     {"export"},
     {"library"},
     {"browse"},
-    {"cli"},
+    {"cli", "pytest_plugin"},
     {"__main__"},
 )
 """From the bottom up; a module may import from its own layer and from those below it."""
@@ -52,6 +52,7 @@ HOMES = {
         *("sources", "export", "browse", "cli"),
     },
     "orjson": {"views", "export", "browse"},
+    "pytest": {"pytest_plugin"},
     "pyarrow": {"export", "library"},
     "re2": {"filter"},
     "rich": {"views", "browse", "cli"},
@@ -61,7 +62,7 @@ HOMES = {
     "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
-EXTRAS = {"pyarrow": "parquet", "textual": "browse"}
+EXTRAS = {"pyarrow": "parquet", "pytest": "pytest", "textual": "browse"}
 """Those that come with an extra of ours only."""
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""
@@ -87,7 +88,10 @@ CHILDREN = (
 workers, and what is in the processes of a recorded command. Nothing else of ours may import it."""
 CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize", "debugpy"}
 
-IN_PROCESS = ("rpcinspect.recorder.in_process", "rpcinspect.recorder.startup.rpcinspect_agent")
+IN_PROCESS = {
+    ("rpcinspect.recorder.in_process", f"rpcinspect.recorder.startup.{name}")
+    for name in ("rpcinspect_agent", "rpcinspect_notes")
+}
 """(module, what it may import): recording from within a program that uses torch."""
 
 MAY_LOOK_FOR_TORCH = "rpcinspect.cli.requirements"
@@ -302,7 +306,7 @@ def test_other_packages_are_dependencies() -> None:
 @over_every_module
 def test_nothing_captured_can_be_run(module: Module) -> Iterator[str]:
     for name, line in module.said.imports:
-        own = module.name in CHILDREN or (module.name, name) == IN_PROCESS
+        own = module.name in CHILDREN or (module.name, name) in IN_PROCESS
         if name.startswith(CHILDREN) and not own:
             yield f"{module.path}:{line} imports {name}"
         if module.name in CHILDREN and name.partition(".")[0] in CHILD_MAY_IMPORT:
