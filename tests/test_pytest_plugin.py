@@ -14,6 +14,7 @@ import pytest
 import rpcinspect
 from rpcinspect import pytest_plugin
 from tests.forks import popen
+from tests.places import ROOT
 from tests.recorder.agents import need_agent
 from tests.recorder.recording import environment
 from tests.replayer.programs import free_port
@@ -77,6 +78,14 @@ class Unit(unittest.TestCase):
     def test_fails(self):
         assert False
 
+class UnitThatPasses(unittest.TestCase):
+    def setUp(self):
+        fork(1)
+
+    @pytest.mark.rpc_golden
+    def test_it(self):
+        pass
+
 @pytest.fixture
 def here(request):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=next(PORTS))
@@ -121,23 +130,52 @@ def calls(path: Path) -> list[tuple[str, list[int], str]]:
         ]
 
 
+PAGE = (ROOT / "docs" / "pytest.md").read_text(encoding="utf-8")
+
+
+def write_example_of_the_docs(folder: Path) -> None:
+    """Its workers are forks: each process by spawn would import torch anew."""
+    test, fixture, job = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    spawn, fork = "mp.spawn(", 'mp.start_processes(start_method="fork", fn='
+    assert test.count(spawn) == fixture.count(spawn) == 1
+    (folder / "test_train.py").write_text((test + fixture).replace(spawn, fork), encoding="utf-8")
+    (folder / "train.py").write_text(job, encoding="utf-8")
+
+
+def difference(text: str) -> str:
+    """What the plugin says of the example, with other numbers: those of messages and of rounding."""
+    told = text[text.index("rpc_golden: different") :].splitlines()
+    end = next(place for place, line in enumerate(told) if line.startswith("accept: "))
+    kept = [line for line in told[: end + 1] if not line.startswith(("all: ", "not counted: "))]
+    return re.sub(r"[ab]?#\d+(/b#\d+)?|-?\d+(\.\d+)?(e-\d+)?", "N", "\n".join(kept))
+
+
 @pytest.mark.slow
 def test_record_compare_differ_update(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     need_agent()
     (tmp_path / "job.py").write_text(JOB, encoding="utf-8")
     (tmp_path / "test_forks.py").write_text(FORKS, encoding="utf-8")
+    write_example_of_the_docs(tmp_path)
     kept = tmp_path / "captures" / "test_forks"
 
-    code, out = run(tmp_path, "--rpc-record=once", "-k", "not exact")
+    files = ("test_train.py", "test_forks.py")  # forks before this process has started RPC itself
+
+    code, out = run(tmp_path, *files, "--rpc-record=once", "-k", "not exact")
     assert code == 1, out
-    assert "1 failed, 5 passed" in out
+    assert "1 failed, 8 passed" in out
     (here,) = kept.glob("test_here*")
     assert re.fullmatch(r"test_here\[a-b\]-[0-9a-f]{8}\.rpclog", here.name)
     written = {"captures/close.rpclog", f"{kept.relative_to(tmp_path) / here.name}"}
-    written.add("captures/test_forks/test_more_calls.rpclog")
+    written |= {
+        f"captures/test_forks/{name}.rpclog" for name in ("test_more_calls", "UnitThatPasses.test_it")
+    }
+    written.add("captures/test_train/test_train.rpclog")
+    assert "recorded captures/test_train/test_train.rpclog" in PAGE
     assert set(re.findall(r"^recorded (.*)", out, re.MULTILINE)) == written
-    assert sorted(path.name for path in kept.iterdir()) == [here.name, "test_more_calls.rpclog"]
+    assert {f"captures/test_forks/{path.name}" for path in kept.iterdir()} == {
+        path for path in written if path.startswith("captures/test_forks/")
+    }
     assert calls(tmp_path / "captures/close.rpclog") == [
         ("job.scale", [3], "certain"),
         ("job.scale", [5000], "certain"),
@@ -146,11 +184,19 @@ def test_record_compare_differ_update(tmp_path: Path) -> None:
     assert calls(here) == [("job.scale", [2], "missing")]
 
     before = {path: path.read_bytes() for path in (tmp_path / "captures").rglob("*.rpclog")}
-    code, out = run(tmp_path, "-k", "not Unit", FACTOR="3", CALLS="2")
+    train = (tmp_path / "train.py").read_text(encoding="utf-8")
+    changed = train.replace("torch.relu(", "torch.nn.functional.gelu(")
+    (tmp_path / "train.py").write_text(changed, encoding="utf-8")
+    code, out = run(tmp_path, *files, "-k", "not Unit", FACTOR="3", CALLS="2")
     assert code == 1, out
-    assert "3 failed, 3 passed" not in out
-    failed = set(re.findall(r"^(?:FAILED|ERROR) test_forks.py::(\w+)", out, re.MULTILINE))
-    assert failed == {"test_exact", "test_more_calls", "test_here"}
+    failed = re.findall(r"^(FAILED|ERROR) test_\w+.py::(\w+)", out, re.MULTILINE)
+    assert sorted(failed) == [
+        ("ERROR", "test_here"),  # its worker runs until the fixture ends
+        ("FAILED", "test_exact"),
+        ("FAILED", "test_more_calls"),
+        ("FAILED", "test_train"),
+    ]
+    assert difference(out.partition("_ test_train _")[2]) == difference(PAGE)
     assert "captures/test_forks/test_exact.rpclog: no such recording" in out
     assert "record it: pytest --rpc-record=once test_forks.py::test_exact" in out
     assert "rpc_golden: different: 3 of " in out

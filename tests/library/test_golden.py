@@ -84,6 +84,16 @@ def test_hashes_tell_what_the_bytes_tell(logs: dict[str, Path], tmp_path: Path, 
     ]
 
 
+@pytest.mark.parametrize("tensors", ["none", "all"])
+def test_another_release_of_torch(tmp_path: Path, tensors: str) -> None:
+    """One job under both, which says the same."""
+    kept = golden(tmp_path, mode="once", tensors=tensors)
+    for release, what in (("1.13.1", "recorded"), ("2.14.1", "same")):
+        log = tmp_path / f"{release}.rpclog"
+        log.write_bytes(convert(PAIRS.parent / "versions" / f"torch-{release}.pcap.gz"))
+        assert kept.settle(log).what == what
+
+
 def test_a_tolerance_needs_the_bytes(logs: dict[str, Path], tmp_path: Path) -> None:
     rules = Rules(rtol=1e6, atol=1e6)
     (tmp_path / "base2.rpclog").write_bytes(logs["base"].read_bytes())
