@@ -82,11 +82,13 @@ class RpcRecording:
         if self._golden is not None and self._golden.lacking:
             return
         try:
+            self._recorded = FamilyRecording(file, self._tell)
             if self._golden is not None:
                 self._golden.begin()
-            self._recorded = FamilyRecording(file, self._tell)
         except RpcInspectError as error:
-            pytest.fail(f"{MARK}: {error}", pytrace=False)
+            if self._recorded is not None:
+                self._recorded.close()
+            self._fail(str(error))
 
     def open(self) -> Run:
         """Returns what was recorded until now; close it, or use `with`."""
@@ -116,15 +118,14 @@ class RpcRecording:
         if recorded is None:
             return
         with recorded:
-            lacks = recorded.finish()
-        if not self._passed or self._golden is None:
-            return
-        if lacks:
-            self._fail("the recording is not whole", *lacks)
+            if not self._passed or self._golden is None:
+                return
+            if lacks := recorded.finish():
+                self._fail("the recording is not whole", *lacks)
         try:
             settled = self._golden.settle(self.file)
         except RpcInspectError as error:
-            pytest.fail(f"{MARK}: {error}", pytrace=False)
+            self._fail(str(error))
         if settled.what == "different":
             words = [self._golden.name, str(self.file), *self._golden.diff_options()]
             compare, update = shlex.join(words), self._command("--rpc-update")
@@ -137,7 +138,9 @@ class RpcRecording:
         return shlex.join(["pytest", option, f"{place}::{test}"])
 
     def _fail(self, *lines: str) -> NoReturn:
-        pytest.fail("\n".join([f"{MARK}: {lines[0]}", *lines[1:]]), pytrace=False)
+        from rpcinspect.fields.phrases import printable
+
+        pytest.fail("\n".join(map(printable, [f"{MARK}: {lines[0]}", *lines[1:]])), pytrace=False)
 
     def _tell(self, line: str) -> None:
         """Tells of what takes its time, past what pytest captures."""
