@@ -140,7 +140,8 @@ class RpcRecording:
     def _fail(self, *lines: str) -> NoReturn:
         from rpcinspect.fields.phrases import printable
 
-        pytest.fail("\n".join(map(printable, [f"{MARK}: {lines[0]}", *lines[1:]])), pytrace=False)
+        told = "\n".join(map(printable, [f"{MARK}: {lines[0]}", *lines[1:]]))
+        raise pytest.fail.Exception(told, pytrace=False) from None  # what was caught says no more
 
     def _tell(self, line: str) -> None:
         """Tells of what takes its time, past what pytest captures."""
