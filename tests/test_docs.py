@@ -33,6 +33,7 @@ DOCS = (
     "views.md",
     "browse.md",
     "parquet.md",
+    "tracing.md",
     "findings.md",
     "filter.md",
     "log-format.md",

@@ -9,6 +9,7 @@ from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.library.actions import compare, replay
 from rpcinspect.library.run import Call, Context, Run, open
+from rpcinspect.library.tables import record_batches, table_schema
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.replayer.playing.report import Report
 from rpcinspect.replayer.replayer import ReplayOptions
@@ -31,5 +32,7 @@ __all__ = [
     "Worker",
     "compare",
     "open",
+    "record_batches",
     "replay",
+    "table_schema",
 ]

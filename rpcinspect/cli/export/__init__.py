@@ -6,7 +6,7 @@ from rpcinspect.cli.program import Group
 
 
 class ExportCommand(Group):
-    """Write a run as HTML, timeline, tables, log, tensors or graph."""
+    """Write a run as HTML, timeline, spans, tables, log, tensors or graph."""
 
     PACKAGE = "rpcinspect.cli.export"
-    GROUPS: ClassVar = {"Formats": ("html", "perfetto", "parquet", "rpclog", "safetensors", "dot")}
+    GROUPS: ClassVar = {"Formats": ("html", "perfetto", "otlp", "parquet", "rpclog", "safetensors", "dot")}
