@@ -67,7 +67,11 @@ HOMES = {
 }
 """Every package that is not ours or Python's → the layers that may import it."""
 EXTRAS = {
-    **{"daft": "daft", "pyarrow": "parquet", "pyspark": "spark", "pytest": "pytest", "ray": "ray"},
+    "daft": "daft",
+    "pyarrow": "parquet",
+    "pyspark": "spark",
+    "pytest": "pytest",
+    "ray": "ray",
     "textual": "browse",
 }
 """Those that come with an extra of ours only."""
