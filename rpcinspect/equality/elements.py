@@ -102,8 +102,10 @@ class Tensors:
     def kept_hash(self, meta: TensorMeta) -> str | None:
         """Returns the sha256 of the elements that was kept in place of their bytes; None without one, and
         where the bytes are there."""
+        if not any(self._hashes):
+            return None
         storage = self.storage(meta)
-        if not any(self._hashes) or (storage and storage.extent and not storage.extent.missing):
+        if storage is not None and storage.extent is not None and not storage.extent.missing:
             return None
         index = self.metas.index(meta)
         return self._hashes[index] if index < len(self._hashes) else None
