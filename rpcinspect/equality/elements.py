@@ -79,7 +79,7 @@ class Tensors:
         """`storages` by the numbers that the metas have; `hashes` of the metas, of those that were kept in
         place of bytes."""
         self.metas = metas
-        self._hashes = hashes
+        self._hashes = {meta: its for meta, its in zip(metas, hashes, strict=False) if its is not None}
         self.storages = storages
         self._whole: tuple[int, bytes] | None = None
 
@@ -102,13 +102,12 @@ class Tensors:
     def kept_hash(self, meta: TensorMeta) -> str | None:
         """Returns the sha256 of the elements that was kept in place of their bytes; None without one, and
         where the bytes are there."""
-        if not any(self._hashes):
+        if not self._hashes:
             return None
         storage = self.storage(meta)
         if storage is not None and storage.extent is not None and not storage.extent.missing:
             return None
-        index = self.metas.index(meta)
-        return self._hashes[index] if index < len(self._hashes) else None
+        return self._hashes.get(meta)
 
     def sha256(self, meta: TensorMeta) -> str | None:
         """Returns the sha256 of the elements of a strided tensor, as kept or of their bytes; None where

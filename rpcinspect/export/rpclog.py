@@ -10,7 +10,7 @@ A message whose payloads are not those of torch's agent has no place in a log; h
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import IO, cast
 
@@ -100,22 +100,23 @@ def _with_hashes(record: RpcRecord, read: ReadExtent, most: int) -> TpMessage:
     """Returns the message without the bytes of long storages, with a hash of each tensor in them; a storage
     whose tensors can't be hashed stays."""
     tp, metas = record.tp, record.rpc.tensors
-    tensors, hashes = list(tp.tensors), list(tp.hashes or (None,) * len(metas))
+    tensors, hashes = list(tp.tensors), dict(enumerate(tp.hashes))
     its = tensors_of(record, read)
+    within: dict[int | None, list[int]] = defaultdict(list)
+    for place, meta in enumerate(metas):
+        within[meta.storage].append(place)
     for number, tensor in enumerate(tensors):
         extent = tensor.extent
-        if tensor.descriptor.length <= most or extent is None or extent.missing:
+        if tensor.descriptor.length <= most or extent is None or extent.missing or not within[number]:
             continue
-        within = {place: meta for place, meta in enumerate(metas) if meta.storage == number}
-        try:
-            found = {place: its.sha256(meta) for place, meta in within.items()}
+        try:  # one may be listed thousands of times
+            found = {meta: its.sha256(meta) for meta in {metas[place] for place in within[number]}}
         except DecodeError:
             continue
-        for place, digest in found.items():
-            hashes[place] = digest
-        if found:
-            tensors[number] = TpTensor(tensor.descriptor, Placement.MISSING, None)
-    return replace(tp, tensors=tensors, hashes=tuple(hashes) if any(hashes) else ())
+        hashes |= {place: found[metas[place]] for place in within[number]}
+        tensors[number] = TpTensor(tensor.descriptor, Placement.MISSING, None)
+    told = tuple([hashes.get(place) for place in range(len(metas))])
+    return replace(tp, tensors=tensors, hashes=told if any(told) else ())
 
 
 def _body(tp: TpMessage, read: ReadExtent) -> Iterator[bytes]:
