@@ -25,11 +25,13 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOCS = (
     "data-path.md",
+    "wireshark.md",
     "wire-format.md",
     "supported.md",
     "damage.md",
     "replay.md",
     "diff.md",
+    "ci.md",
     "views.md",
     "browse.md",
     "parquet.md",
@@ -38,9 +40,16 @@ DOCS = (
     "filter.md",
     "log-format.md",
     "recording.md",
+    "doctor.md",
     "redaction.md",
+    "agents.md",
     "decisions.md",
+    "nan.md",
+    "capturing.md",
+    "reference/commands.md",
+    "reference/fields.md",
 )
+TUTORIALS = tuple(sorted((ROOT / "docs" / "tutorials").glob("*.md")))
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
@@ -107,6 +116,7 @@ def markdown_files() -> list[Path]:
         README,
         ROOT / "CHANGELOG.md",
         *(ROOT / "docs" / name for name in DOCS),
+        *TUTORIALS,
         ROOT / "captures/README.md",
     ]
 
@@ -140,16 +150,17 @@ def test_commands_in_the_readme_exist() -> None:
     assert used == set(COMMANDS)
 
 
-def test_the_readme_starts_with_the_two_set_up_commands() -> None:
-    blocks = FENCE.findall(text(README))
-    assert blocks[0].split()[:2] == ["make", "demo"]
-    assert "make test" in blocks[0]
+def test_the_readme_starts_with_installing_and_the_two_set_up_commands() -> None:
+    first, second, *_ = FENCE.findall(text(README))
+    assert first.startswith("pip install .")
+    assert second.split()[:2] == ["make", "demo"]
+    assert "make test" in second
     assert "make test" in text(ROOT / ".ci" / "run")
 
 
 @pytest.mark.parametrize(
     "page",
-    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md"))],
+    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md", "ci.md")), *TUTORIALS],
     ids=lambda page: page.name,
 )
 def test_the_output_in_the_pages_is_real(page: Path, tmp_path: Path) -> None:

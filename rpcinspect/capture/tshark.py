@@ -19,7 +19,7 @@ from rpcinspect.capture.block import ReportProblem, TcpBlock
 from rpcinspect.capture.child import ChildTool
 from rpcinspect.capture.source import Source
 from rpcinspect.capture.tshark_fields import FIELDS, FieldLines
-from rpcinspect.errors import CaptureError, NoRoomError, RpcInspectError
+from rpcinspect.errors import DOCTOR, CaptureError, NoRoomError, RpcInspectError
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.limits import Unpacking
 
@@ -43,7 +43,7 @@ PREFERENCES = (
 PLACES = ("/Applications/Wireshark.app/Contents/MacOS",)
 """Where installers put the programs of Wireshark beside PATH."""
 
-INSTALL = "install it (Debian, Ubuntu: apt install tshark; macOS: brew install wireshark)"
+INSTALL = "install it (Debian, Ubuntu: apt install tshark; macOS: brew install wireshark); " + DOCTOR
 
 
 def find_program(name: str) -> str | None:

@@ -1,7 +1,8 @@
 """The fields of messages and of their tensors: the one list of them.
 
-A field that is added here is in filters, in `--fields` and in the tables of Parquet; docs/filter.md and
-docs/parquet.md list it. Its class says whether lines of JSON have it, too, under its key:
+A field that is added here is in filters, in `--fields` and in the tables of Parquet; docs/parquet.md and
+docs/reference/fields.md (`make docs` writes it) list it. Its class says whether lines of JSON have it, too,
+under its key:
 
 `OfTensor`  a value of each tensor: in JSON, in the tensor's object
 `Seen`      a value that other messages decide, such as the answer's number: in JSON; it needs a property of
@@ -252,6 +253,22 @@ MESSAGE: tuple[Field, ...] = (
         "> 500",
         "packet",
         renamed="location_packet",
+    ),
+    Field(
+        "first_packet",
+        NUMBER,
+        "lowest packet that holds bytes of it, tensors included",
+        "< 500",
+        "first_packet",
+        renamed="location_first_packet",
+    ),
+    Field(
+        "last_packet",
+        NUMBER,
+        "highest packet that holds bytes of it, tensors included",
+        ">= 500",
+        "last_packet",
+        renamed="location_last_packet",
     ),
     Field("flow", TEXT, "addresses: ip:port>ip:port", '~ ":29500>"', "flow", renamed="location_flow"),
     Field(

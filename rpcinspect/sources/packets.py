@@ -104,7 +104,7 @@ class PacketSource(MessageSource):
                 block = self._segmenter.feed(packets)
             except Exception as error:
                 self._give_up(error, packets.capture, _first_packet(packets))
-                reader.keep(NOTHING, NOTHING, _end_of(packets))
+                reader.keep(NOTHING, NOTHING, end_of(packets))
                 continue
             _keep_payloads(reader, packets, block)
             if shift:
@@ -119,12 +119,10 @@ class PacketSource(MessageSource):
             return None
         segmenter, samples = Segmenter(), ClockSamples()
         with CaptureReader(reader.path, reader.index, self._reading) as again:
-            for packets in again.blocks():
+            for block in segments_alone(again, segmenter):
                 if self._watch.stopped(reader.index):
                     return None
-                assert not isinstance(packets, LogBlock)
-                samples.note(segmenter.feed(packets), segmenter.flows)
-                again.keep(NOTHING, NOTHING, _end_of(packets))
+                samples.note(block, segmenter.flows)
                 self._looked_through[reader.index] = again.progress[0]
                 self._watch.tell()
         return samples.against(self._clocks, self._offsets)
@@ -176,11 +174,19 @@ class PacketSource(MessageSource):
         return done + sum(self._looked_through.values()), of
 
 
+def segments_alone(reader: CaptureReader, segmenter: Segmenter) -> Iterator[SegmentBlock]:
+    """Yields the segments of a capture of packets whose bytes nobody reads again, in its own clock."""
+    for packets in reader.blocks():
+        assert not isinstance(packets, LogBlock)
+        yield segmenter.feed(packets)
+        reader.keep(NOTHING, NOTHING, end_of(packets))
+
+
 def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock) -> None:
     """Streams are made of payloads: nobody reads anything else of these packets again, unless they are parts
     of packets that are not complete.
     """
-    end = _end_of(packets)
+    end = end_of(packets)
     if block.has_fragments:
         reader.keep(as_int64([block.window_offset]), as_int64([end - block.window_offset]), end)
     else:
@@ -188,7 +194,7 @@ def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock)
         reader.keep(block.offset[there], block.captured[there], end)
 
 
-def _end_of(packets: Packets) -> int:
+def end_of(packets: Packets) -> int:
     """Where in the file the last packet of a block ends."""
     if isinstance(packets, TcpBlock):
         return packets.segments.window_offset + len(packets.segments.window)

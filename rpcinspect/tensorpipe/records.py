@@ -75,6 +75,9 @@ class Pipe(Struct, eq=False):
     invisible_channels: set[str] = field(default_factory=set)
     server_name: str | None = None
     """As a log says; on the network the server has none."""
+    origins: tuple[int | None, int | None] = (None, None)
+    """TCP sequence number of offset 0 of its messages, of those from the client and of those from the
+    server; None where none were read."""
     origin: MessageOrigin = MessageOrigin.PACKET
     """Where its messages were seen. In a log the ends of `flow` are names, with a number that makes them
     unique."""
@@ -133,6 +136,10 @@ class TpMessage(Struct, eq=False, gc=False):
     capture: int = -1
     packet: int = -1
     """Of the descriptor's first byte."""
+    first_packet: int = -1
+    """The lowest packet of `capture` with bytes of descriptor, payloads or tensors; in a log as `packet`."""
+    last_packet: int = -1
+    """The highest one."""
     flow: Flow = NO_FLOW
     offset: int = 0
     """Of the descriptor's frame in its stream."""
