@@ -53,7 +53,8 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
     roundtrip: Annotated[bool, option("--roundtrip", "Re-encode every message; compare bytes.")] = False
     fields: Annotated[bool, option("--fields", "List the fields for filters.")] = False
     write: Annotated[
-        Path | None, option("-w --write PCAP", "Save what is shown, with its requests and answers, as a pcap.")
+        Path | None,
+        option("-w --write PCAP", "Save what is shown, with its requests and answers, as a pcap."),
     ] = None
     redact: RedactOption = False
     redact_seed: RedactSeedOption = None

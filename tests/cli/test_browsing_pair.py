@@ -17,7 +17,10 @@ PAIRS = CAPTURES / "pairs"
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--diff", CHAIN], "name a second run to compare with, or two contexts of this one: --context ID --context ID"),
+        (
+            ["--diff", CHAIN],
+            "name a second run to compare with, or two contexts of this one: --context ID --context ID",
+        ),
         (
             ["--diff", CHAIN, CHAIN, CHAIN],
             "two runs can be compared: give A and B; several captures of one run as A1,A2",

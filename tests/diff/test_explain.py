@@ -38,7 +38,7 @@ def test_a_different_answer_to_equal_arguments_is_the_place() -> None:
 
 
 def test_a_gradient_that_differs_is_of_a_backward_pass() -> None:
-    """The job was mended in `compress` on worker2, whose backward made NaN: no type of a message has changed."""
+    """The job was mended in `compress` on worker2, whose backward made NaN; no message type changed."""
     demo = CAPTURES / "demo"
     comparison = rpcinspect.compare(demo / "nan.pcap.gz", demo / "fixed.pcap.gz")
     assert comparison.first is not None
