@@ -120,7 +120,7 @@ class Decoding(Closing):
     def _indexed(self) -> MessageSource | None:
         """Returns the source that reads an index of these captures; None where there is none to be used."""
         options, place = self.options, index_beside(self._paths)
-        native = options.reading.reader != "tshark" and not options.reading.preferences
+        native = not options.reading.by_tshark
         if not options.index or options.by_completion or not native or place is None:
             return None
         paths = [path for path in self._paths if isinstance(path, str)]

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
+from rpcinspect.capture.reader import PacketCapture, PysharkCapture
 from rpcinspect.errors import OutputError
 from rpcinspect.fields.phrases import duration, packed, read_packed
 from rpcinspect.files.closing import Closing
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
 
 PathName: TypeAlias = str | os.PathLike[str]
+Readable: TypeAlias = PathName | PacketCapture
 T = TypeVar("T")
 
 SHOWN_ROWS = 20
@@ -379,10 +381,15 @@ class Run(Closing):
         return self.to_arrow(table).to_pandas()
 
 
-def open(path: PathName | Sequence[PathName], *more: PathName, options: Options | None = None) -> Run:
-    """Reads captures as one run. Raises `CaptureError` for what is no capture."""
-    first = [path] if isinstance(path, (str, os.PathLike)) else path
-    decoding = Decoding([os.fspath(one) for one in (*first, *more)], options)
+def open(path: Readable | Sequence[Readable], *more: Readable, options: Options | None = None) -> Run:
+    """Reads captures as one run: files, or capture objects of pyshark (docs/pyshark.md). Raises
+    `CaptureError` for what is no capture."""
+    first = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
+    inputs = [
+        os.fspath(one) if isinstance(one, (str, os.PathLike)) else PysharkCapture(one)
+        for one in (*first, *more)
+    ]
+    decoding = Decoding(inputs, options)
     try:
         return Run(RunModel.of(decoding, list(decoding.records())), decoding)
     except BaseException:

@@ -181,7 +181,7 @@ def _stamp(reader: CaptureReader, reach: int) -> CaptureStamp:
         raise OutputError(f"{path}: no index is made of what is no file")
     if reader.compression is not None:
         raise OutputError(f"{path}: no index is made of a compressed capture: unpack it first")
-    if reader.reader == "tshark":
+    if reader.reader in ("tshark", "pyshark"):
         raise OutputError(f"{path}: no index is made of what tshark reads: convert it to pcap first")
     if reach >= ASIDE:
         raise OutputError(f"{path}: no index is made of logs that hold tensors as base64")
