@@ -57,12 +57,15 @@ class PysharkFile(Tshark):
         self._packet_of = _parser(source.name)
         super().__init__(source, preferences, capture, report, unpacking)
 
+    def _program(self) -> str | None:
+        return getattr(self._given, "tshark_path", None) or super()._program()
+
     def _command(self, program: str, preferences: Sequence[str]) -> list[str]:
         capture = self._given
         if capture is None:
             every = [one.partition(":") for one in (*PREFERENCES, *preferences)]
             capture = file_capture(self._path, override_prefs={name: value for name, _, value in every})
-        return [capture.tshark_path or program, "-n", *json_arguments(capture, self._path)]
+        return [program, "-n", *json_arguments(capture, self._path)]
 
     def _lines(self) -> list[bytes]:
         return [self._line(piece) for piece in super()._lines()]
@@ -105,7 +108,9 @@ def open_given(
         raise CaptureError(f"{name}: this mode of pyshark gives no bytes of packets; use {kind}{MODE}")
     if kind == "LiveCapture":
         if not len(given):
-            raise CaptureError(f"{name}: this LiveCapture keeps no packets; call its sniff(timeout=SECONDS) first")
+            raise CaptureError(
+                f"{name}: this LiveCapture keeps no packets; call its sniff(timeout=SECONDS) first"
+            )
         return PysharkKept(name, map(given.__getitem__, range(len(given))), index, report)
     if given.loaded:
         return PysharkKept(name, given, index, report)
@@ -147,7 +152,8 @@ def _parser(name: str) -> Any:
     try:
         from pyshark.tshark.output_parser.tshark_json import packet_from_json_packet
     except ModuleNotFoundError as error:
-        raise CaptureError(f"{name}: reading with pyshark needs {error.name}: {INSTALL_PYSHARK}") from error
+        missing = (error.name or "").partition(".")[0]
+        raise CaptureError(f"{name}: pyshark can't be used without {missing}: {INSTALL_PYSHARK}") from error
     return lambda text: packet_from_json_packet(text, deduplicate_fields=False)
 
 

@@ -71,7 +71,7 @@ class Tshark(SegmentSource):
         Raises `CaptureError` where it is not there or can't read the file, `RpcInspectError` where it does
         not know a preference.
         """
-        program = find_program("tshark")
+        program = self._program()
         if program is None:
             raise CaptureError(f"{source.name}: --reader {self.format} needs tshark; {INSTALL}")
         super().__init__(source.name, source.compression, capture, report)
@@ -100,6 +100,10 @@ class Tshark(SegmentSource):
         """Ends tshark and closes the files."""
         super().close()
         self._source.close()
+
+    def _program(self) -> str | None:
+        """Returns the path of tshark; None where it is missing."""
+        return find_program("tshark")
 
     def _command(self, program: str, preferences: Sequence[str]) -> list[str]:
         """Returns the program with its arguments."""
@@ -155,12 +159,14 @@ class Tshark(SegmentSource):
         raise CaptureError(f"{self.name}: tshark can't read it: {told}")
 
     def _told(self, code: int) -> str:
-        """Returns tshark's own error message: its last own line and the lines behind that."""
+        """Returns tshark's own error message: its last own line that begins no list, with what is behind it."""
         if code < 0:
             return f"ended by signal {-code}"
         lines = self._child.complaint()
         starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
-        if not starts:
+        own = [at for at in starts if not lines[at].endswith(":")] or starts
+        if not own:
             return f"ended with code {code}"
-        told = " ".join(lines[starts[-1] :]).removeprefix("tshark: ")
+        end = next((at for at in starts if at > own[-1]), len(lines))
+        told = " ".join(lines[own[-1] : end]).removeprefix("tshark: ")
         return told.replace(f'The file "{self._path}"', "the file").rstrip(".")
