@@ -135,7 +135,14 @@ MESSAGE = {
     "body": {"type": TYPE},
     "tensors": [TENSOR],
     "problems": [PROBLEM],
-    "location": {"capture": count, "packet": count, "flow": FLOW, "offset": count},
+    "location": {
+        "capture": count,
+        "packet": count,
+        "flow": FLOW,
+        "offset": count,
+        "first_packet": count,
+        "last_packet": count,
+    },
 }
 EVENT = {
     "kind": {"mark", "push", "pop", "alloc"},

@@ -74,6 +74,14 @@ class MessageValues:
         return None if self.tp.pipe.logged else self.tp.packet
 
     @property
+    def first_packet(self) -> int | None:
+        return None if self.tp.pipe.logged else self.tp.first_packet
+
+    @property
+    def last_packet(self) -> int | None:
+        return None if self.tp.pipe.logged else self.tp.last_packet
+
+    @property
     def flow(self) -> str | None:
         return None if self.tp.pipe.logged else str(self.tp.flow)
 

@@ -253,6 +253,22 @@ MESSAGE: tuple[Field, ...] = (
         "packet",
         renamed="location_packet",
     ),
+    Field(
+        "first_packet",
+        NUMBER,
+        "lowest packet that holds bytes of it, tensors included",
+        "< 500",
+        "first_packet",
+        renamed="location_first_packet",
+    ),
+    Field(
+        "last_packet",
+        NUMBER,
+        "highest packet that holds bytes of it, tensors included",
+        ">= 500",
+        "last_packet",
+        renamed="location_last_packet",
+    ),
     Field("flow", TEXT, "addresses: ip:port>ip:port", '~ ":29500>"', "flow", renamed="location_flow"),
     Field(
         "offset",

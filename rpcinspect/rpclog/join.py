@@ -274,6 +274,8 @@ class LogJoin:
             last_ns=said.end_ns,
             capture=capture,
             packet=record.number,
+            first_packet=record.number,
+            last_packet=record.number,
             flow=NO_FLOW,
             offset=record.offset,
             length=length,

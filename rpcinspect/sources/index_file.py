@@ -46,7 +46,7 @@ from rpcinspect.sources.message_store import (
 from rpcinspect.sources.packets import PacketFacts
 from rpcinspect.sources.source import SourceFacts
 
-NAME, FORMAT = b"rpcidx\0", b"\1"
+NAME, FORMAT = b"rpcidx\0", b"\2"
 HEAD = struct.Struct("<8sII")
 ROW = struct.Struct("<IIII")
 MAX_PREFACE = 1 << 20

@@ -68,6 +68,10 @@ class StoredMessage(Struct, array_like=True, frozen=True, gc=False):
     last_ns: StoredInt
     capture: Annotated[int, Meta(ge=0, lt=1 << 31)]
     packet: StoredInt
+    packets_before: StoredInt
+    """How many packets its lowest one comes before that."""
+    packets_after: StoredInt
+    """How many its highest one comes after it."""
     flow: StoredCount
     offset: StoredInt
     length: StoredSize | None
@@ -122,6 +126,8 @@ def pack(messages: Sequence[TpMessage], changes: Sequence[Change] = ()) -> bytes
                 tp.last_ns,
                 tp.capture,
                 tp.packet,
+                tp.packet - tp.first_packet,
+                tp.last_packet - tp.packet,
                 flow,
                 tp.offset,
                 None if tp.length == shape[1] else tp.length,
@@ -235,6 +241,8 @@ class BlockReader:
             stored.last_ns,
             stored.capture,
             stored.packet,
+            stored.packet - stored.packets_before,
+            stored.packet + stored.packets_after,
             flows[stored.flow],
             stored.offset,
             shape.whole if stored.length is None else stored.length,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from itertools import accumulate, pairwise, repeat
+from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -19,6 +20,12 @@ from rpcinspect.tcp.rows import gather
 
 NOTHING = np.empty(0, dtype=np.uint64)
 NO_COLUMN = np.empty(0, dtype=np.int64)
+
+Stamp: TypeAlias = tuple[int, int, int, int, int, int]
+"""When and where the bytes of a range were captured: (first ns, last ns, capture and packet of its first
+byte, lowest and highest packet of that capture that holds any of them)."""
+NO_STAMP: Stamp = (0, 0, -1, -1, -1, -1)
+"""Of a range of which nothing was captured."""
 
 
 class CaptureBytes:
@@ -160,17 +167,18 @@ class SegmentRun(Struct, eq=False, gc=False):
         places[0] += skip
         return places, lengths
 
-    def stamp(self, start: int, end: int) -> tuple[int, int, int, int]:
-        """(first ns, last ns, capture, packet of the first byte) of [start, end), all captured."""
+    def stamp(self, start: int, end: int) -> Stamp:
+        """The stamp of [start, end), all captured."""
         starts, _, packets, times, ascending = self.lists()
         low = bisect_right(starts, start) - 1
+        high = low if end <= start + 1 else bisect_left(starts, end, low) - 1
+        packet, last_packet = packets[low], packets[high]
         if ascending:
-            high = low if end <= start + 1 else bisect_left(starts, end, low) - 1
-            return times[low], times[high], self.capture, packets[low]
-        span = times[low : max(low + 1, bisect_left(starts, end, low))]
-        return min(span), max(span), self.capture, packets[low]
+            return times[low], times[high], self.capture, packet, packet, last_packet
+        span = times[low : high + 1]
+        return min(span), max(span), self.capture, packet, packet, last_packet
 
-    def stamps(self, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
+    def stamps(self, edges: list[int]) -> Iterable[Stamp]:
         """`stamp` of each range from one edge to the next."""
         starts, packets, times = self.starts, self.packets, self.times
         if not self.ascending:
@@ -178,8 +186,9 @@ class SegmentRun(Struct, eq=False, gc=False):
         places = np.array(edges, dtype=np.int64)
         low = starts.searchsorted(places[:-1], "right") - 1
         high = starts.searchsorted(places[1:]) - 1
-        first, last, packet = times[low].tolist(), times[high].tolist(), packets[low].tolist()
-        return zip(first, last, repeat(self.capture), packet, strict=False)
+        first, last = times[low].tolist(), times[high].tolist()
+        packet, last_packet = packets[low].tolist(), packets[high].tolist()
+        return zip(first, last, repeat(self.capture), packet, packet, last_packet, strict=False)
 
 
 class Extent(Struct, gc=False, eq=False):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
 from rpcinspect.problems import Location
-from rpcinspect.tcp.ranges import NO_COLUMN, CaptureBytes, Extent, SegmentRun
+from rpcinspect.tcp.ranges import NO_COLUMN, NO_STAMP, CaptureBytes, Extent, SegmentRun, Stamp
 from rpcinspect.tcp.segment import Flow
 
 HISTORY_RUNS = 16
@@ -96,48 +96,45 @@ class SettledBytes:
             index += 1
         return Extent(end - start, tuple(pieces), tuple(missing))
 
-    def place(self, start: int, end: int) -> tuple[Extent, int, int]:
-        """(extent, first ns, last ns) of [start, end): `extent` and `stamp` in one. What lies outside of the
-        settled bytes is missing.
-        """
+    def place(self, start: int, end: int, capture: int | None = None) -> tuple[Extent, Stamp]:
+        """`extent` and `stamp` of [start, end) in one. What lies outside of the settled bytes is missing."""
         if self.end is None or self.origin is None or start < self.origin or self.end < end:
-            return self._place_cut(start, end)
+            return self._place_cut(start, end, capture)
         extent = self.extent(start, end)
-        first, last, _, _ = self.stamp(start, end) if extent.pieces else (0, 0, -1, -1)
-        return extent, first, last
+        return extent, self.stamp(start, end, capture) if extent.pieces else NO_STAMP
 
-    def whole(self, starts: Int64s, ends: Int64s) -> tuple[int, Int64s, Int64s]:
-        """Returns (capture, file offsets, times) of the first ranges that each lie inside one segment of the
-        same run; ranges are ascending and settled."""
+    def whole(self, starts: Int64s, ends: Int64s) -> tuple[int, Int64s, Int64s, Int64s]:
+        """Returns (capture, file offsets, times, packets) of the first ranges that each lie inside one
+        segment of the same run; ranges are ascending and settled."""
         run = self.runs[self._locate(int(starts[0]))]
         if run.missing:
-            return -1, NO_COLUMN, NO_COLUMN
-        edges, offsets, times = run.starts, run.offsets, run.times
+            return -1, NO_COLUMN, NO_COLUMN, NO_COLUMN
+        edges, offsets = run.starts, run.offsets
         starts = starts[: np.searchsorted(starts, run.end)]
         low = np.searchsorted(edges, starts, "right") - 1
         outside = np.flatnonzero(ends[: len(starts)] > np.append(edges[1:], run.end)[low])
         if len(outside):
             starts, low = starts[: outside[0]], low[: outside[0]]
-        return run.capture, offsets[low] + (starts - edges[low]), times[low]
+        return run.capture, offsets[low] + (starts - edges[low]), run.times[low], run.packets[low]
 
     def numbers(self, capture: int, offsets: Int64s) -> NDArray[np.uint64]:
         """Returns the 64-bit numbers at file offsets, as far as they are in the window."""
         return self._source.numbers(capture, offsets)
 
-    def _place_cut(self, start: int, end: int) -> tuple[Extent, int, int]:
+    def _place_cut(self, start: int, end: int, capture: int | None) -> tuple[Extent, Stamp]:
         if start == end:  # nothing can be missing of nothing
-            return Extent(0, ()), 0, 0
+            return Extent(0, ()), NO_STAMP
         low = max(start, self.origin if self.origin is not None else end)
         high = min(end, self.end if self.end is not None else start)
         if low >= high:
-            return Extent(end - start, (), ((0, end - start),)), 0, 0
-        inner, first, last = self.place(low, high)
+            return Extent(end - start, (), ((0, end - start),)), NO_STAMP
+        inner, stamp = self.place(low, high, capture)
         missing = [(a + low - start, b + low - start) for a, b in inner.missing]
         if low > start:
             missing.insert(0, (0, low - start))
         if high < end:
             missing.append((high - start, end - start))
-        return Extent(end - start, inner.pieces, tuple(missing)), first, last
+        return Extent(end - start, inner.pieces, tuple(missing)), stamp
 
     def missing(self, start: int, end: int) -> int:
         """How many of the settled bytes [start, end) were not captured."""
@@ -160,36 +157,37 @@ class SettledBytes:
                 return hole
         return None
 
-    def stamp(self, start: int, end: int) -> tuple[int, int, int, int]:
-        """(first ns, last ns, capture, packet) of the captured bytes in [start, end); the packet is the first
-        one's.
-
-        Zeros where none of them was captured (capture and packet -1).
+    def stamp(self, start: int, end: int, capture: int | None = None) -> Stamp:
+        """The stamp of the captured bytes in [start, end). With a capture, the last three numbers are of that
+        one, and -1 where it holds none of the bytes.
         """
         index = self._locate(start)
         runs = self.runs
         run = runs[index]
-        if end <= run.end and not run.missing:
+        if end <= run.end and not run.missing and capture in (None, run.capture):
             return run.stamp(start, end)
-        first, last, capture, packet = 0, 0, -1, -1
+        found = []
         while start < end and index < len(runs):
             run = runs[index]
             stop = min(end, run.end)
             if not run.missing and start < stop:
-                low, high, its_capture, its_packet = run.stamp(start, stop)
-                if capture < 0:
-                    first, last, capture, packet = low, high, its_capture, its_packet
-                else:
-                    first, last = min(first, low), max(last, high)
+                found.append(run.stamp(start, stop))
             start = stop
             index += 1
-        return first, last, capture, packet
+        if not found:
+            return NO_STAMP
+        which = found[0][2] if capture is None else capture
+        firsts, lasts, _, _, _, _ = zip(*found, strict=True)
+        its = [one for one in found if one[2] == which]
+        packets = [packet for one in its for packet in one[4:]]
+        packet = its[0][3] if its else -1
+        return min(firsts), max(lasts), which, packet, min(packets, default=-1), max(packets, default=-1)
 
-    def stamps(self, edges: list[int]) -> Iterable[tuple[int, int, int, int]]:
+    def stamps(self, edges: list[int]) -> Iterable[Stamp]:
         """`stamp` of each range from one edge to the next; edges ascend."""
         if len(edges) < MANY:
             return [self.stamp(start, end) for start, end in pairwise(edges)]
-        parts: list[Iterable[tuple[int, int, int, int]]] = []
+        parts: list[Iterable[Stamp]] = []
         at, last = 0, len(edges) - 1
         while at < last:
             run = self.runs[self._locate(edges[at])]
@@ -218,7 +216,7 @@ class SettledBytes:
         if self.runs and self.end is not None and position < self.end:
             run = self.runs[self._locate(position)]
             if not run.missing and run.start <= position < run.end:
-                _, _, capture, packet = run.stamp(position, position + 1)
+                _, _, capture, packet, _, _ = run.stamp(position, position + 1)
         return Location(capture=capture, packet=packet, flow=str(self.flow), offset=self.offset(position))
 
     def offset(self, position: int) -> int:

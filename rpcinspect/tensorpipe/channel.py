@@ -180,15 +180,15 @@ class Lane:
             return 0
         heads = np.array(edges[:-1], dtype=np.int64)
         starts, stops = heads + HEADER_BYTES, np.array(edges[1:], dtype=np.int64)
-        capture, offsets, _ = stream.whole(heads, starts)
+        capture, offsets, _, _ = stream.whole(heads, starts)
         lengths = stream.numbers(capture, offsets)
         wrong = np.flatnonzero(lengths != (stops - starts)[: len(lengths)].astype(np.uint64))
         count = int(wrong[0]) if len(wrong) else len(lengths)
         if not count:
             return 0
-        capture, offsets, times = stream.whole(starts[:count], stops[:count])
+        capture, offsets, times, packets = stream.whole(starts[:count], stops[:count])
         placed = 0
-        for offset, time_ns in zip(offsets.tolist(), times.tolist(), strict=True):
+        for offset, time_ns, packet in zip(offsets.tolist(), times.tolist(), packets.tolist(), strict=True):
             frame = queue.popleft()
             message = frame.message
             if message is None:
@@ -200,6 +200,11 @@ class Lane:
                 message.first_ns = time_ns
             if time_ns > message.last_ns:
                 message.last_ns = time_ns
+            if message.capture == capture:
+                if packet > message.last_packet:
+                    message.last_packet = packet
+                if packet < message.first_packet:
+                    message.first_packet = packet
             _settle(frame, Extent(length, ((capture, offset, length),)), Placement.CERTAIN, done)
         self.frame_bytes += placed * HEADER_BYTES
         cursor.position = edges[len(offsets)]
@@ -285,7 +290,7 @@ class Lane:
         if message is None:
             return
         end, origin = stream.end, stream.origin
-        extent, first, last = stream.place(start, stop)
+        extent, (first, last, _, _, lowest, highest) = stream.place(start, stop, message.capture)
         if end is not None and origin is not None and origin <= start - HEADER_BYTES and start <= end:
             self.frame_bytes += HEADER_BYTES
             if stream.holes:
@@ -296,6 +301,9 @@ class Lane:
                 message.first_ns = first
             if last > message.last_ns:
                 message.last_ns = last
+            if highest >= 0:
+                message.last_packet = max(message.last_packet, highest)
+                message.first_packet = min(message.first_packet, lowest)
         if extent.length and not extent.pieces:
             _settle(frame, None, Placement.MISSING, done)
         else:

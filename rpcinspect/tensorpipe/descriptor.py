@@ -159,6 +159,8 @@ class DescriptorReader:
                 last,
                 capture,
                 packet,
+                lowest,
+                highest,
                 flow,
                 start - origin,
                 stop - start,
@@ -166,7 +168,7 @@ class DescriptorReader:
                 True,
                 (first, last) if shape.tensors else None,
             )
-            for start, stop, shape, its, (first, last, capture, packet) in zip(
+            for start, stop, shape, its, (first, last, capture, packet, lowest, highest) in zip(
                 edges, edges[1:], shapes, payloads, stream.stamps(edges), strict=False
             )
         ]

@@ -213,7 +213,7 @@ def _distances(stream: Stream, sent: Sequence[DueFrame]) -> Iterator[tuple[TpMes
     for d in sent:
         stop = position + HEADER_BYTES + d.length
         if d.message is not None and first is not None and position >= first:
-            start_ns, _, capture, _ = stream.stamp(position, stop)
+            start_ns, _, capture, _, _, _ = stream.stamp(position, stop)
             if capture >= 0:
                 yield d.message, min(abs(start_ns - d.message.first_ns), FAR_NS)
         position = stop

@@ -133,6 +133,10 @@ class TpMessage(Struct, eq=False, gc=False):
     capture: int = -1
     packet: int = -1
     """Of the descriptor's first byte."""
+    first_packet: int = -1
+    """The lowest packet of `capture` with bytes of descriptor, payloads or tensors; in a log as `packet`."""
+    last_packet: int = -1
+    """The highest one."""
     flow: Flow = NO_FLOW
     offset: int = 0
     """Of the descriptor's frame in its stream."""

@@ -109,6 +109,8 @@ FROM_JSON: dict[str, Of] = {
     "pipe": lambda m, d: [m["pipe"]],
     "capture": lambda m, d: [m["location"]["capture"]],
     "packet": lambda m, d: [m["location"]["packet"]],
+    "first_packet": lambda m, d: [m["location"]["first_packet"]],
+    "last_packet": lambda m, d: [m["location"]["last_packet"]],
     "flow": lambda m, d: [m["location"]["flow"]],
     "fn": _functions,
     "call": lambda m, d: _there(m["call"]),

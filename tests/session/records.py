@@ -109,6 +109,8 @@ def tp_message(
         time_ns + 1,
         0,
         time_ns + 1,
+        time_ns + 1,
+        time_ns + 1,
         pipe.flow if from_client else pipe.flow.reversed,
         offset,
         sum(lengths),

@@ -36,6 +36,7 @@ from rpcinspect.tensorpipe.records import Pipe, Placement, TpMessage, TpTensor, 
 
 SIZE = 1 << 40
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+PACKETS = st.integers(-1, 1 << 62)
 TEXT = st.binary(max_size=8).map(lambda data: data.decode(errors="surrogateescape"))
 FLOWS = st.builds(Flow, *[st.builds(Endpoint, TEXT, st.integers(0, 1 << 32))] * 2)
 PIPES = st.builds(
@@ -96,7 +97,9 @@ def messages(draw: st.DrawFn, pipes: list[Pipe]) -> TpMessage:
         first_ns=draw(INT64),
         last_ns=draw(INT64),
         capture=draw(st.integers(0, 2)),
-        packet=draw(INT64),
+        packet=draw(PACKETS),
+        first_packet=draw(PACKETS),
+        last_packet=draw(PACKETS),
         flow=draw(FLOWS),
         offset=draw(INT64),
         length=draw(st.integers(0, (1 << 64) - 1)),

@@ -429,8 +429,8 @@ def test_stamps_say_when_and_in_which_packet() -> None:
     stream = bench.tcp.connections[0].forward
     origin = stream.origin
     assert origin is not None
-    assert stream.stamp(origin, origin + 2) == (2000, 2000, 0, 2)
-    assert stream.stamp(origin + 1, origin + 5) == (2000, 4000, 0, 2)
+    assert stream.stamp(origin, origin + 2) == (2000, 2000, 0, 2, 2, 2)
+    assert stream.stamp(origin + 1, origin + 5) == (2000, 4000, 0, 2, 2, 4)
     assert stream.location(origin + 3).packet == 3
     assert stream.location(origin + 3).offset == 3
 
@@ -441,8 +441,8 @@ def test_the_time_of_reordered_bytes_is_the_span_of_their_segments() -> None:
     stream = bench.tcp.connections[0].forward
     origin = stream.origin
     assert origin is not None
-    assert stream.stamp(origin, origin + 4)[:2] == (5, 9)
-    assert stream.stamp(origin, origin + 6)[:2] == (5, 20)
+    assert stream.stamp(origin, origin + 4) == (5, 9, 0, 3, 2, 3)
+    assert stream.stamp(origin, origin + 6) == (5, 20, 0, 3, 2, 4)
 
 
 def test_released_bytes_are_still_compared_with_late_copies() -> None:

@@ -44,7 +44,7 @@ def test_every_way_of_reading_agrees_with_the_bytes(
     assert stream.read(a, b) == content[start:stop]
     inside = {at for at in lost if start <= at < stop}
     assert stream.missing(a, b) == len(inside)
-    extent, _, _ = stream.place(a, b) if b > a else (Extent(0, ()), 0, 0)
+    extent, _ = stream.place(a, b)
     for each in (stream.extent(a, b), extent):
         assert each.length == stop - start
         assert each.missing_bytes == len(inside)
@@ -70,11 +70,11 @@ def test_places_and_times(holes: list[tuple[int, int]], at: int) -> None:
     place = stream.location(origin + at)
     assert place.offset == at
     assert (place.packet is None) == (at in lost)
-    first, last, capture, packet = stream.stamp(origin + at, origin + at + 1)
+    first, last, capture, packet, lowest, highest = stream.stamp(origin + at, origin + at + 1)
     if at in lost:
-        assert (first, last, capture, packet) == (0, 0, -1, -1)
+        assert (first, last, capture, packet, lowest, highest) == (0, 0, -1, -1, -1, -1)
     else:
-        assert packet == place.packet
+        assert packet == lowest == highest == place.packet
         assert first == last == 1000 * packet
 
 
@@ -83,7 +83,7 @@ def test_nothing_is_missing_of_an_empty_range(beside: int) -> None:
     """A tensor of fewer than 16 bytes leaves lanes empty, and those may have ended sooner than the others."""
     stream = stream_of(DATA)
     assert stream.origin is not None
-    extent, _, _ = stream.place(stream.origin + beside, stream.origin + beside)
+    extent, _ = stream.place(stream.origin + beside, stream.origin + beside)
     assert extent == Extent(0, ())
 
 
@@ -98,7 +98,7 @@ def test_a_range_beside_what_was_captured_is_missing() -> None:
         (stream.end + 3, stream.end + 4, ((0, 1),)),
         (stream.origin - 1, stream.end + 1, ((0, 1), (513, 514))),
     ):
-        extent, _, _ = stream.place(start, end)
+        extent, _ = stream.place(start, end)
         assert (extent.length, extent.missing) == (end - start, missing)
         assert sum(length for _, _, length in extent.pieces) == extent.length - extent.missing_bytes
 
@@ -107,9 +107,10 @@ def test_a_range_that_is_partly_lost_has_the_times_of_the_rest() -> None:
     stream = stream_of(DATA, sizes=(10,), holes=[(0, 25)])
     origin = stream.origin
     assert origin is not None
-    first, last, capture, packet = stream.stamp(origin, origin + 40)
+    first, last, capture, packet, lowest, highest = stream.stamp(origin, origin + 40)
     assert (capture, first) == (0, 1000 * packet)
     assert last > first
+    assert (lowest, highest) == (packet, last // 1000)
 
 
 @given(st.lists(st.integers(0, 512), min_size=1, max_size=6), HOLES)

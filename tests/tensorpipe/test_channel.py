@@ -25,7 +25,25 @@ def message() -> TpMessage:
     descriptor = TpDescriptor(b"", (), ())
     pipe = Pipe(0, FLOW)
     return TpMessage(
-        pipe, True, descriptor, ControlLayout.V1_9, b"", (), None, [], 0, 10**12, 0, 0, 1, FLOW, 0, 0, False
+        pipe,
+        True,
+        descriptor,
+        ControlLayout.V1_9,
+        b"",
+        (),
+        None,
+        [],
+        0,
+        10**12,
+        0,
+        0,
+        1,
+        1,
+        1,
+        FLOW,
+        0,
+        0,
+        False,
     )
 
 

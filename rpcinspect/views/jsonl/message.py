@@ -43,7 +43,16 @@ problem_json = Picked("layer reason packet=location.packet offset=location.offse
 """One of a message's `problems`."""
 TENSOR_JSON = [field for field in TENSOR if field.in_json]
 PLACE = {"capture": NUMBER, "packet": NUMBER, "offset": NUMBER}
+PACKETS = {"first_packet": NUMBER, "last_packet": NUMBER}
 """What messages of a flow have of their own in `location`."""
+
+
+def message_location(record: RpcRecord) -> Json | None:
+    """Returns the `location` of a message; None of one in a log."""
+    tp = record.tp
+    if tp.pipe.logged:
+        return None
+    return location_json(record.location) | {"first_packet": tp.first_packet, "last_packet": tp.last_packet}
 
 
 def tensor_json(tensor: Tensor) -> Json:
@@ -106,7 +115,8 @@ class MessageRenderer:
         if not known.text or hashes is None:
             return self._tail(record)
         if known.placed:
-            return known.text % (*record.ids, *hashes, tp.capture, tp.packet, tp.offset)
+            place = tp.capture, tp.packet, tp.offset, tp.first_packet, tp.last_packet
+            return known.text % (*record.ids, *hashes, *place)
         return known.text % (*record.ids, *hashes)
 
     def _tail(self, record: RpcRecord) -> bytes:
@@ -117,7 +127,7 @@ class MessageRenderer:
                 "body": self._bodies.of(record).json,
                 "tensors": orjson.Fragment(self._tensors(record)),
                 "problems": [problem_json(problem) for problem in record.problems],
-                "location": None if record.tp.pipe.logged else location_json(record.location),
+                "location": message_location(record),
             }
         )[1:]
 
@@ -140,7 +150,9 @@ class MessageRenderer:
             return orjson.dumps(said)[1:-1].decode()
 
         text = template(record, pattern, tell, str, "%d").encode()
-        location = None if record.tp.pipe.logged else location_json(record.location) | PLACE
+        location = message_location(record)
+        if location is not None:
+            location |= PLACE | PACKETS
         rest = _places(orjson.dumps({"problems": [], "location": location})[1:])
         return b'%b,"tensors":%b,%b' % (text, table.text, rest) if text else b""
 

@@ -54,6 +54,8 @@ SAME = {
     "tensors": "tensors",
     "location_capture": "capture",
     "location_packet": "packet",
+    "location_first_packet": "first_packet",
+    "location_last_packet": "last_packet",
     "location_flow": "flow",
 }
 """Column → field of a filter, with one value at most."""

@@ -31,7 +31,7 @@ from rpcinspect.tensorpipe.records import Placement, TpTensor
 from rpcinspect.views.jsonl.message import (
     MessageRenderer,
     hash_range,
-    location_json,
+    message_location,
     problem_json,
     tensor_json,
 )
@@ -69,7 +69,7 @@ def plain(one: RpcRecord, *, hashes: bool = True) -> dict[str, Any]:
         "body": Body(rpc.command, texts, None if found is None else found.error or found).json,
         "tensors": tensors,
         "problems": [problem_json(problem) for problem in one.problems],
-        "location": location_json(one.location),
+        "location": message_location(one),
     }
     found: dict[str, Any] = json.loads(json.dumps(told))
     return found
