@@ -159,7 +159,7 @@ class Tshark(SegmentSource):
         raise CaptureError(f"{self.name}: tshark can't read it: {told}")
 
     def _told(self, code: int) -> str:
-        """Returns tshark's own error message: its last own line that begins no list, with what is behind it."""
+        """Returns tshark's own error message: its last own line that begins no list, with its rest."""
         if code < 0:
             return f"ended by signal {-code}"
         lines = self._child.complaint()
