@@ -344,6 +344,7 @@ def pipe_state(pipe: Pipe) -> tuple[object, ...]:
         pipe.ended_ns,
         len(pipe.invisible_channels),
         pipe.server_name,
+        pipe.origins,
     )
 
 

@@ -119,12 +119,10 @@ class PacketSource(MessageSource):
             return None
         segmenter, samples = Segmenter(), ClockSamples()
         with CaptureReader(reader.input, reader.index, self._reading) as again:
-            for packets in again.blocks():
+            for block in segments_alone(again, segmenter):
                 if self._watch.stopped(reader.index):
                     return None
-                assert not isinstance(packets, LogBlock)
-                samples.note(segmenter.feed(packets), segmenter.flows)
-                again.keep(NOTHING, NOTHING, _end_of(packets))
+                samples.note(block, segmenter.flows)
                 self._looked_through[reader.index] = again.progress[0]
                 self._watch.tell()
         return samples.against(self._clocks, self._offsets)
@@ -174,6 +172,14 @@ class PacketSource(MessageSource):
     def progress(self) -> tuple[int, int | None]:
         done, of = read_of(self._readers, twice=_look_before)
         return done + sum(self._looked_through.values()), of
+
+
+def segments_alone(reader: CaptureReader, segmenter: Segmenter) -> Iterator[SegmentBlock]:
+    """Yields the segments of a capture of packets whose bytes nobody reads again, in its own clock."""
+    for packets in reader.blocks():
+        assert not isinstance(packets, LogBlock)
+        yield segmenter.feed(packets)
+        reader.keep(NOTHING, NOTHING, _end_of(packets))
 
 
 def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock) -> None:

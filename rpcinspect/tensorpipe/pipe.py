@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from rpcinspect.limits import Limits
 from rpcinspect.problems import Problem
 from rpcinspect.tcp.ranges import Extent
-from rpcinspect.tcp.stream import Connection, Stream
+from rpcinspect.tcp.stream import WRAP, Connection, Stream
 from rpcinspect.tensorpipe.channel import Channel, DueFrame
 from rpcinspect.tensorpipe.channel_kinds import CHANNELS, INVISIBLE, MPT
 from rpcinspect.tensorpipe.control_types import (
@@ -138,6 +138,9 @@ class PipeState:
 
     def read_messages(self, direction: int, stream: Stream, position: int, lost: bool = False) -> None:
         """Descriptors of this direction are on that stream from that position on."""
+        origins = list(self.pipe.origins)
+        origins[direction] = (position - stream.offset(position)) % WRAP
+        self.pipe.origins = (origins[FROM_CLIENT], origins[FROM_SERVER])
         self._readers[direction] = DescriptorReader(
             self.pipe, direction == FROM_CLIENT, stream, position, self._shapes, self._limits, lost
         )

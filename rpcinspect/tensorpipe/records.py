@@ -75,6 +75,9 @@ class Pipe(Struct, eq=False):
     invisible_channels: set[str] = field(default_factory=set)
     server_name: str | None = None
     """As a log says; on the network the server has none."""
+    origins: tuple[int | None, int | None] = (None, None)
+    """TCP sequence number of offset 0 of its messages, of those from the client and of those from the
+    server; None where none were read."""
     origin: MessageOrigin = MessageOrigin.PACKET
     """Where its messages were seen. In a log the ends of `flow` are names, with a number that makes them
     unique."""

@@ -53,6 +53,7 @@ PIPES = st.builds(
     first_ns=INT64,
     ended_ns=st.none() | INT64,
     invisible_channels=st.sets(TEXT, max_size=3),
+    origins=st.tuples(*[st.none() | st.integers(0, (1 << 32) - 1)] * 2),
 )
 
 
