@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         compare,
         open,
         replay,
+        to_pyshark,
     )
     from rpcinspect.recorder.in_process import recording
 
@@ -72,6 +73,7 @@ __all__ = [
     "open",
     "recording",
     "replay",
+    "to_pyshark",
 ]
 
 

@@ -15,13 +15,16 @@ stands beside it is text, in the form that the user's preferences give it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from rpcinspect.capture.block import ReportProblem
+from rpcinspect.capture.child import ChildTool
 from rpcinspect.capture.segments import SegmentSource
 from rpcinspect.capture.source import Source, open_source
-from rpcinspect.capture.tshark import PREFERENCES, Tshark
+from rpcinspect.capture.tshark import BATCH, INSTALL, PREFERENCES, Tshark, find_program, told_by
 from rpcinspect.errors import CaptureError
 from rpcinspect.limits import Unpacking
 
@@ -33,7 +36,8 @@ KEPT_AT_ONCE = 256
 MODE = "(…, use_json=True, include_raw=True)"
 """What a capture object must be made with."""
 _SEPARATOR = b"[,\n "
-"""What may stand between two packets."""
+"""What may stand between two packets of JSON."""
+_PACKET_END = b"</packet>"
 
 
 class PysharkFile(Tshark):
@@ -54,7 +58,7 @@ class PysharkFile(Tshark):
         """As `Tshark`; `given` is the user's capture object, without which one is made. Raises `CaptureError`
         where pyshark is missing, too."""
         self._given = given
-        self._packet_of = _parser(source.name)
+        self._json = load_pyshark(source.name).tshark.output_parser.tshark_json
         super().__init__(source, preferences, capture, report, unpacking)
 
     def _program(self) -> str | None:
@@ -64,7 +68,9 @@ class PysharkFile(Tshark):
         capture = self._given
         if capture is None:
             every = [one.partition(":") for one in (*PREFERENCES, *preferences)]
-            capture = file_capture(self._path, override_prefs={name: value for name, _, value in every})
+            wanted = {name: value for name, _, value in every}
+            form = {"use_json": True, "include_raw": True}
+            capture = file_capture(self._path, override_prefs=wanted, **form)
         return [program, "-n", *json_arguments(capture, self._path)]
 
     def _lines(self) -> list[bytes]:
@@ -73,7 +79,8 @@ class PysharkFile(Tshark):
     def _line(self, piece: bytes) -> bytes:
         """Returns the line of one packet; an empty one, which counts as unreadable, for anything else."""
         try:
-            return field_line(self._packet_of(piece.lstrip(_SEPARATOR) + self.END))
+            text = piece.lstrip(_SEPARATOR) + self.END
+            return field_line(self._json.packet_from_json_packet(text, deduplicate_fields=False))
         except (ValueError, LookupError, TypeError, AttributeError):
             return b""
 
@@ -123,15 +130,12 @@ def open_given(
 
 
 def file_capture(path: str, **parameters: Any) -> Any:
-    """Returns a `pyshark.FileCapture` with JSON and raw packets. Its event loop is never used."""
+    """Returns a `pyshark.FileCapture`. Its event loop is never used."""
     import asyncio
-
-    import pyshark
 
     loop = asyncio.new_event_loop()  # else it takes, or makes, the thread's own, and the signal of children
     loop.close()
-    form = {"use_json": True, "include_raw": True, "keep_packets": False, "eventloop": loop}
-    return pyshark.FileCapture(path, **form | parameters)
+    return load_pyshark(path).FileCapture(path, keep_packets=False, eventloop=loop, **parameters)
 
 
 def json_arguments(capture: Any, path: str) -> list[str]:
@@ -147,14 +151,37 @@ def json_arguments(capture: Any, path: str) -> list[str]:
     return ["-T", "json", *arguments, "--no-duplicate-keys"]
 
 
-def _parser(name: str) -> Any:
-    """Returns pyshark's function that makes a packet of JSON; raises `CaptureError` where it is missing."""
+def load_pyshark(name: str) -> Any:
+    """Returns the package; raises `CaptureError` where it, or what it needs, is missing."""
     try:
-        from pyshark.tshark.output_parser.tshark_json import packet_from_json_packet
+        import pyshark
+        from pyshark.tshark.output_parser import tshark_json, tshark_xml  # noqa: F401
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         raise CaptureError(f"{name}: pyshark can't be used without {missing}: {INSTALL_PYSHARK}") from error
-    return lambda text: packet_from_json_packet(text, deduplicate_fields=False)
+    return pyshark
+
+
+def dissected(path: str, display_filter: str, script: Path) -> Iterator[Any]:
+    """Yields the packets of a file that a display filter picks, from tshark's XML, with all that it makes of
+    the whole file and of a script in Lua. Raises `CaptureError` where tshark is missing or refuses."""
+    xml = load_pyshark(path).tshark.output_parser.tshark_xml
+    program = find_program("tshark")
+    if program is None:
+        raise CaptureError(f"{path}: this needs tshark; {INSTALL}")
+    with closing(open_source(path, lambda reason: None)) as source:
+        name, descriptors = source.shared()
+        script_of = {"-X": f"lua_script:{script}"}
+        given = file_capture(name, display_filter=display_filter, custom_parameters=script_of)
+        command = [program, "-n", "-T", "pdml", *given.get_parameters()]
+        with closing(ChildTool(command, descriptors)) as child:
+            rest = b""
+            while data := child.read(BATCH):
+                *whole, rest = (rest + data).split(_PACKET_END)
+                for one in whole:
+                    yield xml.packet_from_xml_packet(one[one.find(b"<packet>") :] + _PACKET_END)
+            if child.result():
+                raise CaptureError(f"{path}: tshark: {told_by(child, child.result())}")
 
 
 def field_line(packet: Any) -> bytes:

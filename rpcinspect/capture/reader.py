@@ -93,7 +93,14 @@ class PysharkCapture(Struct, frozen=True):
         return (str(file) if file is not None else interfaces) or type(self.given).__name__
 
 
+PathName: TypeAlias = str | os.PathLike[str]
+Readable: TypeAlias = PathName | PacketCapture
 CaptureInput: TypeAlias = str | Live | Followed | PysharkCapture
+
+
+def input_of(one: Readable) -> CaptureInput:
+    """Returns what programs name a capture by, as it is opened."""
+    return os.fspath(one) if isinstance(one, (str, os.PathLike)) else PysharkCapture(one)
 
 
 class CaptureReader(Closing):

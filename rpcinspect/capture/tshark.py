@@ -159,14 +159,18 @@ class Tshark(SegmentSource):
         raise CaptureError(f"{self.name}: tshark can't read it: {told}")
 
     def _told(self, code: int) -> str:
-        """Returns tshark's own error message: its last own line that begins no list, with its rest."""
-        if code < 0:
-            return f"ended by signal {-code}"
-        lines = self._child.complaint()
-        starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
-        own = [at for at in starts if not lines[at].endswith(":")] or starts
-        if not own:
-            return f"ended with code {code}"
-        end = next((at for at in starts if at > own[-1]), len(lines))
-        told = " ".join(lines[own[-1] : end]).removeprefix("tshark: ")
-        return told.replace(f'The file "{self._path}"', "the file").rstrip(".")
+        """Returns why tshark ended, where it names the file without its path."""
+        return told_by(self._child, code).replace(f'The file "{self._path}"', "the file")
+
+
+def told_by(child: ChildTool, code: int) -> str:
+    """Returns tshark's own error message: its last own line that begins no list, with its rest."""
+    if code < 0:
+        return f"ended by signal {-code}"
+    lines = child.complaint()
+    starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
+    own = [at for at in starts if not lines[at].endswith(":")] or starts
+    if not own:
+        return f"ended with code {code}"
+    end = next((at for at in starts if at > own[-1]), len(lines))
+    return " ".join(lines[own[-1] : end]).removeprefix("tshark: ").rstrip(".")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.library.actions import compare, replay
+from rpcinspect.library.packets import to_pyshark
 from rpcinspect.library.run import Call, Context, Run, open
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.replayer.playing.report import Report
@@ -32,4 +33,5 @@ __all__ = [
     "compare",
     "open",
     "replay",
+    "to_pyshark",
 ]
