@@ -318,6 +318,16 @@ class Decoding(Closing):
             write_index(place, readers, self._source.told(), store, self.options.limits)
         return place
 
+    def open_again(self, capture: int) -> CaptureReader:
+        """Opens a capture once more, for whoever looks at its packets; close it. Raises `OutputError` for a
+        log, which has none, and for what can't be read twice."""
+        path = self._paths[capture]
+        if not isinstance(path, str) or not os.path.isfile(path):
+            raise OutputError(f"{self.readers[capture].path}: its packets can be read only once")
+        if self.readers[capture].reader == "log":
+            raise OutputError(f"{path}: a log holds messages without their packets")
+        return CaptureReader(path, capture, self.options.reading)
+
     def _pread(self, capture: int, offset: int, length: int) -> bytes:
         data = self.readers[capture].pread(offset, length)
         if len(data) != length:

@@ -219,6 +219,30 @@ class AtTheEnd(Known):
         return {index: tuple(its) for index, its in codes.items()}
 
 
+class AtEachRow:
+    """What a finished session knows of one message after the other."""
+
+    BATCH = 1000
+    """Messages of which it is worked out at once."""
+
+    def __init__(self, session: Session) -> None:
+        self._known = AtTheEnd(session)
+        self._count = len(session.messages)
+        self._batch = range(0)
+        self._columns: dict[str, ColumnValues] = {}
+
+    def get(self, name: str, row: int) -> Any:
+        """The value of the column of that name."""
+        if row not in self._batch:
+            first = row - row % self.BATCH
+            self._batch = range(first, min(first + self.BATCH, self._count))
+            self._known.at(self._batch)
+            self._columns.clear()
+        if name not in self._columns:
+            self._columns[name] = self._known.column(name)
+        return self._columns[name][row - self._batch.start]
+
+
 class SoFar(Known):
     """Columns during a decoding; `at` chooses the message that came last."""
 

@@ -104,7 +104,7 @@ class PacketSource(MessageSource):
                 block = self._segmenter.feed(packets)
             except Exception as error:
                 self._give_up(error, packets.capture, _first_packet(packets))
-                reader.keep(NOTHING, NOTHING, _end_of(packets))
+                reader.keep(NOTHING, NOTHING, end_of(packets))
                 continue
             _keep_payloads(reader, packets, block)
             if shift:
@@ -179,14 +179,14 @@ def segments_alone(reader: CaptureReader, segmenter: Segmenter) -> Iterator[Segm
     for packets in reader.blocks():
         assert not isinstance(packets, LogBlock)
         yield segmenter.feed(packets)
-        reader.keep(NOTHING, NOTHING, _end_of(packets))
+        reader.keep(NOTHING, NOTHING, end_of(packets))
 
 
 def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock) -> None:
     """Streams are made of payloads: nobody reads anything else of these packets again, unless they are parts
     of packets that are not complete.
     """
-    end = _end_of(packets)
+    end = end_of(packets)
     if block.has_fragments:
         reader.keep(as_int64([block.window_offset]), as_int64([end - block.window_offset]), end)
     else:
@@ -194,7 +194,7 @@ def _keep_payloads(reader: CaptureReader, packets: Packets, block: SegmentBlock)
         reader.keep(block.offset[there], block.captured[there], end)
 
 
-def _end_of(packets: Packets) -> int:
+def end_of(packets: Packets) -> int:
     """Where in the file the last packet of a block ends."""
     if isinstance(packets, TcpBlock):
         return packets.segments.window_offset + len(packets.segments.window)

@@ -11,15 +11,13 @@ from typing import Any
 from rpcinspect.export.parquet.table_file import ParquetRow
 from rpcinspect.fields.field import Field, Seen, several
 from rpcinspect.fields.message import MessageValues, Reader
-from rpcinspect.fields.session import AtTheEnd, ColumnValues
+from rpcinspect.fields.session import AtEachRow
 from rpcinspect.fields.table import MESSAGE, TENSOR
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
 
 MAX_INT64 = (1 << 63) - 1
-BATCH = 1000
-"""Messages of which it is worked out at once what the session knows of them."""
 
 
 class MessageRows:
@@ -27,10 +25,7 @@ class MessageRows:
 
     def __init__(self, session: Session, source: CaptureBytes, *, hashes: bool = True) -> None:
         self._reader = Reader(source, hashes=hashes)
-        self._known = AtTheEnd(session)
-        self._count = len(session.messages)
-        self._batch = range(0)
-        self._columns: dict[str, ColumnValues] = {}
+        self._known = AtEachRow(session)
 
     def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
         """Returns the row of a message, and the rows of its tensors."""
@@ -43,13 +38,13 @@ class MessageRows:
         for field in MESSAGE:
             if field.columns:
                 known = isinstance(field, Seen)
-                values = several(self._seen(field.key, record.row)) if known else field.values(message)
+                values = several(self._known.get(field.key, record.row)) if known else field.values(message)
                 row |= _cells(field, values)
         return row
 
     def tensors(self, record: RpcRecord) -> list[ParquetRow]:
         """A row for each tensor."""
-        index = self._seen("index", record.row)
+        index = self._known.get("index", record.row)
         return [
             {
                 "message": index,
@@ -58,17 +53,6 @@ class MessageRows:
             }
             for tensor in MessageValues(record, self._reader).tensors
         ]
-
-    def _seen(self, name: str, row: int) -> Any:
-        """What the session knows of a message."""
-        if row not in self._batch:
-            first = row - row % BATCH
-            self._batch = range(first, min(first + BATCH, self._count))
-            self._known.at(self._batch)
-            self._columns.clear()
-        if name not in self._columns:
-            self._columns[name] = self._known.column(name)
-        return self._columns[name][row - self._batch.start]
 
 
 def _cells(field: Field, values: tuple[Any, ...]) -> ParquetRow:

@@ -21,7 +21,9 @@ import numpy as np
 from msgspec import Struct
 
 from rpcinspect.capture.block import Int64s, SegmentBlock, as_int64
-from rpcinspect.tcp.segment import SYN, Flow
+from rpcinspect.pipeline import Decoding
+from rpcinspect.sources.packets import segments_alone
+from rpcinspect.tcp.segment import SYN, Flow, Segmenter
 from rpcinspect.tcp.stream import WRAP
 from rpcinspect.tensorpipe.records import TpMessage
 
@@ -49,6 +51,19 @@ class MessageFrames(Struct, frozen=True, eq=False):
             if start < end:
                 rows = MessageFrames(*[getattr(self, name)[start:end] for name in self.__struct_fields__])
                 yield int(rows.message[0]), int(rows.capture[0]), rows
+
+
+def frames_of(decoding: Decoding, messages: Iterable[tuple[int, TpMessage]]) -> MessageFrames:
+    """Returns the packets of messages, each given with a number: reads the captures of a decoding once more.
+    Raises `OutputError` where they are logs, or can't be read twice."""
+    finder = FrameFinder()
+    for number, tp in messages:
+        finder.add(number, tp)
+    for capture in range(len(decoding.readers)):
+        segmenter = Segmenter()
+        with decoding.open_again(capture) as reader:
+            finder.look(capture, segmenter.flows, segments_alone(reader, segmenter))
+    return finder.found()
 
 
 class _Ranges:

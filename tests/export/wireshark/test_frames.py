@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from bisect import bisect_right
 from pathlib import Path
 
 import pytest
 
-from rpcinspect.capture import CaptureReader
-from rpcinspect.export.wireshark.frames import FrameFinder, MessageFrames
-from rpcinspect.pipeline import Decoding
-from rpcinspect.sources.packets import segments_alone
-from rpcinspect.tcp.segment import Segmenter
+from rpcinspect.errors import OutputError
+from rpcinspect.export.wireshark.frames import MessageFrames, frames_of
+from rpcinspect.pipeline import Decoding, make_index
 from rpcinspect.tensorpipe.records import TpMessage
 from tests.places import content, recorded
-from tests.tshark import Sent, carriers, frames, needs_tshark
+from tests.tshark import carriers, frames, needs_tshark
 
 
 def found_in(*paths: Path) -> tuple[list[TpMessage], MessageFrames]:
     """The messages of captures in the order of completion, and the packets of each by its place there."""
-    finder, messages = FrameFinder(), []
     with Decoding([str(path) for path in paths]) as decoding:
-        for record in decoding.records():
-            messages.append(record.tp)
-            finder.add(record.row, record.tp)
-    for number, path in enumerate(paths):
-        segmenter = Segmenter()
-        with CaptureReader(str(path), number) as reader:
-            finder.look(number, segmenter.flows, segments_alone(reader, segmenter))
-    return messages, finder.found()
+        messages = [record.tp for record in decoding.records()]
+        return messages, frames_of(decoding, enumerate(messages))
+
+
+def listed(found: MessageFrames) -> dict[tuple[int, int], list[int]]:
+    """(message, capture) → packets."""
+    return {(number, capture): its.packet.tolist() for number, capture, its in found.each()}
 
 
 def record_ends(data: bytes) -> list[int]:
@@ -65,17 +62,51 @@ def test_packets_are_those_that_tshark_sees(name: str) -> None:
             assert tensor.extent is not None
             for _, offset, length in tensor.extent.pieces:
                 frame = frames(path)[bisect_right(ends, offset)]
-                sent: Sent = next(s for s in carriers(path, frame.flow, frame.number) if s.number == frame.number)
+                sent = next(s for s in carriers(path, frame.flow, frame.number) if s.number == frame.number)
                 start = sent.start + offset - (ends[frame.number - 1] - len(frame.payload))
                 numbers |= copies(frame.flow, frame.number, start, start + length)
         return numbers
 
-    seen = {}
     for row, capture, its in found.each():
-        seen[row] = its.packet.tolist()
         assert capture == 0
         assert messages[row].packet in its.packet[its.begins == 1].tolist()
-        assert its.time_ns.tolist() == [frames(path)[number - 1].time_ns for number in seen[row]]
-    assert sorted(seen) == list(range(len(messages)))
-    assert seen == {row: sorted(expected(tp)) for row, tp in enumerate(messages)}
-    assert all(numbers[0] == tp.first_packet for numbers, tp in zip(seen.values(), messages, strict=True))
+        assert its.packet[0] == messages[row].first_packet
+        assert its.time_ns.tolist() == [frames(path)[number - 1].time_ns for number in its.packet.tolist()]
+    assert listed(found) == {(row, 0): sorted(expected(tp)) for row, tp in enumerate(messages)}
+
+
+def test_an_index_tells_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "run.pcap"
+    shutil.copy(recorded("basic_chain.pcap"), path)
+    _, before = found_in(path)
+    make_index([str(path)])
+    messages, after = found_in(path)
+    assert len(messages) == 24
+    assert listed(after) == listed(before)
+
+
+def test_a_second_capture_of_the_same_packets_has_copies(tmp_path: Path) -> None:
+    """Of the second only copies are seen; where the first has lost packets, the others are there."""
+    data, ends = content("basic_chain.pcap"), record_ends(content("basic_chain.pcap"))
+    whole, first = tmp_path / "whole.pcap", tmp_path / "first.pcap"
+    whole.write_bytes(data)
+    first.write_bytes(data[: ends[360]] + data[ends[399] :])  # without packets 362 to 400
+    messages, found = found_in(first, whole)
+    _, alone = found_in(whole)
+    expected = {number: packets for (number, _), packets in listed(alone).items()}
+    place = {number: tp.first_ns for number, tp in enumerate(messages)}
+    other = {tp.first_ns: number for number, tp in enumerate(found_in(whole)[0])}
+    assert len(messages) == 24
+    for (number, capture), packets in listed(found).items():
+        all_of_it = expected[other[place[number]]]
+        if capture == 1:
+            assert packets == all_of_it
+        else:
+            assert packets == [n if n < 362 else n - 39 for n in all_of_it if not 362 <= n <= 400]
+
+
+def test_logs_have_no_packets() -> None:
+    with Decoding([str(recorded("attacks/d_f11_class.rpclog"))]) as decoding:
+        messages = [record.tp for record in decoding.records()]
+        with pytest.raises(OutputError, match="a log holds messages without their packets"):
+            frames_of(decoding, enumerate(messages))

@@ -1,0 +1,41 @@
+"""`rpcinspect export wireshark`: a dissector for Wireshark that knows the messages of a run."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from rpcinspect.cli.options import ShownOptions, option
+
+
+class WiresharkCommand(ShownOptions, frozen=True, kw_only=True):
+    """Write a dissector for Wireshark: fields, filters and links of the messages."""
+
+    EXAMPLES: ClassVar = (
+        "export wireshark run.pcap -o run.ws",
+        "export wireshark run.pcap -o errors.ws -f error",
+    )
+
+    output: Annotated[Path, option("-o --output DIR", "Write there.")]
+
+    def run(self) -> int:
+        """Makes the session in a first pass, writes in two more; returns the exit code."""
+        from contextlib import ExitStack
+
+        from rpcinspect import exit_codes
+        from rpcinspect.cli.inputs import Inputs, say_what_is_unread
+        from rpcinspect.cli.output import say_if_empty, tell
+        from rpcinspect.export.wireshark.dissector import SCRIPT, write_dissector
+        from rpcinspect.fields.phrases import counted
+
+        chosen = self.chosen()
+        with ExitStack() as stack:
+            inputs = Inputs(self, stack, twice=True)
+            session, shown = inputs.session(chosen)
+            with inputs.decoding() as decoding:
+                records = (r for r in decoding.records() if shown is None or shown.rows[r.row])
+                done = write_dissector(self.output, session, decoding, records)
+                say_what_is_unread(decoding)
+            say_if_empty(session)
+            much = ((done.messages, "message"), (done.packets, "packet"), (done.bytes, "byte"))
+            told = ", ".join(counted(number, noun) for number, noun in much)
+            tell([told, f"wireshark -X lua_script:{self.output / SCRIPT} {self.files[0]}"], None)
+        return exit_codes.OK
