@@ -245,6 +245,8 @@ kept.close()
 async def cell():
     with ri.open(pyshark.FileCapture({str(CHAIN)!r}, **form)) as run:
         print(run, run.messages[6].tensors[0].shape)
+        first, *more = ri.to_pyshark(run, message=6)
+        print(first.torchrpc.function, len(more))
 
 asyncio.run(cell())
 try:
@@ -265,9 +267,10 @@ def test_in_a_running_loop_and_of_packets_that_were_loaded() -> None:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
-    kept, run, children = done.stdout.splitlines()
+    kept, run, packets, children = done.stdout.splitlines()
     assert run == "<Run of 2 workers, 24 messages> (3, 4)"
     assert kept == "300 True"
+    assert packets == "basic_chain.scale 6"
     assert children == "no child"
 
 
