@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOCS = (
     "data-path.md",
+    "wireshark.md",
     "wire-format.md",
     "supported.md",
     "damage.md",

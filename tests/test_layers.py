@@ -126,7 +126,7 @@ shows the tensors of a message as that agent would have them."""
 
 PARTS = {
     "views": {"diff", "page", "replay"},
-    "export": {"parquet", "pcap", "perfetto", "redaction", "reproducer"},
+    "export": {"parquet", "pcap", "perfetto", "redaction", "reproducer", "wireshark"},
 }
 """The parts of a layer that stand for themselves; the others are there for all."""
 PARTS_THAT_MEET = {("redaction", "pcap")}

@@ -21,10 +21,10 @@ from rpcinspect.tcp.rows import gather
 NOTHING = np.empty(0, dtype=np.uint64)
 NO_COLUMN = np.empty(0, dtype=np.int64)
 
-Stamp: TypeAlias = tuple[int, int, int, int, int, int]
+RangeStamp: TypeAlias = tuple[int, int, int, int, int, int]
 """When and where the bytes of a range were captured: (first ns, last ns, capture and packet of its first
 byte, lowest and highest packet of that capture that holds any of them)."""
-NO_STAMP: Stamp = (0, 0, -1, -1, -1, -1)
+NO_STAMP: RangeStamp = (0, 0, -1, -1, -1, -1)
 """Of a range of which nothing was captured."""
 
 
@@ -167,7 +167,7 @@ class SegmentRun(Struct, eq=False, gc=False):
         places[0] += skip
         return places, lengths
 
-    def stamp(self, start: int, end: int) -> Stamp:
+    def stamp(self, start: int, end: int) -> RangeStamp:
         """The stamp of [start, end), all captured."""
         starts, _, packets, times, ascending = self.lists()
         low = bisect_right(starts, start) - 1
@@ -178,7 +178,7 @@ class SegmentRun(Struct, eq=False, gc=False):
         span = times[low : high + 1]
         return min(span), max(span), self.capture, packet, packet, last_packet
 
-    def stamps(self, edges: list[int]) -> Iterable[Stamp]:
+    def stamps(self, edges: list[int]) -> Iterable[RangeStamp]:
         """`stamp` of each range from one edge to the next."""
         starts, packets, times = self.starts, self.packets, self.times
         if not self.ascending:

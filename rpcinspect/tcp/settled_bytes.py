@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.capture.block import Int64s
 from rpcinspect.problems import Location
-from rpcinspect.tcp.ranges import NO_COLUMN, NO_STAMP, CaptureBytes, Extent, SegmentRun, Stamp
+from rpcinspect.tcp.ranges import NO_COLUMN, NO_STAMP, CaptureBytes, Extent, RangeStamp, SegmentRun
 from rpcinspect.tcp.segment import Flow
 
 HISTORY_RUNS = 16
@@ -96,7 +96,7 @@ class SettledBytes:
             index += 1
         return Extent(end - start, tuple(pieces), tuple(missing))
 
-    def place(self, start: int, end: int, capture: int | None = None) -> tuple[Extent, Stamp]:
+    def place(self, start: int, end: int, capture: int | None = None) -> tuple[Extent, RangeStamp]:
         """`extent` and `stamp` of [start, end) in one. What lies outside of the settled bytes is missing."""
         if self.end is None or self.origin is None or start < self.origin or self.end < end:
             return self._place_cut(start, end, capture)
@@ -121,7 +121,7 @@ class SettledBytes:
         """Returns the 64-bit numbers at file offsets, as far as they are in the window."""
         return self._source.numbers(capture, offsets)
 
-    def _place_cut(self, start: int, end: int, capture: int | None) -> tuple[Extent, Stamp]:
+    def _place_cut(self, start: int, end: int, capture: int | None) -> tuple[Extent, RangeStamp]:
         if start == end:  # nothing can be missing of nothing
             return Extent(0, ()), NO_STAMP
         low = max(start, self.origin if self.origin is not None else end)
@@ -157,7 +157,7 @@ class SettledBytes:
                 return hole
         return None
 
-    def stamp(self, start: int, end: int, capture: int | None = None) -> Stamp:
+    def stamp(self, start: int, end: int, capture: int | None = None) -> RangeStamp:
         """The stamp of the captured bytes in [start, end). With a capture, the last three numbers are of that
         one, and -1 where it holds none of the bytes.
         """
@@ -183,11 +183,11 @@ class SettledBytes:
         packet = its[0][3] if its else -1
         return min(firsts), max(lasts), which, packet, min(packets, default=-1), max(packets, default=-1)
 
-    def stamps(self, edges: list[int]) -> Iterable[Stamp]:
+    def stamps(self, edges: list[int]) -> Iterable[RangeStamp]:
         """`stamp` of each range from one edge to the next; edges ascend."""
         if len(edges) < MANY:
             return [self.stamp(start, end) for start, end in pairwise(edges)]
-        parts: list[Iterable[Stamp]] = []
+        parts: list[Iterable[RangeStamp]] = []
         at, last = 0, len(edges) - 1
         while at < last:
             run = self.runs[self._locate(edges[at])]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from rpcinspect.capture import CaptureReader
 from rpcinspect.problems import Problem
 from rpcinspect.tcp.connections import Tcp
-from rpcinspect.tcp.ranges import CaptureBytes, Stamp
+from rpcinspect.tcp.ranges import CaptureBytes, RangeStamp
 from rpcinspect.tcp.segment import Segmenter
 from rpcinspect.tcp.stream import Connection, Stream
 
@@ -31,7 +31,7 @@ class OneWay(Struct, frozen=True):
     acked: int | None
     """How far the other side acknowledged it."""
     cut_bytes: int
-    stamp: Stamp
+    stamp: RangeStamp
     pieces: tuple[tuple[int, int, int], ...]
     """(capture, file offset, length) of its bytes."""
 

@@ -25,7 +25,7 @@ from rpcinspect import __version__
 from rpcinspect.capture.block import PacketBlock, as_int64
 from rpcinspect.capture.reader import CaptureReader
 from rpcinspect.errors import OutputError
-from rpcinspect.export.wireshark.labels import Labels
+from rpcinspect.export.wireshark.labels import MessageLabels
 from rpcinspect.fields.phrases import path_label, shorten
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.pipeline import Decoding
@@ -108,7 +108,7 @@ def write_comments(
             raise OutputError(
                 f"{reader.path}: tshark reads it, packet by packet; convert it first: editcap -F pcapng"
             )
-    comments, labels, messages = _Comments(len(decoding.readers)), Labels(session, decoding.bytes), 0
+    comments, labels, messages = _Comments(len(decoding.readers)), MessageLabels(session, decoding.bytes), 0
     with ExitStack() as stack:
         stack.callback(comments.close)
         for record in records:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.capture.block import Int64s
 from rpcinspect.export.wireshark.frames import MessageFrames, frames_of
-from rpcinspect.export.wireshark.labels import Labels, MessageLabel
+from rpcinspect.export.wireshark.labels import MessageLabel, MessageLabels
 from rpcinspect.files.output import OutputFolder
 from rpcinspect.files.place import writing
 from rpcinspect.pipeline import Decoding
@@ -43,7 +43,7 @@ def write_dissector(
     """Writes the dissector with a table of these messages of the session, in the order of completion; reads
     the packets of `decoding` again. Raises `OutputError`, of captures without packets too.
     """
-    labels, count = Labels(session, decoding.bytes), 0
+    labels, count = MessageLabels(session, decoding.bytes), 0
     output = OutputFolder(folder, private=True)
 
     def described() -> Iterator[tuple[int, TpMessage]]:

@@ -48,9 +48,9 @@ class MessageLabel(Struct, frozen=True, kw_only=True):
     def line(self) -> str:
         """Returns the message in one line."""
         words = f"#{self.index} {self.type} {self.source} → {self.destination}"
-        names = [name for name in dict.fromkeys((self.call, self.function)) if name is not None]
-        if names:
-            words += f" {' = '.join(names)}"
+        name = self.call or self.function
+        if name is not None:
+            words += f" {name}" if self.function in (None, name) else f" {name} ({self.function})"
         if self.partner is not None:
             took = "" if self.latency_ns is None else f" after {duration(self.latency_ns)}"
             words += f", {'answered by' if self.request else 'answers'} #{self.partner}{took}"
@@ -62,7 +62,7 @@ class MessageLabel(Struct, frozen=True, kw_only=True):
         return ", ".join([words, *filter(None, parts)])
 
 
-class Labels:
+class MessageLabels:
     """Makes labels of the messages of a session."""
 
     def __init__(self, session: Session, source: CaptureBytes) -> None:

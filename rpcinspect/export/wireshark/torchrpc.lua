@@ -112,25 +112,31 @@ end
 load_table()
 
 local open      -- the capture of the table that is open; nil until a packet has told
-local mistaken  -- another one is open
+local excluded  -- captures of the table that are not
 
 function protocol.init()
-    open, mistaken = nil, false
+    open, excluded = nil, {}
 end
 
--- Whether a packet is another one than that of its number in the table, which has the times of many: to the
--- microsecond, since times are floats here.
+-- Compares a packet with that of its number in the table, which has the times of many: to the microsecond, since
+-- times are floats here. Returns whether none of the captures of the table is open, as this packet shows.
 local function is_other(packet, time)
-    local other = false
-    for number, capture in pairs(open and { [open] = captures[open] } or captures) do
-        local told = capture.times[packet]
-        if told and math.abs(told - time) < 0.000002 then
+    local other, left = false, false
+    for number, capture in pairs(captures) do
+        local told = not (open and open ~= number) and capture.times[packet]
+        if told and math.abs(told - time) > 0.000002 then
+            other, excluded[number] = true, true
+        elseif told and not excluded[number] then
             open = number
             return false
         end
-        other = other or told ~= nil
+        left = left or not excluded[number]
     end
-    return other
+    if open and excluded[open] then
+        for number in pairs(captures) do excluded[number] = true end
+        open, left = nil, false
+    end
+    return other and not left
 end
 
 local function add_link(tree, kind, index)
@@ -169,12 +175,11 @@ end
 function protocol.dissector(_, pinfo, tree)
     local packet = pinfo.number
     if is_other(packet, pinfo.abs_ts) then
-        mistaken = true
         tree:add(protocol, "torch.distributed.rpc: unknown"):add_proto_expert_info(other_capture)
         pinfo.cols.info:prepend("[torchrpc.tsv is of another capture] ")
         return
     end
-    local parts = open and not mistaken and captures[open].parts[packet]
+    local parts = open and captures[open].parts[packet]
     if not parts then return end
     local heads, lines = {}, {}
     for _, index in each(captures[open].heads[packet]) do
