@@ -37,7 +37,9 @@ if TYPE_CHECKING:
         Worker,
         compare,
         open,
+        record_batches,
         replay,
+        table_schema,
         to_pyshark,
     )
     from rpcinspect.recorder.in_process import recording
@@ -71,8 +73,10 @@ __all__ = [
     "__version__",
     "compare",
     "open",
+    "record_batches",
     "recording",
     "replay",
+    "table_schema",
     "to_pyshark",
 ]
 

@@ -383,4 +383,5 @@ def _info(reader: CaptureReader | IndexedCapture, clock: ClockOffset | None) -> 
         last_time_ns=None if last is None else last - shift,
         reader=reader.reader,
         clock=clock,
+        problem=reader.ended_early,
     )

@@ -48,34 +48,42 @@ needs_perfetto = pytest.mark.skipif(
 class _Handler(SimpleHTTPRequestHandler):
     """Files of the page, and the trace."""
 
-    def __init__(self, *arguments: Any, trace: Path, **named: Any) -> None:
+    def __init__(self, *arguments: Any, trace: Path | None, **named: Any) -> None:
         self._trace = trace
         super().__init__(*arguments, directory=str(PAGE), **named)
 
     def translate_path(self, path: str) -> str:
-        return str(self._trace) if path == f"/{TRACE}" else super().translate_path(path)
+        return str(self._trace) if self._trace and path == f"/{TRACE}" else super().translate_path(path)
 
     def log_message(self, *_: Any) -> None:
         """Keeps quiet."""
 
 
 @contextmanager
-def perfetto(browser: Browser, trace: Path) -> Iterator[Tab]:
-    """Perfetto with a trace open."""
+def served(trace: Path | None = None) -> Iterator[str]:
+    """The address of Perfetto's page, and with a trace of that below it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, trace=trace))
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
-        tab = browser.tab(1400, 900)
-        at = f"http://127.0.0.1:{server.server_port}"
-        tab.call("Page.navigate", url=f"{at}/#!/?url={at}/{TRACE}")
-        tab.wait("globalThis.app?.trace !== undefined", 120)
-        yield tab
-        tab.call("Page.navigate", url="about:blank")
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def perfetto(browser: Browser, trace: Path) -> Iterator[Tab]:
+    """Perfetto with a trace open."""
+    with served(trace) as at:
+        tab = browser.tab(1400, 900)
+        tab.call("Page.navigate", url=f"{at}/#!/?url={at}/{TRACE}")
+        tab.wait("globalThis.app?.trace !== undefined", 120)
+        try:
+            yield tab
+        finally:
+            tab.call("Page.navigate", url="about:blank")
 
 
 def query(tab: Tab, sql: str) -> list[list[Any]]:

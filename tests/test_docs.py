@@ -36,6 +36,7 @@ DOCS = (
     "browse.md",
     "pyshark.md",
     "parquet.md",
+    "tracing.md",
     "findings.md",
     "filter.md",
     "log-format.md",

@@ -36,6 +36,7 @@ LAYERS = (
     {"views"},
     {"export"},
     {"library"},
+    {"engines"},
     {"browse"},
     {"cli"},
     {"__main__"},
@@ -44,6 +45,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
+    "daft": {"engines"},
     "jinja2": {"views", "export"},
     "lark": {"filter"},
     "msgspec": set(RANK),
@@ -52,8 +54,10 @@ HOMES = {
         *("sources", "export", "browse", "cli"),
     },
     "orjson": {"views", "export", "browse"},
-    "pyarrow": {"export", "library"},
+    "pyarrow": {"export", "library", "engines"},
     "pyshark": {"capture"},
+    "pyspark": {"engines"},
+    "ray": {"engines"},
     "re2": {"filter"},
     "rich": {"views", "browse", "cli"},
     "sortedcontainers": {"tcp"},
@@ -62,8 +66,17 @@ HOMES = {
     "zstandard": {"capture", "sources"},
 }
 """Every package that is not ours or Python's → the layers that may import it."""
-EXTRAS = {"pyarrow": "parquet", "pyshark": "pyshark", "textual": "browse"}
+EXTRAS = {
+    "daft": "daft",
+    "pyarrow": "parquet",
+    "pyshark": "pyshark",
+    "pyspark": "spark",
+    "ray": "ray",
+    "textual": "browse",
+}
 """Those that come with an extra of ours only."""
+HUGE = {"pyspark", "ray"}
+"""Of these the ones that `make test` does without: their tests skip where they are not installed."""
 DISTRIBUTIONS = {"re2": "google-re2"}
 """Packages that are published under another name."""
 
@@ -126,7 +139,7 @@ shows the tensors of a message as that agent would have them."""
 
 PARTS = {
     "views": {"diff", "page", "replay"},
-    "export": {"parquet", "pcap", "perfetto", "redaction", "reproducer", "wireshark"},
+    "export": {"otlp", "parquet", "pcap", "perfetto", "redaction", "reproducer", "wireshark"},
 }
 """The parts of a layer that stand for themselves; the others are there for all."""
 PARTS_THAT_MEET = {("redaction", "pcap")}
@@ -375,7 +388,7 @@ TESTED_TOGETHER = {
     "cli/test_diff.py": ("comparing",),
     "cli/test_record.py": ("recording",),
     "cli/test_replay.py": ("replaying",),
-    "cli/export/test_html.py": ("perfetto",),
+    "cli/export/test_html.py": ("otlp", "perfetto"),
 }
 """Tests of several commands, or of one that two modules make → names of modules at the same place."""
 

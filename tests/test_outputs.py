@@ -30,6 +30,7 @@ WAYS: dict[str, tuple[object, ...]] = {
     "json": ("decode", CHAIN, "--format", "json", "-o"),
     "html": ("export", "html", CHAIN, "-o"),
     "perfetto": ("export", "perfetto", CHAIN, "-o"),
+    "otlp": ("export", "otlp", CHAIN, "-o"),
     "latency": ("latency", CHAIN, "-o"),
     "fields": ("decode", "--fields", "-o"),
     "rpclog": ("export", "rpclog", CHAIN, "-o"),

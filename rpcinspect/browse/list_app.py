@@ -31,8 +31,6 @@ class ListApp(App[int]):
     """An app that is about a list of lines."""
 
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_palette}
-    COMMAND_PALETTE_BINDING = "question_mark"
-    """Textual's footer keeps this key at its right end, however narrow it is."""
 
     def __init__(self) -> None:
         super().__init__()

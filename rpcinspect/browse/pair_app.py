@@ -17,9 +17,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.timer import Timer
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from rpcinspect.browse.help import help_text
+from rpcinspect.browse.key_line import KeyLine
 from rpcinspect.browse.lines import LinesView, NoLines
 from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.pair_details import DetailKind, PairDetails
@@ -108,7 +109,7 @@ class PairBrowser(ListApp):
         with Container(id="panes"):
             yield self.lines_view
             yield self.details_view
-        yield Footer()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Begins to read."""

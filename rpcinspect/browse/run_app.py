@@ -14,11 +14,12 @@ from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.timer import Timer
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from rpcinspect.browse.export_flow import ExportFlow
 from rpcinspect.browse.filter_line import FilterLine
 from rpcinspect.browse.growing_run import LIVE, GrowingRun
+from rpcinspect.browse.key_line import KeyLine
 from rpcinspect.browse.lines import LineSource, LinesView, NoLines
 from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.listing import Listing, RowList
@@ -101,7 +102,7 @@ class RunApp(ListApp):
             yield self.message
         yield self.note_line
         yield self.filter_line
-        yield Footer()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Begins to read."""

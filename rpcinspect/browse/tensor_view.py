@@ -14,9 +14,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Footer
 from textual.worker import get_current_worker
 
+from rpcinspect.browse.key_line import KeyLine
 from rpcinspect.browse.lines import LinesView
 from rpcinspect.browse.tensor_lines import BINS, TensorLines, Worked
 from rpcinspect.errors import DecodeError, RpcInspectError
@@ -107,7 +107,7 @@ class TensorScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Makes the pane, and the line that says how to leave it."""
         yield self._pane
-        yield Footer()
+        yield KeyLine()
 
     def action_give_up(self) -> None:
         """Goes back to the message."""

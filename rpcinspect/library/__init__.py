@@ -10,6 +10,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.library.actions import compare, replay
 from rpcinspect.library.packets import to_pyshark
 from rpcinspect.library.run import Call, Context, Run, open
+from rpcinspect.library.tables import record_batches, table_schema
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.replayer.playing.report import Report
 from rpcinspect.replayer.replayer import ReplayOptions
@@ -32,6 +33,8 @@ __all__ = [
     "Worker",
     "compare",
     "open",
+    "record_batches",
     "replay",
+    "table_schema",
     "to_pyshark",
 ]

@@ -364,14 +364,13 @@ class Run(Closing):
         """One of the tables that `export parquet` writes, as docs/parquet.md explains them. Raises
         `OutputError` where pyarrow is missing, `KeyError` for a name that is no table."""
         try:
-            from rpcinspect.export.parquet.memory import arrow_table
+            from rpcinspect.export.parquet.batches import arrow_table
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "pyarrow":
                 raise
             raise OutputError("this needs pyarrow: pip install 'rpcinspect[parquet]'") from error
         whole = self.model.whole
-        records = [whole.messages[index] for index in whole.session.index.tolist()]
-        return arrow_table(table, whole.session, self._shown, records, whole.bytes)
+        return arrow_table(table, whole.session, self._shown, whole.messages, whole.bytes)
 
     def to_pandas(self, table: str = "messages") -> Any:
         """Returns a table of `to_arrow` as a `pandas.DataFrame`. Raises `ImportError` where pandas is

@@ -182,6 +182,18 @@ class Exchanges(Struct, frozen=True):
         """Calls by the index of the request."""
         return {call.index: call for call in self.calls}
 
+    def shown(self, rows: bytes | None) -> Exchanges:
+        """Returns those of which a message is shown: `rows` has a 1 for each row that is; None: all."""
+        if rows is None:
+            return self
+        calls = [
+            call
+            for call in self.calls
+            if rows[call.request.row] or (call.response is not None and rows[call.response.row])
+        ]
+        orphans = [orphan for orphan in self.orphans if rows[orphan.record.row]]
+        return Exchanges(tuple(calls), tuple(orphans))
+
 
 def read_exchanges(run: RunModel) -> Exchanges:
     """The exchanges of a run."""

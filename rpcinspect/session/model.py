@@ -41,6 +41,8 @@ class CaptureInfo(Struct, frozen=True, kw_only=True):
     reader: str
     clock: ClockOffset | None = None
     """How its clock differs from the first capture's; None where no packet is in both."""
+    problem: str | None = None
+    """Why there is more of it than was read."""
 
 
 class Arrival(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import CaptureError, DecodeError, RpcInspectError
 from rpcinspect.export.dot import dot_lines
+from rpcinspect.export.otlp.requests import otlp_lines
 from rpcinspect.export.pcap.writer import write_session
 from rpcinspect.export.perfetto.trace import perfetto_pieces
 from rpcinspect.export.reproducer.python_names import STANDARD
@@ -391,6 +392,9 @@ def _pages(opened: RunModel) -> None:
     page = b"".join(trace_html(run)).decode()
     _own_elements(page, "trace")
     json.loads(printable_json(b"".join(perfetto_pieces(run))), parse_constant=_refuse)
+    for line in otlp_lines(run):
+        json.loads(line, parse_constant=_refuse)
+        assert line.count(b"\n") == 1
     drawn = list(dot_lines(run.graphs))
     assert all("\n" not in line for line in drawn)
     _printable("\n".join(drawn))

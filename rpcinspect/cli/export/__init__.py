@@ -6,10 +6,10 @@ from rpcinspect.cli.program import Group
 
 
 class ExportCommand(Group):
-    """Write a run as HTML, timeline, tables, log, tensors, graph or for Wireshark."""
+    """Write a run as HTML, timeline, spans, tables, log, tensors, graph or for Wireshark."""
 
     PACKAGE = "rpcinspect.cli.export"
     GROUPS: ClassVar = {
-        "Formats": ("html", "perfetto", "parquet", "rpclog", "safetensors", "dot"),
+        "Formats": ("html", "perfetto", "otlp", "parquet", "rpclog", "safetensors", "dot"),
         "For Wireshark": ("wireshark", "pcapng"),
     }

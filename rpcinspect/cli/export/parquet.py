@@ -32,6 +32,9 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
     partition: Annotated[
         str | None, option("--partition NAME", "Name the session. Default: the name of its file.")
     ] = None
+    skip_written: Annotated[
+        bool, option("--skip-written", "Do nothing where this capture was written before and is unchanged.")
+    ] = False
     no_hash: NoHashOption = False
 
     def mistakes(self) -> Iterator[str]:
@@ -55,8 +58,12 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
 
         chosen = self.chosen()
         with ExitStack() as stack:
-            inputs = Inputs(self, stack, twice=True)
             lake = stack.enter_context(self._lake())
+            text = "" if chosen is None else chosen.text
+            if self.skip_written and lake.has(self.files, text, hashes=not self.no_hash):
+                tell([f"{lake.place} has it already"], None)
+                return exit_codes.OK
+            inputs = Inputs(self, stack, twice=True)
             session, shown = inputs.session(chosen)
             with inputs.decoding() as decoding:
                 if self.partition is None:

@@ -6,6 +6,8 @@ run at once, when all are complete. Raises `OutputError` where files can't be wr
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +37,8 @@ from rpcinspect.views.jsonl.calls import CallRows
 Beginning: TypeAlias = tuple[str, int | None]
 """Path and first time of a capture."""
 
-CAPTURES = b"rpcinspect.captures"
+CAPTURES, FILES = b"rpcinspect.captures", b"rpcinspect.files"
+FILTER, HASHES = b"rpcinspect.filter", b"rpcinspect.hashes"
 
 
 class Lake(Closing):
@@ -52,14 +55,28 @@ class Lake(Closing):
         """What requests and answers say, until they are put together."""
         self._output: OutputFolder | None = None
 
+    def has(self, paths: Sequence[str], filter: str, *, hashes: bool) -> bool:
+        """Whether these files were written like this, and have not changed since then."""
+        files = _files(paths)
+        wanted = {
+            b"rpcinspect.schema": VERSION.encode(),
+            FILTER: filter.encode(errors="replace"),
+            FILES: files,
+            HASHES: b"%d" % hashes,
+        }
+        return files is not None and wanted.items() <= self._there().items()
+
+    def _there(self) -> dict[bytes, bytes]:
+        """Returns what the partition that is there says of itself; nothing where there is none."""
+        path = self._folder / self._part("findings")  # the last one that is put in its place
+        with self._writing():
+            return (read_schema(path).metadata or {}) if path.is_file() else {}
+
     def others(self, session: Session) -> list[Beginning]:
         """How the captures of the partition that is there begin, if they are others."""
-        path = self._folder / self._part("messages")
-        with self._writing():
-            if not path.is_file():
-                return []
-            found = (read_schema(path).metadata or {}).get(CAPTURES, b"[]")
-        there: list[Beginning] = orjson.loads(found)
+        there: list[Beginning] = orjson.loads(self._there().get(CAPTURES, b"[]"))
+        if not there:
+            return []
         own = beginnings(session)
         return [] if [begin for _, begin in there] == [begin for _, begin in own] else there
 
@@ -68,7 +85,7 @@ class Lake(Closing):
     ) -> None:
         """Makes the files aside. Of messages and tensors those that are `shown` are written."""
         self._session = session
-        self._shown = shown
+        self._shown, self._hashes = shown, hashes
         self._rows = MessageRows(session, source, hashes=hashes)
         self._spool = Temporary()
         self._calls = CallRows(self._spool)
@@ -84,8 +101,10 @@ class Lake(Closing):
             b"rpcinspect.schema": VERSION.encode(),
             b"rpcinspect.table": table.encode(),
             b"rpcinspect.version": __version__.encode(),
-            b"rpcinspect.filter": b"" if self._shown is None else self._shown.text.encode(errors="replace"),
+            FILTER: b"" if self._shown is None else self._shown.text.encode(errors="replace"),
             CAPTURES: orjson.dumps(beginnings(self._session)),
+            FILES: _files([one.path for one in self._session.captures]) or b"",
+            HASHES: b"%d" % self._hashes,
         }
 
     def feed(self, record: RpcRecord) -> None:
@@ -157,6 +176,18 @@ def beginnings(session: Session) -> list[Beginning]:
             first += clock.shift_ns
         found.append((text(capture.path), first))
     return found
+
+
+def _files(paths: Sequence[str]) -> bytes | None:
+    """Returns by what files are known that have not changed: their sizes and times of change; None where one
+    is no file."""
+    try:
+        found = [os.stat(path) for path in paths]
+    except OSError:
+        return None
+    if not all(stat.S_ISREG(one.st_mode) for one in found):
+        return None
+    return orjson.dumps([[one.st_size, one.st_mtime_ns] for one in found])
 
 
 def partition_name(paths: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ announced may be absurd: they are cut off at the largest int64, since no engine 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from rpcinspect.export.parquet.table_file import ParquetRow
@@ -23,8 +24,24 @@ MAX_INT64 = (1 << 63) - 1
 class MessageRows:
     """Makes the rows of messages and of their tensors."""
 
-    def __init__(self, session: Session, source: CaptureBytes, *, hashes: bool = True) -> None:
+    def __init__(
+        self,
+        session: Session,
+        source: CaptureBytes,
+        *,
+        hashes: bool = True,
+        columns: Collection[str] | None = None,
+    ) -> None:
+        """`columns`: those that are asked for, if not all: of others nothing is worked out."""
         self._reader = Reader(source, hashes=hashes)
+        self._of_messages, self._of_tensors = (
+            [
+                one
+                for one in fields
+                if one.columns and (columns is None or not one.columns.keys().isdisjoint(columns))
+            ]
+            for fields in (MESSAGE, TENSOR)
+        )
         self._known = AtEachRow(session)
 
     def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
@@ -35,11 +52,10 @@ class MessageRows:
         """The row of a message."""
         row: ParquetRow = {}
         message = MessageValues(record, self._reader)
-        for field in MESSAGE:
-            if field.columns:
-                known = isinstance(field, Seen)
-                values = several(self._known.get(field.key, record.row)) if known else field.values(message)
-                row |= _cells(field, values)
+        for field in self._of_messages:
+            known = isinstance(field, Seen)
+            values = several(self._known.get(field.key, record.row)) if known else field.values(message)
+            row |= _cells(field, values)
         return row
 
     def tensors(self, record: RpcRecord) -> list[ParquetRow]:
@@ -49,7 +65,7 @@ class MessageRows:
             {
                 "message": index,
                 "tensor": tensor.number,
-                **{name: _capped(field.get(tensor)) for field in TENSOR for name in field.columns},
+                **{name: _capped(field.get(tensor)) for field in self._of_tensors for name in field.columns},
             }
             for tensor in MessageValues(record, self._reader).tensors
         ]

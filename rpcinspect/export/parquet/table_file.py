@@ -7,6 +7,7 @@ where the file can't be written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any
 
@@ -18,6 +19,12 @@ ParquetRow = dict[str, Any]
 BATCH_ROWS = 2_000
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 1 << 25
+
+
+def record_batch(rows: Sequence[ParquetRow], schema: pa.Schema) -> pa.RecordBatch:
+    """Returns rows as columns of a schema; what a row lacks is null."""
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class ParquetFile:
@@ -60,10 +67,7 @@ class ParquetFile:
 
     def _end_batch(self) -> None:
         if self._batch:
-            columns = [
-                pa.array([row.get(field.name) for row in self._batch], field.type) for field in self._schema
-            ]
-            self._group.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+            self._group.append(record_batch(self._batch, self._schema))
             self._batch.clear()
         rows = sum(batch.num_rows for batch in self._group)
         if rows >= GROUP_ROWS or sum(batch.nbytes for batch in self._group) >= GROUP_BYTES:

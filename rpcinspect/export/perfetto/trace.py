@@ -77,16 +77,8 @@ class _Writer:
 
     def __init__(self, run: RunModel, shown: Shown | None) -> None:
         self._run = run
-        rows = None if shown is None else shown.rows
-        exchanges = run.exchanges
-        self._calls = [
-            call
-            for call in exchanges.calls
-            if rows is None
-            or rows[call.request.row]
-            or (call.response is not None and rows[call.response.row])
-        ]
-        self._orphans = [orphan for orphan in exchanges.orphans if rows is None or rows[orphan.record.row]]
+        exchanges = run.exchanges.shown(None if shown is None else shown.rows)
+        self._calls, self._orphans = exchanges.calls, exchanges.orphans
         session = run.session
         self._findings = session.findings if shown is None else shown.findings(session)
         messages = session.messages

@@ -63,6 +63,7 @@ CAPTURE = (
     Column("clock_offset_ns", "int64", "clock.offset_ns", json=False),
     Column("clock_uncertainty_ns", "int64", "clock.uncertainty_ns", json=False),
     Column("clock_applied", "bool", "clock.certain", json=False),
+    Column("problem", "text", json=False),
 )
 
 

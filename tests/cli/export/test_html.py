@@ -1,4 +1,4 @@
-"""`rpcinspect export html` and `perfetto`: files of a whole run."""
+"""`rpcinspect export html`, `perfetto` and `otlp`: files of a whole run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.runner import CHAIN, HIDDEN, rpcinspect
 
-WRITTEN = ("html", "perfetto")
+WRITTEN = ("html", "otlp", "perfetto")
 """Formats of a run in memory."""
 
 

@@ -16,6 +16,7 @@ from rpcinspect.export.parquet.lake import Lake, partition_name
 from rpcinspect.export.parquet.schema import TABLES
 from rpcinspect.pipeline import Decoding
 from rpcinspect.tcp.clocks import ClockOffset
+from tests.cli.runner import rpcinspect
 from tests.export.parquet.lakes import files, part, rows, write_lake
 from tests.truth import CAPTURES
 
@@ -195,3 +196,28 @@ def test_a_capture_whose_clock_was_set_right_is_known_by_its_own_clock(tmp_path:
     assert Lake(tmp_path, "basic_chain").others(session) == []
     session = replace(session, captures=(replace(moved, clock=None),))
     assert Lake(tmp_path, "basic_chain").others(session) == [[str(CHAIN), capture.first_time_ns]]
+
+
+def test_what_was_written_is_skipped_while_nothing_has_changed(tmp_path: Path) -> None:
+    path, lake = tmp_path / "run.pcap", tmp_path / "lake"
+    path.write_bytes(CHAIN.read_bytes())
+
+    def written(*options: str) -> bool:
+        done = rpcinspect("export", "parquet", path, "-o", lake, "--skip-written", *options)
+        assert done.code == 0
+        return "has it already" not in done.err + done.out
+
+    assert written()
+    assert not written()
+    assert written("-f", "tensors > 0")
+    assert not written("-f", "tensors > 0")
+    assert written("-f", "tensors > 0", "--no-hash")
+    assert written()
+    os.utime(path, (1, 1))
+    assert written()
+    assert not written()
+    part(lake, "findings").unlink()
+    assert written()
+    path.unlink()
+    done = rpcinspect("export", "parquet", path, "-o", lake, "--skip-written")
+    assert done.code == 3

@@ -16,7 +16,7 @@ def test_tables_are_those_of_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
-    from rpcinspect.export.parquet.memory import TABLES
+    from rpcinspect.export.parquet.schema import TABLES
 
     rpcinspect("export", "parquet", RELAY, "-o", tmp_path, "--partition", "x", "-f", "tensors > 0")
     with ri.open(RELAY) as run:

@@ -1,0 +1,82 @@
+"""The line at the foot of the screen: the keys of the pane one is in, and what they do; a click presses one.
+
+In: the bindings of the screen. Out: one line. Textual's own footer makes a widget for each key, which takes
+as long as everything else that the first screen needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widget import Widget
+
+HELP = "help"
+"""The action of the key that stays at the right end, however narrow the line is."""
+
+
+class KeyLine(Widget):
+    """Keys with their names."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"key-line--key"}
+    DEFAULT_CSS = """
+    KeyLine { dock: bottom; height: 1; color: $footer-foreground; background: $footer-background; }
+    KeyLine > .key-line--key { color: $footer-key-foreground; text-style: bold; }
+    """
+
+    def on_mount(self) -> None:
+        """Hears of other keys: another pane has the focus."""
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, _: Screen[object]) -> None:
+        self.refresh()
+
+    def _shown_bindings(self) -> list[Binding]:
+        """Returns one binding for each action that is to be seen, that of the help last; of keys that would
+        be typed into a line of text none."""
+        focused = self.app.focused
+        types = focused is not None and focused.check_consume_key("x", "x")
+        shown: dict[str, Binding] = {}
+        for _, binding, is_enabled, _ in self.screen.active_bindings.values():
+            is_typed = types and len(self.app.get_key_display(binding)) == 1
+            if binding.show and is_enabled and not is_typed:
+                shown.setdefault(binding.action, binding)
+        if HELP in shown:
+            shown[HELP] = shown.pop(HELP)
+        return list(shown.values())
+
+    def _labels(self) -> Iterator[tuple[int, str, Binding]]:
+        """Yields where each label begins, its key in words, and the binding; what has no room is left out."""
+        labels = [(self.app.get_key_display(one), one) for one in self._shown_bindings()]
+        widths = [len(key) + len(one.description) + 3 for key, one in labels]
+        last = bool(labels) and labels[-1][1].action == HELP
+        room = self.size.width - (widths[-1] if last else 0)
+        at = 0
+        for number, ((key, binding), width) in enumerate(zip(labels, widths, strict=True)):
+            if last and number == len(labels) - 1:
+                yield max(at, room), key, binding
+            elif at + width <= room:
+                yield at, key, binding
+                at += width
+            else:
+                room = at  # no later one stands out of its order
+
+    def render(self) -> Text:
+        """Makes the line."""
+        style = self.get_component_rich_style("key-line--key", partial=True)
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for at, key, binding in self._labels():
+            text.append(" " * (at - len(text)))
+            text.append(f" {key}", style)
+            text.append(f" {binding.description}")
+        return text
+
+    def on_click(self, event: events.Click) -> None:
+        """Presses the key that was clicked."""
+        for at, key, binding in self._labels():
+            if at <= event.x < at + len(key) + len(binding.description) + 3:
+                self.app.simulate_key(binding.key)

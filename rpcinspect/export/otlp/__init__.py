@@ -1,0 +1,1 @@
+"""A run as spans of OpenTelemetry."""
