@@ -1,8 +1,8 @@
 # demo and test need nothing but Python 3.10 or later and a package registry; both keep to one .venv.
 #
-#   make demo       decode a bundled capture, replay its backward pass, find where two runs of a job part; installs
-#                   PyTorch for that (TORCH_INDEX=URL looks in that index too, such as PyTorch's own of CPU builds)
-#   make demo-light decode it, show one message in full and what a replay would send, find where two runs part
+#   make demo       record a job whose loss is NaN, find who makes it, reproduce its backward pass, compare with the fixed
+#                   job; installs PyTorch (TORCH_INDEX=URL looks in that index too, such as PyTorch's own of CPU builds)
+#   make demo-light the same with bundled recordings; without PyTorch it shows what a replay would send
 #   make test       run all tests (PYTEST_ARGS='tests/tensorpipe -x' runs some of them)
 #   make test-fast  run those that start no process and take no seconds, with fewer examples: most of what can break
 #   make test-thorough  run all with more examples and every capture: what tests/thorough.py leaves out otherwise
@@ -22,6 +22,7 @@
 #                   (root; PAIRS_RUNS=3 runs of each kind, PAIRS_ARGS='--verbose nested' of these kinds; some 20 minutes)
 #   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
+#   make docs       docs/reference/ from the help and the table of fields, and the site of the documentation in site/
 #   make pictures   draw the pictures of the docs again (chromium; those of browse need nothing)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
 
@@ -40,10 +41,9 @@ unexport PYTHONDONTWRITEBYTECODE
 TORCH_INDEX ?=
 TORCH := $(PIP) --no-deps --timeout 10 --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
 
-CAPTURE ?= captures/basic_chain.pcap
-MESSAGE ?= 6
-REPLAY ?= captures/basic_chain.pcap --path captures
-DIFF ?= captures/pairs/base.pcap.gz captures/pairs/dropout_seed.pcap.gz
+JOB := captures/demo/train.py
+RECORDED := build/demo
+BUNDLED := captures/demo
 PYTEST_ARGS ?=
 # One more than there are cores: some tests wait for what they started.
 PYTEST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
@@ -61,23 +61,44 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench bench-browse captures pictures
+.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench bench-browse captures docs pictures
 .DELETE_ON_ERROR:
 
-# $(call show,heading,arguments,exit status)
-show = @printf '\n=== %s ===\n$$ rpcinspect %s\n' '$(1)' '$(2)'; $(BIN)/rpcinspect $(2) || [ $$? = $(3) ]
+# $(call heading,text), $(call show,arguments,exit status), $(call record,name,variables of the job)
+heading = @printf '\n=== %s ===\n' '$(1)'
+show = @printf '$$ rpcinspect %s\n' '$(1)'; $(BIN)/rpcinspect $(1) || [ $$? = $(2) ]
+record = @mkdir -p $(RECORDED); $(1)="-o $(RECORDED)/$(1).pcap -- $(BIN)/python $(JOB)"; \
+	printf '$$ %s\n' '$(2)rpcinspect record -o $(RECORDED)/$(1).pcap -- python $(JOB)'; \
+	{ [ -e $(VENV)/torch.stamp ] && export PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR $(2) && \
+	{ $(BIN)/rpcinspect record --private-net $$$(1) || { [ $$? = 2 ] && $(BIN)/rpcinspect record $$$(1); }; }; } || \
+	{ echo 'It cannot be recorded here: this is the bundled recording.'; gzip -dc $(BUNDLED)/$(1).pcap.gz >$(RECORDED)/$(1).pcap; }
 
 demo: $(VENV)/base.stamp $(VENV)/torch.stamp
-	$(call show,What two workers sent to each other,decode $(CAPTURE),0)
-	$(call show,The same once more: its backward pass against a live worker,replay $(REPLAY) --all,2)  # 2: no torch
-	$(call show,Where two runs of a training job part,diff $(DIFF),1)  # 1: they are different, as they should be
+	$(call heading,1. Record a job of three workers. Its loss is NaN at step 3.)
+	$(call record,nan)
+	$(call heading,2. See what the workers sent to each other.)
+	$(call show,decode $(RECORDED)/nan.pcap --calls,0)
+	$(call heading,3. Find what is wrong: who made the first NaN?)
+	$(call show,findings $(RECORDED)/nan.pcap,0)
+	$(call heading,4. Reproduce the backward pass: a live worker2 gets what the captured one got. Which line makes NaN?)
+	$(call show,replay $(RECORDED)/nan.pcap --path $(BUNDLED) --main $(JOB) --live worker2 --watch nonfinite,2)  # 2: no torch
+	$(call heading,5. Record the job with that line mended.)
+	$(call record,fixed,FIXED=1 )
+	$(call heading,6. Compare the two runs: what has the fix changed?)
+	$(call show,diff $(RECORDED)/nan.pcap $(RECORDED)/fixed.pcap,1)  # 1: they are different, as they should be
 
 demo-light: $(VENV)/base.stamp
-	$(call show,What two workers sent to each other,decode $(CAPTURE),0)
-	$(call show,One of these messages in full,decode $(CAPTURE) --message $(MESSAGE),0)
-	$(call show,What a replay would send to a live worker,replay $(REPLAY) --plan,0)
-	$(call show,Where two runs of a training job part,diff $(DIFF),1)
-	@echo; echo "To replay it, which needs PyTorch: make demo"
+	$(call heading,1. The bundled recording of a job of three workers. Its loss is NaN at step 3.)
+	$(call show,decode $(BUNDLED)/nan.pcap.gz --calls,0)
+	$(call heading,2. Find what is wrong: who made the first NaN?)
+	$(call show,findings $(BUNDLED)/nan.pcap.gz,0)
+	$(call heading,3. See these gradients in full.)
+	$(call show,decode $(BUNDLED)/nan.pcap.gz --message 85,0)
+	$(call heading,4. What would a replay of the first step send to a live worker2?)
+	$(call show,replay $(BUNDLED)/nan.pcap.gz --path $(BUNDLED) --main $(JOB) --live worker2 --context 0:0 --plan,0)
+	$(call heading,5. Compare with the fixed job: what has the fix changed?)
+	$(call show,diff $(BUNDLED)/nan.pcap.gz $(BUNDLED)/fixed.pcap.gz,1)
+	@echo; echo "To record the job and replay it, which needs PyTorch: make demo"
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
@@ -130,6 +151,9 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/replay.py
 	$(BIN)/python -W ignore bench/record.py
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/python docs/make.py
 
 pictures: $(VENV)/dev.stamp
 	$(BIN)/python docs/pictures/make.py

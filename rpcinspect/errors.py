@@ -11,6 +11,9 @@ Five situations have five different answers in this package:
 
 from __future__ import annotations
 
+DOCTOR = "rpcinspect doctor shows what works here"
+"""The end of a line that tells of something missing on this machine."""
+
 
 class RpcInspectError(Exception):
     """Base of everything that this package raises on purpose."""

@@ -18,7 +18,7 @@ import zstandard
 ROOT = Path(__file__).resolve().parent.parent
 CAPTURES = ROOT / "captures"
 OTHER_JOBS = ("torch", "torch-suite", "versions")
-RECORDINGS = ("attacks", "reports", *OTHER_JOBS)
+RECORDINGS = ("attacks", "demo", "reports", *OTHER_JOBS)
 """Folders of captures that captures/record.py did not make."""
 
 SHARED = ROOT.parent / "shared"

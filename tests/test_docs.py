@@ -32,6 +32,7 @@ DOCS = (
     "damage.md",
     "replay.md",
     "diff.md",
+    "ci.md",
     "views.md",
     "browse.md",
     "pyshark.md",
@@ -41,9 +42,16 @@ DOCS = (
     "filter.md",
     "log-format.md",
     "recording.md",
+    "doctor.md",
     "redaction.md",
+    "agents.md",
     "decisions.md",
+    "nan.md",
+    "capturing.md",
+    "reference/commands.md",
+    "reference/fields.md",
 )
+TUTORIALS = tuple(sorted((ROOT / "docs" / "tutorials").glob("*.md")))
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
@@ -110,6 +118,7 @@ def markdown_files() -> list[Path]:
         README,
         ROOT / "CHANGELOG.md",
         *(ROOT / "docs" / name for name in DOCS),
+        *TUTORIALS,
         ROOT / "captures/README.md",
     ]
 
@@ -143,16 +152,17 @@ def test_commands_in_the_readme_exist() -> None:
     assert used == set(COMMANDS)
 
 
-def test_the_readme_starts_with_the_two_set_up_commands() -> None:
-    blocks = FENCE.findall(text(README))
-    assert blocks[0].split()[:2] == ["make", "demo"]
-    assert "make test" in blocks[0]
+def test_the_readme_starts_with_installing_and_the_two_set_up_commands() -> None:
+    first, second, *_ = FENCE.findall(text(README))
+    assert first.startswith("pip install .")
+    assert second.split()[:2] == ["make", "demo"]
+    assert "make test" in second
     assert "make test" in text(ROOT / ".ci" / "run")
 
 
 @pytest.mark.parametrize(
     "page",
-    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md"))],
+    [README, *(ROOT / "docs" / name for name in ("views.md", "diff.md", "nan.md", "ci.md")), *TUTORIALS],
     ids=lambda page: page.name,
 )
 def test_the_output_in_the_pages_is_real(page: Path, tmp_path: Path) -> None:

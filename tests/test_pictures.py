@@ -14,8 +14,9 @@ MAX_BYTES = 200_000
 
 def test_every_picture_is_shown_and_can_be_made_again() -> None:
     there = {path.name for path in PICTURES.iterdir() if path.suffix in (".png", ".svg")}
-    pages = [(PICTURES.parent / name).read_text(encoding="utf-8") for name in ("views.md", "browse.md")]
-    assert set(re.findall(r"\(pictures/([^)]+)\)", "".join(pages))) == there
+    names = ("views.md", "browse.md", "../README.md")
+    pages = [(PICTURES.parent / name).read_text(encoding="utf-8") for name in names]
+    assert set(re.findall(r"\((?:docs/)?pictures/([^)]+)\)", "".join(pages))) == there
     made = runpy.run_path(str(PICTURES / "make.py"))["PICTURES"]
     browsed = {"browse-diff", *(f"browse-{screen.name}" for screen in SCREENS)}
     assert {Path(name).stem for name in there} == {*made, *browsed}

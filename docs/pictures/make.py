@@ -56,7 +56,7 @@ class Screen:
 
 @dataclass(frozen=True)
 class Terminal:
-    """What a command prints on a terminal that is so wide."""
+    """What commands, one a line, print on a terminal that is so wide."""
 
     command: str
     width: int = 130
@@ -75,6 +75,9 @@ class TimeLine:
 
 
 PICTURES: dict[str, Screen | Terminal | TimeLine] = {
+    "decode": Terminal(
+        "decode captures/demo/nan.pcap.gz --calls -f 'ctx == 0:2'\nfindings captures/demo/nan.pcap.gz", 114
+    ),
     "page": Screen("captures/ps_race.pcap.gz", "#m28", width=1200, height=640),
     "page-overview": Screen("captures/ps_race.pcap.gz", "#overview", width=1160, height=560),
     "page-graph": Screen("captures/bwd_boom.pcap.gz", "#c0", width=1160, height=520, dark=True),
@@ -156,20 +159,21 @@ def screen(tab: Tab, one: Screen, folder: Path) -> bytes:
 
 
 def terminal(one: Terminal) -> str:
-    """The output of a command with its colours, as SVG."""
-    text = Text.from_ansi(printed(one).replace("\r\n", "\n").rstrip())
+    """The output of commands with its colours, as SVG."""
     console = Console(record=True, width=one.width, file=io.StringIO(), legacy_windows=False)
-    console.print(Text(f"$ rpcinspect {one.command}", style="bold"))
-    console.print(text, soft_wrap=True)
+    for command in one.command.splitlines():
+        text = Text.from_ansi(printed(command, one.width).replace("\r\n", "\n").rstrip())
+        console.print(Text(f"$ rpcinspect {command}", style="bold"))
+        console.print(text)
     return console.export_svg(title="rpcinspect", code_format=FORMAT, unique_id="rpcinspect")
 
 
-def printed(one: Terminal) -> str:
+def printed(line: str, width: int) -> str:
     """What the command writes, if it writes to a terminal."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, one.width, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, width, 0, 0))
     environment = {"TERM": "xterm-256color", "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "rpcinspect", *one.command.split()]
+    command = [sys.executable, "-m", "rpcinspect", *shlex.split(line)]
     with subprocess.Popen(command, cwd=ROOT, stdout=theirs, stdin=theirs, env=environment) as process:
         os.close(theirs)
         pieces = []
@@ -183,7 +187,7 @@ def printed(one: Terminal) -> str:
             pieces.append(piece)
     os.close(ours)
     if process.returncode:
-        raise SystemExit(f"{one.command} ended with {process.returncode}")
+        raise SystemExit(f"{line} ended with {process.returncode}")
     return b"".join(pieces).decode()
 
 

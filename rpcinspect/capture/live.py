@@ -18,14 +18,14 @@ from rpcinspect.capture.sniffer import Sniffed, Sniffer
 from rpcinspect.capture.source import InputStream, SpooledSource, spooled
 from rpcinspect.capture.tshark import INSTALL, find_program
 from rpcinspect.capture.unpack import ReportReason
-from rpcinspect.errors import CaptureError
+from rpcinspect.errors import DOCTOR, CaptureError
 
 KERNEL_MB = 64
 """Room for packets while dumpcap is busy; what finds none is lost."""
 
 NO_RIGHT = (
     "run this as root, or let your user capture (Debian, Ubuntu: sudo dpkg-reconfigure wireshark-common, "
-    "then sudo usermod -aG wireshark YOU and log in again)"
+    f"then sudo usermod -aG wireshark YOU and log in again); {DOCTOR}"
 )
 
 _DROPPED = re.compile(r"received/dropped on interface .*: \d+/(\d+) ")

@@ -20,7 +20,7 @@ from rpcinspect.capture.child import ChildTool
 from rpcinspect.capture.segments import SegmentSource
 from rpcinspect.capture.source import Source
 from rpcinspect.capture.tshark_fields import FIELDS
-from rpcinspect.errors import CaptureError, RpcInspectError
+from rpcinspect.errors import DOCTOR, CaptureError, RpcInspectError
 from rpcinspect.limits import Unpacking
 
 BATCH = 1 << 22
@@ -43,7 +43,7 @@ PREFERENCES = (
 PLACES = ("/Applications/Wireshark.app/Contents/MacOS",)
 """Where installers put the programs of Wireshark beside PATH."""
 
-INSTALL = "install it (Debian, Ubuntu: apt install tshark; macOS: brew install wireshark)"
+INSTALL = "install it (Debian, Ubuntu: apt install tshark; macOS: brew install wireshark); " + DOCTOR
 
 
 def find_program(name: str) -> str | None:

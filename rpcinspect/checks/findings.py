@@ -185,3 +185,13 @@ CHECKS: tuple[Callable[[MessageColumns, CaptureBytes, DigestPairs], Check], ...]
     lambda columns, source, pairs: Costs(source),
 )
 """Every check; a new one is one line."""
+
+CODES = (
+    *("failed-init", "no-rpc", "invisible-transport", "error-response", "unanswered-request"),
+    *("missing-gradient", "dangling-send", "device-map-missing", "unsafe-pickle", "dangerous-call"),
+    *("capture-gap", "truncated-packets", "conflicting-overlap", "lost-edge", "stale-gradient"),
+    *("optimizer-without-gradients", "detached-parameter", "leaked-context", "leaked-rref"),
+    *("unexpected-envelope", "nonfinite-tensor", "zero-gradient"),
+    *("startup-skew", "sequential-awaits", "empty-results"),
+)
+"""Every code of a finding, what stops a run first."""

@@ -37,16 +37,16 @@ def answer(asked: QuestionOptions) -> int:
 
     def write(run: RunModel, shown: Shown | None) -> None:
         nonlocal failed
-        failed = asked.failed(run)
         part = part_of(run, shown)
         if asked.format == "table":
             with open_console(asked.output) as console:
                 show_lines(answer_parts(how, part, shown, every), console)
-            return
-        objects = _objects(how, part, shown)
-        pieces = answer_pieces(how.kinds, objects) if asked.format == "json" else (lines(iter(objects)),)
-        with open_output(asked.output) as output:
-            output.writelines(map(printable_json, pieces))
+        else:
+            objects = _objects(how, part, shown)
+            pieces = answer_pieces(how.kinds, objects) if asked.format == "json" else (lines(iter(objects)),)
+            with open_output(asked.output) as output:
+                output.writelines(map(printable_json, pieces))
+        failed = asked.finish(run)
 
     return over_run(asked, write) or (exit_codes.DIFFERENT if failed else exit_codes.OK)
 

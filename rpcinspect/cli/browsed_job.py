@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from rpcinspect.browse.marks import Marks
 from rpcinspect.capture import Followed
 from rpcinspect.cli.guard import guarded
-from rpcinspect.cli.output import say
+from rpcinspect.cli.output import end_at_once, say
 from rpcinspect.cli.record import RecordCommand
 from rpcinspect.cli.recording import recorded_as_asked
 from rpcinspect.errors import RpcInspectError
@@ -152,7 +152,7 @@ def browse_job(command: RecordCommand) -> int:
     file = job.recording()
     if file is None:
         return job.result()[0]
-    from rpcinspect.cli.browsing import browse_sources, end_at_once  # the process above needs none of it
+    from rpcinspect.cli.browsing import browse_sources  # the process above needs none of it
 
     options = Options(by_completion=True)
     source = Followed(str(file), lambda: job.is_over)

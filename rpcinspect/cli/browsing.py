@@ -5,12 +5,10 @@ In: the options. Out: the exit code.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,6 +19,7 @@ from rpcinspect.browse.output_lines import OutputLines
 from rpcinspect.browse.terminal import run_in_terminal
 from rpcinspect.capture import CaptureInput
 from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.output import end_at_once
 from rpcinspect.pipeline import Decoding, Options
 
 if TYPE_CHECKING:
@@ -68,12 +67,3 @@ def browse_sources(
         return run_in_terminal(app)
     finally:
         reading.close()
-
-
-def end_at_once(code: int) -> NoReturn:
-    """Ends the program once everything is closed: Python would free millions of messages one by one, and wait
-    for threads that work out answers which nobody awaits any more."""
-    with suppress(OSError):  # a terminal that is gone
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)

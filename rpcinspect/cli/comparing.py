@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.arguments import names
+from rpcinspect.cli.ci_reports import report_results
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
 from rpcinspect.cli.diff import DiffCommand
@@ -26,6 +27,7 @@ from rpcinspect.fields.phrases import packed, printable_json, some
 from rpcinspect.pipeline import Options, Progress
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext
+from rpcinspect.views.ci.diff_cases import diff_suite
 
 MAX_LISTED = 8
 """Workers, or contexts, that are named where another one was asked for."""
@@ -46,6 +48,7 @@ def compared(command: DiffCommand) -> int:
         with ProgressBar("comparing") as progress:
             comparison = compare_runs(a, b, rules, contexts=contexts, progress=progress)
         _write(command, comparison, (a, b))
+        report_results(command, lambda: diff_suite(comparison, (a, b)))
         if command.shrink is not None:
             _shrink(command, command.shrink, comparison, (a, b), contexts)
     return exit_codes.OK if comparison.same else exit_codes.DIFFERENT

@@ -162,5 +162,3 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
             yield f"--redact: what --format {self.format} prints is not redacted; write the capture alone"
         if self.write is not None and str(self.write) == STDIN:
             yield "-w: a capture is written to a file, not to standard output"
-        if self.write is not None and self.write == self.output:
-            yield f"{self.write}: --output and -w can't both be written there"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+from rpcinspect.cli.ci_reports import AnnotationsOption, JunitOption, report_mistakes, reported
 from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
 from rpcinspect.cli.options import OutputOption, argument, option
 
@@ -16,6 +17,7 @@ class DiffCommand(ComparisonOptions, frozen=True, kw_only=True):
         "diff run.pcap --context 0:3 --context 0:7",
         "diff good.pcap bad.pcap --tolerance --ignore device,latency",
         "diff good.pcap bad.pcap --format html -o diff.html",
+        "diff good.pcap bad.pcap --junit diff.xml",
     )
     EXITS: ClassVar[Mapping[int, str]] = {
         0: "the same",
@@ -34,12 +36,15 @@ class DiffCommand(ComparisonOptions, frozen=True, kw_only=True):
         Literal["table", "jsonl", "html"], option("--format", "Write a table, JSON lines, or a page.")
     ] = "table"
     output: OutputOption = None
+    junit: JunitOption = None
+    annotations: AnnotationsOption = None
 
     def run(self) -> int:
         """Compares; returns the exit code."""
         from rpcinspect.cli.comparing import compared
 
-        return compared(self)
+        with reported(self, "diff", *map(captures_of, self.files)):
+            return compared(self)
 
     def options(self) -> list[str]:
         """Returns the options for reading captures and for comparing, as words."""
@@ -49,7 +54,7 @@ class DiffCommand(ComparisonOptions, frozen=True, kw_only=True):
         return words + [f"--tshark-option={option}" for option in self.tshark_options]
 
     def outputs(self) -> Mapping[str, Path | None]:
-        return {"--output": self.output, "--shrink": self.shrink}
+        return {"--output": self.output, "--shrink": self.shrink, "--junit": self.junit}
 
     def inputs(self) -> list[str]:
         return [path for file in self.files for path in captures_of(file)]
@@ -57,5 +62,4 @@ class DiffCommand(ComparisonOptions, frozen=True, kw_only=True):
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
         yield from self.runs_mistakes()
-        if self.shrink is not None and self.shrink == self.output:
-            yield f"{self.shrink}: --output and --shrink can't both be written there"
+        yield from report_mistakes(self)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from rpcinspect.cli.ci_reports import reported
 from rpcinspect.cli.options import argument, option
 from rpcinspect.cli.replay_options import PlayOptions, YesOption, read_store
 
@@ -39,7 +40,8 @@ class JoinCommand(PlayOptions, frozen=True, kw_only=True):
         """Replays; returns the exit code."""
         from rpcinspect.cli.replaying import replayed
 
-        return replayed(self, None if self.yes or self.plan else NO_YES)
+        with reported(self, "replay", self.files):
+            return replayed(self, None if self.yes or self.plan else NO_YES)
 
     def plan_options(self) -> "PlanOptions":
         from msgspec.structs import replace

@@ -135,13 +135,14 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
 
     def mistakes(self) -> Iterator[str]:
         """Yields what is wrong with the options, each in one line."""
-        from rpcinspect.cli.output import overwriting
+        from rpcinspect.cli.output import overwriting, written_twice
 
         if self.files.count(STDIN) > 1:
             yield "standard input can be read only once"
         if self.tshark_options and self.reader == "native":
             yield "--tshark-option is for tshark, not for --reader native"
         yield from overwriting(self.outputs(), self.inputs())
+        yield from written_twice(self.outputs())
 
 
 class ShownOptions(CaptureOptions, frozen=True, kw_only=True):
@@ -178,8 +179,8 @@ class QuestionOptions(ShownOptions, frozen=True, kw_only=True):
 
         return QUESTIONS[self.QUESTION]
 
-    def failed(self, run: "RunModel") -> bool:
-        """Returns whether the exit code is 1."""
+    def finish(self, run: "RunModel") -> bool:
+        """Does what is left once the answer is written; returns whether the exit code is 1."""
         return False
 
     def run(self) -> int:

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
 
+from rpcinspect.cli.github_log import InertText, inert, is_github_log
 from rpcinspect.fields.phrases import counted, printable, shorten
 from rpcinspect.files.output import Growing, open_whole
 from rpcinspect.files.place import writing
@@ -68,6 +69,16 @@ def overwriting(outputs: Mapping[str, Path | None], inputs: Sequence[str]) -> It
                 break
 
 
+def written_twice(outputs: Mapping[str, Path | None]) -> Iterator[str]:
+    """What is wrong with outputs, by their options: two that would be written to one place."""
+    places: dict[Path, str] = {}
+    for option, output in outputs.items():
+        if output is not None:
+            other = places.setdefault(output.absolute(), option)
+            if other != option:
+                yield f"{output}: {other} and {option} can't both be written there"
+
+
 def _is_same(output: Path, name: str) -> bool:
     try:
         return name != "-" and output.exists() and os.path.samefile(output, name)
@@ -82,7 +93,8 @@ def open_console(path: Path | None, *, grows: bool = False) -> Iterator[Console]
 
     with open_output(path, grows=grows) as output:
         if path is None:
-            yield Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+            file = cast("TextIO", InertText(sys.stdout)) if is_github_log() else None
+            yield Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
             return
         text = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", write_through=True)
         try:
@@ -129,8 +141,18 @@ def show_line(name: str, line: str) -> None:
 
 
 def write_error(text: str) -> None:
-    """Writes to standard error without Python's buffer: a thread that waits there for a reader would keep its
-    lock, and nobody could end this process then."""
+    """Writes to standard error; in a log of GitHub Actions nothing of it is a command."""
+    _write_error(inert(text) if is_github_log() else text)
+
+
+def write_command(line: str) -> None:
+    """Writes a workflow command to a log of GitHub Actions, where the runner reads standard error, too."""
+    _write_error(f"{line}\n")
+
+
+def _write_error(text: str) -> None:
+    """Writes without Python's buffer: a thread that waits there for a reader would keep its lock, and nobody
+    could end this process then."""
     try:
         number = sys.stderr.fileno() if isinstance(sys.stderr, io.TextIOWrapper) else None
     except ValueError:  # a stand-in without a descriptor
@@ -159,3 +181,12 @@ def say_if_empty(session: Session, label: str = "") -> None:
     reason = empty_line(session)
     if reason is not None:
         say(f"{label}{reason}")
+
+
+def end_at_once(code: int) -> NoReturn:
+    """Ends the program once everything is closed: Python would free millions of messages one by one, and wait
+    for threads that work out answers which nobody awaits any more."""
+    with suppress(OSError):  # a terminal that is gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

@@ -142,6 +142,8 @@ class Program(Group):
         "Replay": ("replay", "reproduce", "join", "leave"),
         "Record": ("record",),
         "Export": ("export",),
+        "This machine": ("doctor",),
+        "For coding agents": ("mcp",),
     }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

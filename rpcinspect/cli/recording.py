@@ -20,7 +20,7 @@ from msgspec import Struct
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.output import empty_line, say
 from rpcinspect.cli.record import ENDINGS, RecordCommand
-from rpcinspect.errors import RecordError, RpcInspectError
+from rpcinspect.errors import DOCTOR, RecordError, RpcInspectError
 from rpcinspect.fields.phrases import counted, some
 from rpcinspect.files.output import open_growing
 from rpcinspect.files.place import PRIVATE, find_place, look_like, writing
@@ -142,8 +142,8 @@ def chosen(command: RecordCommand) -> tuple[Mechanism, Path]:
             return _agent(command, beside(file) if command.redact else file), file
         except RecordError as error:
             if via == "agent":
-                raise RecordError(f"--via agent: {error}") from error
-            say(f"not recording via agent: {error}")
+                raise RecordError(f"--via agent: {error}; {DOCTOR}") from error
+            say(f"not recording via agent: {error}; {DOCTOR}")
     file = command.output or default_name(command.command, "wire")
     written = beside(file) if command.redact else file
     return WireMechanism(written, interface=command.interface or "lo", private_net=command.private_net), file

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from rpcinspect.cli.ci_reports import reported
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import option
 from rpcinspect.cli.replay_debugging import DebuggingOptions
@@ -125,6 +126,10 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
 
     def run(self) -> int:
         """Replays; returns the exit code."""
+        with reported(self, "replay", self.files):
+            return self._replayed()
+
+    def _replayed(self) -> int:
         if self.against is not None:
             from rpcinspect.cli.against import replayed_against
 
@@ -260,8 +265,10 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
             yield "--plan can't be used with --matrix or several --threads: the plan is the same in each"
         if self.against is not None:
             yield from self._against_mistakes()
-        if self.record is not None and (self.matrix or "," in self.threads):
-            yield "--record can't be used with --matrix or several --threads: it writes one replay"
+        several = self.matrix or "," in self.threads
+        for name, output in (("--record", self.record), ("--junit", self.junit)):
+            if output is not None and several:
+                yield f"{name} can't be used with --matrix or several --threads: it writes one replay"
         if self.record is not None and self.player == "agent":
             yield "--record writes the connections of the wire engine; torch's agent has its own"
         if self.stand_ins and self.player == "agent":
@@ -278,6 +285,7 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         if self.main is None and not self.paths:
             yield "--against needs --path or --main: the sources to compare with"
         others = {"--plan": self.plan, "--matrix": self.matrix, "--record": self.record is not None}
+        others |= {"--junit": self.junit is not None}
         others |= {"several --threads": "," in self.threads, "--search-seed": self.search_seed is not None}
         for name, given in others.items():
             if given:

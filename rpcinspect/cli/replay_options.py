@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from rpcinspect.cli.ci_reports import AnnotationsOption, JunitOption, report_mistakes
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import (
     AtolOption,
@@ -157,6 +158,8 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
     )
     format: FormatOption = "table"
     output: OutputOption = None
+    junit: JunitOption = None
+    annotations: AnnotationsOption = None
 
     def replay_options(self, files: "Sources") -> "ReplayOptions":
         """Returns how a plan is carried out."""
@@ -185,15 +188,15 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
         )
 
     def outputs(self) -> Mapping[str, Path | None]:
-        return {"--output": self.output, "--record": self.record}
+        return {"--output": self.output, "--record": self.record, "--junit": self.junit}
 
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
         if self.repeat < 1:
             yield f"--repeat {self.repeat}: a number from 1 up"
-        named = [path.absolute() for path in (self.output, self.record) if path is not None]
-        if len(set(named)) < len(named):
-            yield f"{self.record}: --output and --record are the same file"
+        yield from report_mistakes(self)
+        if self.junit is not None and self.plan:
+            yield "--junit is for a replay: --plan compares nothing"
 
 
 def read_workers(imports: list[str], seeds: list[str], *threads: int) -> "Seeds":

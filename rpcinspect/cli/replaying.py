@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from rpcinspect import exit_codes
+from rpcinspect.cli.ci_reports import report_results
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.interrupt import ends_as_exits
@@ -31,6 +32,7 @@ from rpcinspect.replayer.replayer import ReplayOptions, replay
 from rpcinspect.replayer.workers.seeds import unknown
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session
+from rpcinspect.views.ci.replay_cases import replay_suite
 
 
 def replayed(command: PlayOptions, refusal: str | None = None) -> int:
@@ -105,13 +107,8 @@ def carry_out_and_write(command: PlayOptions, made: Plan, run: RunModel, options
     """Carries a plan out, if nothing of it is refused, and writes the outcome; returns the exit code."""
     missing = missing_torch() if options.join is None and options.workers.interpreter is None else None
     if missing is not None and starts(made):
-        say(missing)
-        return exit_codes.USAGE
-    try:
-        outcome, error = carried_out(made, run, options)
-    except StopError as wrong:
-        say(str(wrong))
-        return exit_codes.USAGE
+        raise UsageMistake(missing)
+    outcome, error = carried_out(made, run, options)
     for index in () if outcome.interrupted else outcome.missed_stops:
         say(f"--stop-at {index}: nothing that live workers got was recognised as #{index}")
     result = report(outcome)
@@ -120,7 +117,19 @@ def carry_out_and_write(command: PlayOptions, made: Plan, run: RunModel, options
         say_block(error)
     if command.require_all and result.lost:
         say(f"--require-all: {counted(result.lost, 'request')} skipped")
-    return exit_code(result, require_all=command.require_all)
+    code = exit_code(result, require_all=command.require_all)
+    report_results(
+        command,
+        lambda: replay_suite(
+            outcome,
+            result,
+            run,
+            failed=code != exit_codes.OK,
+            require_all=command.require_all,
+            error=error,
+        ),
+    )
+    return code
 
 
 def starts(made: Plan) -> bool:

@@ -49,7 +49,10 @@ def printable(value: str) -> str:
 
 
 def printable_json(lines: bytes) -> bytes:
-    """Escapes in lines of JSON all characters that are not plainly visible: they may go to a terminal."""
+    """Escapes in lines of JSON all characters that are not plainly visible, since they may go to a terminal;
+    and what begins a command to GitHub Actions anywhere in a line."""
+    if b"##[" in lines:
+        lines = lines.replace(b"##[", b"##\\u005b")
     if lines.isascii() and b"\x7f" not in lines:
         return lines
     return _BEYOND_ASCII.sub(_escaped, lines.decode("utf-8")).encode("utf-8")

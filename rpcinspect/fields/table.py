@@ -1,7 +1,8 @@
 """The fields of messages and of their tensors: the one list of them.
 
-A field that is added here is in filters, in `--fields` and in the tables of Parquet; docs/filter.md and
-docs/parquet.md list it. Its class says whether lines of JSON have it, too, under its key:
+A field that is added here is in filters, in `--fields` and in the tables of Parquet; docs/parquet.md and
+docs/reference/fields.md (`make docs` writes it) list it. Its class says whether lines of JSON have it, too,
+under its key:
 
 `OfTensor`  a value of each tensor: in JSON, in the tensor's object
 `Seen`      a value that other messages decide, such as the answer's number: in JSON; it needs a property of

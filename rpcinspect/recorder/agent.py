@@ -30,8 +30,8 @@ from rpcinspect.rpclog.write import FIRST_LINE, process_line, span_line
 from rpcinspect.session.process_end import ProcessEnd
 
 SHARED_MEMORY = Path("/dev/shm")
-ROOM = 16
-"""Queues for which there must be room in shared memory; else they are files on a disk."""
+QUEUE_ROOM = 16 * QUEUE_BYTES
+"""So much must be free in shared memory; else queues are files on a disk."""
 QUEUE = ".queue"
 
 
@@ -135,7 +135,7 @@ def _place() -> str | None:
         room = os.statvfs(SHARED_MEMORY)
     except OSError:
         return None
-    enough = room.f_bavail * room.f_frsize >= ROOM * QUEUE_BYTES
+    enough = room.f_bavail * room.f_frsize >= QUEUE_ROOM
     return str(SHARED_MEMORY) if enough and os.access(SHARED_MEMORY, os.W_OK) else None
 
 

@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from rpcinspect.errors import RecordError
 
@@ -24,6 +25,65 @@ BUILD = Path(__file__).resolve().parent / "native" / "build.py"
 QUEUE_BYTES = 64 << 20
 MAX_LINE = 1 << 10
 """Bytes of a script that name its interpreter."""
+
+
+class TorchLook(Struct, frozen=True, kw_only=True):
+    """What there is in an interpreter for the agent, without a build."""
+
+    library: str | None = None
+    """Where the agent is, if it is built."""
+    compiler: str | None = None
+    """What would build it."""
+    lacks: str | None = None
+    """Why it can be neither."""
+    rpc: bool = False
+    """Whether torch could be imported and has RPC."""
+    cuda: str | None = None
+    """The release of CUDA or ROCm that torch was built for."""
+    gpus: tuple[str, ...] | None = None
+    """Their names; None where nobody could ask."""
+    why: str | None = None
+    """Why there is not more of this."""
+    late: bool = False
+    """Whether that is because there was no time for it."""
+
+
+class AgentLook:
+    """A process that looks for what the agent needs, beside whatever else is looked for meanwhile."""
+
+    def __init__(self, interpreter: str) -> None:
+        """Starts it. Raises `RecordError` where the interpreter can't be run."""
+        try:
+            self._process = subprocess.Popen(
+                [interpreter, str(BUILD), "--look"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise RecordError(f"{interpreter}: can't be run: {error.strerror}") from error
+
+    def answer(self, seconds: float) -> TorchLook:
+        """Returns what it has found within some seconds; then it ends."""
+        late = False
+        try:
+            output, _ = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            late = True
+        finally:
+            self._process.kill()
+        if late:
+            output, _ = self._process.communicate()
+        found: dict[str, object] = {}
+        for line in output.splitlines():
+            with suppress(ValueError):  # what else wrote there, such as a sitecustomize
+                said = json.loads(line)
+                found |= said if isinstance(said, dict) else {}
+        if "gpus" not in found and "why" not in found:
+            code = self._process.returncode
+            slow = f"importing torch takes longer than {seconds:g} s"
+            found |= {"why": slow if late else f"importing torch ended with code {code}", "late": late}
+        return convert(found, TorchLook)
 
 
 class Library(Struct, frozen=True):

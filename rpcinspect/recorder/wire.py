@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rpcinspect.capture.packet_socket import Ring, open_socket
 from rpcinspect.capture.sniffer import Sniffer
-from rpcinspect.errors import CaptureError, OutputError, RecordError
+from rpcinspect.errors import DOCTOR, CaptureError, OutputError, RecordError
 from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.namespace import enter_own_network
 from rpcinspect.recorder.processes import Process, ProcessNote
@@ -22,7 +22,7 @@ from rpcinspect.session.process_end import ProcessEnd
 
 MAY_NOT_CAPTURE = (
     "capturing packets is not allowed here: run rpcinspect as root, or give its Python that right "
-    "(sudo setcap cap_net_raw+ep, on the file that `readlink -f` names), or use --private-net"
+    f"(sudo setcap cap_net_raw+ep, on the file that `readlink -f` names), or use --private-net; {DOCTOR}"
 )
 
 

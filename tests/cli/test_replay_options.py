@@ -51,7 +51,7 @@ OTHERS = (str(CHAIN), "-o", "x")
         ((CHAIN, "-o", CHAIN), "--output would overwrite it"),
         ((CHAIN, "--record", CHAIN), "--record would overwrite it"),
         ((CHAIN, "--main", CAPTURES / "describe.py", "-o", CAPTURES / "describe.py"), "would overwrite it"),
-        ((CHAIN, "--record", "out.pcap", "-o", "./out.pcap"), "are the same file"),
+        ((CHAIN, "--record", "out.pcap", "-o", "./out.pcap"), "can't both be written there"),
         ((CHAIN, "--engine", "agent", "--record", "out.pcap"), "torch's agent has its own"),
         ((CHAIN, "--engine", "wire", "--device", "cuda"), "--device cuda needs --engine agent"),
         ((CHAIN, "--engine", "wire", "--map", "cpu=cpu"), "--map needs --engine agent"),

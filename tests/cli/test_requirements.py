@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import site
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.cli.requirements import pip_install
+from rpcinspect.cli.requirements import EXTRAS, missing_mcp, pip_install
 from tests.cli.runner import CAPTURES, CHAIN, rpcinspect
 
 ROOT = CAPTURES.parent
@@ -71,8 +72,35 @@ def test_browse_says_what_to_install(words: tuple[str, ...], tmp_path: Path) -> 
     (line,) = done.stderr.splitlines()
     assert line == (
         "rpcinspect: browse needs Textual, which is not installed here: "
-        f"{sys.executable} -m pip install 'rpcinspect[browse]'"
+        f"{sys.executable} -m pip install 'rpcinspect[browse]'; rpcinspect doctor shows what works here"
     )
+
+
+def test_there_is_a_line_for_each_extra() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = text.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
+    found = dict(re.findall(r'^(\w+) = \["([\w-]+)', block, re.MULTILINE))
+    assert {extra: package for extra, (package, _) in EXTRAS.items()} == {
+        extra: package for extra, package in found.items() if extra not in ("dev", "fuzz")
+    }
+
+
+def test_mcp_says_what_to_install(tmp_path: Path) -> None:
+    code = f"sys.argv = ['rpcinspect', 'mcp', {str(CHAIN)!r}]\nfrom rpcinspect.cli import main; main()"
+    done = run(code, ROOT, without("mcp", tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "rpcinspect: mcp needs the package of that name, which is not installed here: "
+        f"{sys.executable} -m pip install 'rpcinspect[mcp]'; rpcinspect doctor shows what works here\n"
+    )
+
+
+def test_an_old_mcp_is_told_from_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing_mcp() is None
+    monkeypatch.setattr("rpcinspect.cli.requirements.version", lambda name: "1.26.0")
+    told = missing_mcp()
+    assert told is not None
+    assert told.startswith("mcp needs release 2 of the package of that name, and 1.26.0 is here: ")
 
 
 def test_it_is_of_the_python_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:

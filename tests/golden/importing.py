@@ -12,8 +12,11 @@ from typing import Any
 
 import typer.main
 
-OTHERS = ("rpcinspect.recorder", "rpcinspect.replayer.workers", "rpcinspect.replayer.agent")
-"""Not imported before a command does: they are for processes with torch."""
+OTHERS = (
+    *("rpcinspect.recorder", "rpcinspect.replayer.workers", "rpcinspect.replayer.agent"),
+    *("rpcinspect.engines", "rpcinspect.agents.server"),
+)
+"""Not imported before a command does: for processes with torch, of packages that may be missing, or slow."""
 
 
 def import_commands() -> None:

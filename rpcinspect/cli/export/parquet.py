@@ -90,9 +90,11 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
             if error.name is None or error.name.partition(".")[0] != "pyarrow":
                 raise
             from rpcinspect.cli.requirements import pip_install
-            from rpcinspect.errors import OutputError
+            from rpcinspect.errors import DOCTOR, OutputError
 
-            said = f"export parquet needs pyarrow, which is not installed here: {pip_install(EXTRA)}"
+            said = (
+                f"export parquet needs pyarrow, which is not installed here: {pip_install(EXTRA)}; {DOCTOR}"
+            )
             raise OutputError(said) from error
         return Lake(self.output, self.partition or partition_name(self.files))
 

@@ -1,9 +1,10 @@
 """`rpcinspect export wireshark`: a dissector for Wireshark that knows the messages of a run."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from rpcinspect.cli.options import ShownOptions, option
+from rpcinspect.cli.options import STDIN, ShownOptions, option
 
 
 class WiresharkCommand(ShownOptions, frozen=True, kw_only=True):
@@ -37,5 +38,7 @@ class WiresharkCommand(ShownOptions, frozen=True, kw_only=True):
             say_if_empty(session)
             much = ((done.messages, "message"), (done.packets, "packet"), (done.bytes, "byte"))
             told = ", ".join(counted(number, noun) for number, noun in much)
-            tell([told, f"wireshark -X lua_script:{self.output / SCRIPT} {self.files[0]}"], None)
+            first = [self.files[0]] if self.files[0] != STDIN else []
+            opens = shlex.join(["wireshark", "-X", f"lua_script:{self.output / SCRIPT}", *first])
+            tell([told, opens], None)
         return exit_codes.OK

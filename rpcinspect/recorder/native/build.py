@@ -1,9 +1,10 @@
 """The C++ agent, built for the torch of the interpreter that runs this, and kept in the user's cache.
 
 In: nothing but an interpreter (from 3.8 on) with torch. Out: the path of a library; `BuildError` says in one
-line why there is none. Run as a script it prints that as JSON: {"library", "torch"} or {"why"}. Built once
-for each torch release, Python and state of the sources; who wants it at the same time waits for one build.
-What compiles is the compiler alone: no ninja, no setuptools.
+line why there is none. Run as a script it prints that as JSON: {"library", "torch"} or {"why"}; with `--look`
+it builds nothing, and prints what there is (`look`). Built once for each torch release, Python and state of
+the sources; who wants it at the same time waits for one build. What compiles is the compiler alone: no ninja,
+no setuptools.
 
 What is in the cache is loaded into jobs: it is used only if nobody else could have put it there.
 """
@@ -81,17 +82,8 @@ def torch_version(torch: str) -> dict[str, Any]:
 
 
 def cache_folder(torch: str) -> str:
-    """Named by all that the library depends on."""
-    version = torch_version(torch)
-    key = (sorted(version.items()), torch, os.uname().machine, OPTIONS, DEFINES)
-    digest = hashlib.sha256(repr(key).encode())
-    for name in (*SOURCES, *HEADERS):
-        with open(os.path.join(HERE, name), "rb") as file:
-            digest.update(file.read())
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    tag = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
-    name = f"agent-{version.get('__version__', 'unknown')}-{tag}-{digest.hexdigest()[:16]}"
-    folder = os.path.join(cache, "rpcinspect", name)
+    """Makes the folder of the library, which is ours alone."""
+    cache, folder = cache_path(torch)
     try:
         os.makedirs(cache, mode=0o700, exist_ok=True)
         refuse_a_strangers(cache)
@@ -104,6 +96,20 @@ def cache_folder(torch: str) -> str:
     except OSError as error:
         raise BuildError(f"{folder}: can't be made: {error.strerror}") from error
     return folder
+
+
+def cache_path(torch: str) -> tuple[str, str]:
+    """Returns the user's cache, and the folder there, named by all that the library depends on."""
+    version = torch_version(torch)
+    key = (sorted(version.items()), torch, os.uname().machine, OPTIONS, DEFINES)
+    digest = hashlib.sha256(repr(key).encode())
+    for name in (*SOURCES, *HEADERS):
+        with open(os.path.join(HERE, name), "rb") as file:
+            digest.update(file.read())
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    tag = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
+    name = f"agent-{version.get('__version__', 'unknown')}-{tag}-{digest.hexdigest()[:16]}"
+    return cache, os.path.join(cache, "rpcinspect", name)
 
 
 def refuse_a_strangers(path: str) -> None:
@@ -192,12 +198,7 @@ def locked(folder: str) -> Iterator[None]:
 
 def build(torch: str, folder: str, path: str) -> None:
     """Compiles the library, tries to load it, and puts it into its place."""
-    compiler = find_compiler()
-    torchs = os.path.join(torch, "include", "torch", "csrc", "distributed", "rpc", "tensorpipe_agent.h")
-    pythons = os.path.join(sysconfig.get_paths()["include"], "Python.h")  # some systems have it in a package
-    for header, what in ((torchs, "torch"), (pythons, "Python")):
-        if not os.path.exists(header):
-            raise BuildError(f"the headers of {what} are missing: {header}")
+    compiler = needed_compiler(torch)
     check_torch()
     for name in os.listdir(folder):  # of builds that were killed: nobody else builds now
         if name.startswith("build-"):
@@ -215,6 +216,17 @@ def build(torch: str, folder: str, path: str) -> None:
         raise BuildError(f"{folder}: {error.strerror}") from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def needed_compiler(torch: str) -> list[str]:
+    """Returns the compiler's command, where the headers are there, too."""
+    compiler = find_compiler()
+    torchs = os.path.join(torch, "include", "torch", "csrc", "distributed", "rpc", "tensorpipe_agent.h")
+    pythons = os.path.join(sysconfig.get_paths()["include"], "Python.h")  # some systems have it in a package
+    for header, what in ((torchs, "torch"), (pythons, "Python")):
+        if not os.path.exists(header):
+            raise BuildError(f"the headers of {what} are missing: {header}")
+    return compiler
 
 
 def find_compiler() -> list[str]:
@@ -318,9 +330,34 @@ def first_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[0][:300]
 
 
+def look() -> Iterator[dict[str, Any]]:
+    """Yields what there is for the agent, each part as soon as it is known, since importing torch takes its
+    time: the library or the compiler that would build it; that torch has RPC; its GPUs. Nothing is built."""
+    torch = torch_folder()
+    path = os.path.join(cache_path(torch)[1], LIBRARY)
+    try:
+        if os.path.exists(path):
+            refuse_a_strangers(path)
+            yield {"library": path}
+        else:
+            yield {"compiler": " ".join(needed_compiler(torch))}
+    except BuildError as error:
+        yield {"lacks": str(error)}
+    check_torch()
+    import torch as imported
+
+    yield {"rpc": True}
+    gpus = [imported.cuda.get_device_name(at) for at in range(imported.cuda.device_count())]
+    yield {"cuda": imported.version.cuda or getattr(imported.version, "hip", None), "gpus": gpus}
+
+
 def main() -> None:
     """Runs in a process of another interpreter; prints JSON, a line each, `building` before a compilation."""
     try:
+        for found in look() if sys.argv[1:] == ["--look"] else ():
+            print(json.dumps(found), flush=True)
+        if sys.argv[1:]:
+            return
         path = library(lambda torch: print(json.dumps({"building": torch}), flush=True))
         told = {"library": path, "torch": torch_version(torch_folder()).get("__version__")}
     except BuildError as error:

@@ -21,6 +21,8 @@ from rpcinspect.errors import ReplayError
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 2)
 """Earlier stores speak another protocol."""
+NEWEST_TESTED_TORCH = (2, 15)
+"""The newest release on which replays were tried (docs/replay.md)."""
 ASK_S = 60.0
 QUESTION = """
 import json, sys

@@ -78,17 +78,17 @@ def show_replay(
     error: str | None = None,
 ) -> None:
     """Prints everything. `every_step`: the list of steps too; `error`: why nothing could be started."""
-    sessions = merged(outcome)
     if every_step:
+        sessions = merged(outcome)
         for session in sessions:
             show_steps(session, console, len(sessions))
-    for line, style in _lines(outcome, made, sessions, error):
+    for line, style in report_lines(outcome, made, error):
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
 
 
-def _lines(
-    outcome: ReplayOutcome, made: Report, sessions: Sequence[SessionResult], error: str | None
-) -> Iterator[Line]:
+def report_lines(outcome: ReplayOutcome, made: Report, error: str | None = None) -> Iterator[Line]:
+    """Yields everything but the list of steps."""
+    sessions = merged(outcome)
     if made.verdict == "refused":
         yield "Refused. The replay would call these names, which you haven't allowed:", "bold"
         yield from (name_line(use, allowed=False) for use in made.refused)

@@ -126,7 +126,8 @@ def test_what_to_install_is_said_where_pyarrow_is_missing(tmp_path: Path) -> Non
     )
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.endswith(f"not installed here: {sys.executable} -m pip install 'rpcinspect[parquet]'")
+    install = f"{sys.executable} -m pip install 'rpcinspect[parquet]'"
+    assert line.endswith(f"not installed here: {install}; rpcinspect doctor shows what works here")
     assert not (tmp_path / "lake").exists()
 
 

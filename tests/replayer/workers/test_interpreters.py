@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from rpcinspect.errors import ReplayError
-from rpcinspect.replayer.workers.interpreters import examine, release_of
+from rpcinspect.replayer.workers.interpreters import NEWEST_TESTED_TORCH, OLDEST_TORCH, examine, release_of
 from tests.cli.runner import CAPTURES, CHAIN, rpcinspect
+from tests.places import ROOT
 from tests.replayer.environments import bare, pretend, with_torch
 
 
@@ -57,3 +59,10 @@ def test_live_workers_in_an_environment_that_has_torch_only(tmp_path: Path) -> N
         ran = rpcinspect("replay", CHAIN, "--path", CAPTURES, *options)
         assert ran.code == 0, ran.err
         assert ran.out.splitlines()[-1].startswith("identical: 4 of 4 gradients, 5 of 5 answers")
+
+
+def test_the_newest_release_that_was_tried_is_that_of_the_page() -> None:
+    page = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| captured with \| messages \| live on (.*) \|$", page, re.MULTILINE)
+    tried = [release_of(release) for release in row.split(" | ")]
+    assert (tried[0], tried[-1]) == (OLDEST_TORCH, NEWEST_TESTED_TORCH)

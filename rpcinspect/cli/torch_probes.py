@@ -1,0 +1,127 @@
+"""What `rpcinspect doctor` finds out of torch: in processes of its own, since importing it takes seconds.
+
+In: an interpreter, that of rpcinspect or of a job. Out: facts on torch, its GPUs, and the recorder's agent.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from rpcinspect.cli.probes import FactState, MachineFact, told_by, without_pointer
+from rpcinspect.cli.requirements import missing_torch
+from rpcinspect.errors import RecordError, ReplayError
+from rpcinspect.recorder.library import AgentLook, TorchLook
+from rpcinspect.replayer.workers.interpreters import (
+    NEWEST_TESTED_TORCH,
+    OLDEST_TORCH,
+    Interpreter,
+    examine,
+    release_of,
+)
+
+TORCH_S = 15.0
+"""For importing torch, beside everything else."""
+
+
+class TorchFacts(Struct, frozen=True, kw_only=True):
+    """What is known of torch, and of the recorder's agent for it."""
+
+    interpreter: Interpreter | None
+    look: TorchLook
+    why: str | None = None
+    """Why no live worker can run there."""
+
+
+class TorchSearch:
+    """Looks at torch in processes of its own, beside the other probes."""
+
+    def __init__(self, program: str | None) -> None:
+        """`program`: the interpreter; None: this one."""
+        self._look: AgentLook | TorchLook
+        try:
+            self._look = AgentLook(program or sys.executable)
+        except RecordError as error:
+            self._look = TorchLook(why=str(error))
+        self._interpreter: Interpreter | None = None
+        self._why = None if program is not None else missing_torch()
+        try:
+            self._interpreter = examine(program or sys.executable)
+        except ReplayError as error:
+            self._why = self._why or str(error)
+
+    def facts(self) -> TorchFacts:
+        """Waits for what was found."""
+        look = self._look.answer(TORCH_S) if isinstance(self._look, AgentLook) else self._look
+        return TorchFacts(interpreter=self._interpreter, look=look, why=self._why)
+
+
+def torch(facts: TorchFacts) -> Iterator[MachineFact]:
+    """Looks at torch: its release against those that replays were tried on, RPC in it, GPUs."""
+    own, look = facts.interpreter, facts.look
+    if own is None:
+        found, _, remedy = (facts.why or "").partition(" here: ")
+        yield MachineFact(
+            name="torch",
+            state="missing",
+            found=found,
+            needed_for="replay, reproduce",
+            remedy=without_pointer(remedy) or None,
+        )
+    else:
+        low, high = (".".join(map(str, pair)) for pair in (OLDEST_TORCH, NEWEST_TESTED_TORCH))
+        newer = "newer than tested: " if release_of(own.torch) > NEWEST_TESTED_TORCH else ""
+        where = f"{own.torch} in {own.program} (Python {own.python})"
+        found = f"{where}; {newer}replays are tested with {low} to {high}"
+        yield MachineFact(name="torch", state="ok", found=found, needed_for="replay, reproduce")
+    needed = "replay, record --via agent"
+    if look.rpc:
+        yield MachineFact(name="torch's RPC", state="ok", found="TensorPipe", needed_for=needed)
+    else:
+        state: FactState = "unknown" if look.late else "missing"
+        yield MachineFact(name="torch's RPC", state=state, found=look.why or "", needed_for=needed)
+    yield _gpu(look)
+
+
+def _gpu(look: TorchLook) -> MachineFact:
+    """Returns what GPUs torch has here."""
+    needed = "replay --device cuda"
+    if look.gpus is None:
+        state: FactState = "unknown" if look.late else "none"
+        return MachineFact(name="GPU", state=state, found=look.why or "", needed_for=needed)
+    built = f"torch is built for {look.cuda}" if look.cuda else "torch is built without CUDA"
+    if look.gpus:
+        found = f"{len(look.gpus)}, the first is {look.gpus[0]}; {built}"
+        return MachineFact(name="GPU", state="ok", found=found, needed_for=needed)
+    there = _listed_gpu()
+    if there is None:
+        return MachineFact(name="GPU", state="none", found=f"none; {built}", needed_for=needed)
+    remedy = None if look.cuda else "install a torch that is built for CUDA"
+    return MachineFact(
+        name="GPU", state="missing", found=f"{there}, but {built}", needed_for=needed, remedy=remedy
+    )
+
+
+def _listed_gpu() -> str | None:
+    """Returns the first GPU that the driver names."""
+    lines = told_by(["nvidia-smi", "-L"])
+    return lines[0].partition(" (")[0] if lines else None
+
+
+def agent(facts: TorchFacts) -> Iterator[MachineFact]:
+    """Looks at the part of the recorder that is built for each release of torch."""
+    look, needed = facts.look, "record --via agent, recordings from Python"
+    if look.library is not None:
+        yield MachineFact(name="agent", state="ok", found="built for this torch", needed_for=needed)
+    elif look.compiler is not None:
+        found = f"{look.compiler} builds it at the first recording, in a minute"
+        yield MachineFact(name="agent", state="ok", found=found, needed_for=needed)
+    else:
+        found, remedy = look.lacks or look.why or "", "record --via wire needs none"
+        yield MachineFact(name="agent", state="missing", found=found, needed_for=needed, remedy=remedy)
+
+
+TORCH_PROBES: tuple[Callable[[TorchFacts], Iterator[MachineFact]], ...] = (torch, agent)
+"""Those that want what `TorchSearch` finds meanwhile."""
