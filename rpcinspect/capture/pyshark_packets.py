@@ -25,10 +25,10 @@ from rpcinspect.capture.child import ChildTool
 from rpcinspect.capture.segments import SegmentSource
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.capture.tshark import BATCH, INSTALL, PREFERENCES, Tshark, find_program, told_by
-from rpcinspect.errors import CaptureError
+from rpcinspect.errors import DOCTOR, CaptureError
 from rpcinspect.limits import Unpacking
 
-INSTALL_PYSHARK = "pip install 'rpcinspect[pyshark]'"
+INSTALL_PYSHARK = f"pip install 'rpcinspect[pyshark]'; {DOCTOR}"
 FORMAT = "pyshark"
 KEPT_AT_ONCE = 256
 """So many kept packets make a block."""

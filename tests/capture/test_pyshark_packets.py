@@ -327,4 +327,4 @@ def test_pyshark_or_tshark_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
         monkeypatch.setitem(sys.modules, name, None)
     done = decode("--reader", "pyshark", CHAIN)
     assert (done.code, done.out, len(done.err.splitlines())) == (3, "", 1)
-    assert done.err.endswith("can't be used without pyshark: pip install 'rpcinspect[pyshark]'\n")
+    assert "can't be used without pyshark: pip install 'rpcinspect[pyshark]'; rpcinspect doctor" in done.err
