@@ -171,10 +171,8 @@ def dissected(path: str, display_filter: str, script: Path) -> Iterator[Any]:
         raise CaptureError(f"{path}: this needs tshark; {INSTALL}")
     with closing(open_source(path, lambda reason: None)) as source:
         name, descriptors = source.shared()
-        script_of = {"-X": f"lua_script:{script}"}
-        given = file_capture(name, display_filter=display_filter, custom_parameters=script_of)
-        command = [program, "-n", "-T", "pdml", *given.get_parameters()]
-        with closing(ChildTool(command, descriptors)) as child:
+        command = [program, "-n", "-r", name, "-T", "pdml", "-Y", display_filter]
+        with closing(ChildTool([*command, "-X", f"lua_script:{script}"], descriptors)) as child:
             rest = b""
             while data := child.read(BATCH):
                 *whole, rest = (rest + data).split(_PACKET_END)

@@ -150,8 +150,15 @@ def test_bundled_captures(path: Path, file_capture: Callable[..., Any]) -> None:
     assert comparable(lines(PysharkCapture(file_capture(path)))) == comparable(lines(path))
 
 
-def test_the_command_line() -> None:
-    """Compressed captures and standard input are unpacked before; preferences reach tshark."""
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compressed captures and standard input are unpacked before; preferences reach tshark. Which tshark
+    runs is not for a file of the current folder to say, as pyshark has it."""
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    (tmp_path / "config.ini").write_text(f"[tshark]\ntshark_path = {program}\n")
+    monkeypatch.setattr("pyshark.config.fp_config_path", tmp_path / "config.ini")
     path = ROOT / "captures" / "torch" / "dyn.pcap.gz"
     done = decode("--reader", "pyshark", "--format", "jsonl", "-", stdin=path.read_bytes())
     assert done.code == 0, done.err
@@ -159,6 +166,7 @@ def test_the_command_line() -> None:
     done = decode("--reader", "pyshark", "--tshark-option", "nonsense:1", path)
     assert (done.code, len(done.err.splitlines())) == (2, 1)
     assert "nonsense:1" in done.err
+    assert not ran.exists()
 
 
 # --- what the user has set ---
