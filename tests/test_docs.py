@@ -23,7 +23,7 @@ from tests.forks import LOCALE, ran
 from tests.places import content
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 DOCS = (
     "data-path.md",
     "wireshark.md",
@@ -116,7 +116,7 @@ def markdown_files() -> list[Path]:
     """All pages of ours."""
     return [
         README,
-        ROOT / "CHANGELOG.md",
+        *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
         *(ROOT / "docs" / name for name in DOCS),
         *TUTORIALS,
         ROOT / "captures/README.md",
@@ -145,7 +145,7 @@ def test_options_in_the_readme_and_in_the_docs_exist() -> None:
 def test_commands_in_the_readme_exist() -> None:
     blocks = code(text(README))
     targets = set(re.findall(r"^([a-z-]+):", text(ROOT / "Makefile"), re.MULTILINE))
-    makes = set(re.findall(r"^ *make ([a-z-]+)", blocks, re.MULTILINE))
+    makes = set(re.findall(r"^ *make ([a-z-]+)", blocks + code(text(CONTRIBUTING)), re.MULTILINE))
     assert {"demo", "test"} <= makes
     assert makes <= targets
     used = set(re.findall(r"^ *(?:[^|\n]*\| *)?\$? ?rpcinspect (export [a-z]+|[a-z]+)", blocks, re.MULTILINE))
@@ -255,9 +255,7 @@ NAME_BEHIND = re.compile(r"\]\(([^)\s]+\.py)\)\s+`([A-Za-z_]+)`")
 NAME_BEFORE = re.compile(r"`([A-Za-z_]+)`(?: at the foot)?\s+(?:in|of)\s+\[[^\]]+\]\(([^)\s]+\.py)\)")
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "docs" / "changing.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [CONTRIBUTING, ROOT / "docs" / "changing.md"], ids=lambda page: page.name)
 def test_names_that_are_said_to_stand_in_a_file_stand_there(page: Path) -> None:
     said = NAME_BEHIND.findall(text(page)) + [(file, name) for name, file in NAME_BEFORE.findall(text(page))]
     assert len(said) > 5

@@ -38,7 +38,7 @@ LAYERS = (
     {"library"},
     {"engines"},
     {"browse", "agents"},
-    {"cli"},
+    {"cli", "pytest_plugin"},
     {"__main__"},
 )
 """From the bottom up; a module may import from its own layer and from those below it."""
@@ -58,6 +58,7 @@ HOMES = {
     "pyarrow": {"export", "library", "engines"},
     "pyshark": {"capture"},
     "pyspark": {"engines"},
+    "pytest": {"pytest_plugin"},
     "ray": {"engines"},
     "re2": {"filter"},
     "rich": {"views", "browse", "agents", "cli"},
@@ -73,6 +74,7 @@ EXTRAS = {
     "pyarrow": "parquet",
     "pyshark": "pyshark",
     "pyspark": "spark",
+    "pytest": "pytest",
     "ray": "ray",
     "textual": "browse",
 }
@@ -103,7 +105,10 @@ CHILDREN = (
 workers, and what is in the processes of a recorded command. Nothing else of ours may import it."""
 CHILD_MAY_IMPORT = {"torch", "importlib", "sitecustomize", "debugpy"}
 
-IN_PROCESS = ("rpcinspect.recorder.in_process", "rpcinspect.recorder.startup.rpcinspect_agent")
+IN_PROCESS = {
+    ("rpcinspect.recorder.in_process", f"rpcinspect.recorder.startup.{name}")
+    for name in ("rpcinspect_agent", "rpcinspect_notes")
+}
 """(module, what it may import): recording from within a program that uses torch."""
 
 MAY_LOOK_FOR_TORCH = "rpcinspect.cli.requirements"
@@ -322,7 +327,7 @@ def test_other_packages_are_dependencies() -> None:
 @over_every_module
 def test_nothing_captured_can_be_run(module: Module) -> Iterator[str]:
     for name, line in module.said.imports:
-        own = module.name in CHILDREN or (module.name, name) == IN_PROCESS
+        own = module.name in CHILDREN or (module.name, name) in IN_PROCESS
         if name.startswith(CHILDREN) and not own:
             yield f"{module.path}:{line} imports {name}"
         if module.name in CHILDREN and name.partition(".")[0] in CHILD_MAY_IMPORT:
