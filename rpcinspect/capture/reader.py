@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from rpcinspect.capture.tshark import Tshark
 
 
+BY_TSHARK = ("tshark", "pyshark")
+"""Readers that give TCP segments in place of packets."""
+
+
 class Reading(Struct, frozen=True, kw_only=True):
     """Who reads captures, and how."""
 
@@ -48,7 +52,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     @property
     def by_tshark(self) -> bool:
         """Whether tshark reads, by itself or for pyshark, whatever the format is."""
-        return self.reader in ("tshark", "pyshark") or (bool(self.preferences) and self.reader == "auto")
+        return self.reader in BY_TSHARK or (bool(self.preferences) and self.reader == "auto")
 
 
 DEFAULT_READING = Reading()

@@ -41,7 +41,7 @@ from tests.builders import (
     vxlan,
 )
 from tests.capture.test_tshark import NATIVE, comparable, conversation, messages
-from tests.cli.runner import decode
+from tests.cli.runner import decode, rpcinspect
 from tests.decoded import Json, parse
 from tests.places import ROOT, recordings
 from tests.thorough import some
@@ -166,6 +166,9 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = decode("--reader", "pyshark", "--tshark-option", "nonsense:1", path)
     assert (done.code, len(done.err.splitlines())) == (2, 1)
     assert "nonsense:1" in done.err
+    done = rpcinspect("export", "pcapng", "--reader", "pyshark", path, "-o", tmp_path / "out.pcapng")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "convert it first" in done.err
     assert not ran.exists()
 
 
