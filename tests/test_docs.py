@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.capture.tshark import find_program
 from rpcinspect.cli.export import ExportCommand
 from rpcinspect.cli.program import Program
 from rpcinspect.rpc.message import MessageType
@@ -34,6 +35,7 @@ DOCS = (
     "ci.md",
     "views.md",
     "browse.md",
+    "pyshark.md",
     "parquet.md",
     "tracing.md",
     "findings.md",
@@ -227,14 +229,22 @@ def test_the_python_in_the_readme_shows_what_the_workers_sent() -> None:
     assert sent <= {sha256(bytes.fromhex(data)).hexdigest() for _, _, data in shown}
 
 
-LIBRARY = re.findall(
-    r"^```python\n(.*?)^```\n\n```\n(.*?)^```", text(ROOT / "docs" / "library.md"), re.MULTILINE | re.DOTALL
-)
+PYTHON = re.compile(r"^```python\n(.*?)^```\n\n```\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = [
+    pytest.param(page, *block, id=f"{page} {number}")
+    for page in ("library.md", "pyshark.md")
+    for number, block in enumerate(PYTHON.findall(text(ROOT / "docs" / page)))
+]
 
 
-@pytest.mark.parametrize(("block", "shown"), LIBRARY)
-def test_the_python_of_the_library_prints_what_the_page_shows(block: str, shown: str) -> None:
-    pytest.importorskip("torch")
+@pytest.mark.parametrize(("page", "block", "shown"), PROGRAMS)
+def test_the_python_of_the_pages_prints_what_they_show(page: str, block: str, shown: str) -> None:
+    if page == "pyshark.md":
+        pytest.importorskip("pyshark")
+        if find_program("tshark") is None:
+            pytest.skip("tshark is not installed")
+    else:
+        pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, "-c", block], check=True, capture_output=True, encoding="utf-8", timeout=60, cwd=ROOT
     )
