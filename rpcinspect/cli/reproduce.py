@@ -44,7 +44,7 @@ class ReproduceCommand(SelectedOptions, frozen=True, kw_only=True):
         130: "interrupted",
     }
 
-    output: Annotated[Path, option("-o --output DIR", "Write the script and its tensors there.")]
+    output: Annotated[Path, option("-o --output DIR", "Write the script and its tensors to this folder.")]
     message: Annotated[
         int | None, option("--message N", "Write only this message and what it needs.", min=0)
     ] = None

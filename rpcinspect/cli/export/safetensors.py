@@ -11,7 +11,7 @@ class SafetensorsCommand(ShownOptions, frozen=True, kw_only=True):
 
     EXAMPLES: ClassVar = ("export safetensors run.pcap -o tensors",)
 
-    output: Annotated[Path, option("-o --output DIR", "Write there.")]
+    output: Annotated[Path, option("-o --output DIR", "Write to this folder.")]
 
     def run(self) -> int:
         """Finds out in a first pass how messages are numbered, writes in a second; returns the exit code."""

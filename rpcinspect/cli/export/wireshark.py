@@ -15,7 +15,7 @@ class WiresharkCommand(ShownOptions, frozen=True, kw_only=True):
         "export wireshark run.pcap -o errors.ws -f error",
     )
 
-    output: Annotated[Path, option("-o --output DIR", "Write there.")]
+    output: Annotated[Path, option("-o --output DIR", "Write to this folder.")]
 
     def run(self) -> int:
         """Makes the session in a first pass, writes in two more; returns the exit code."""
