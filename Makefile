@@ -186,6 +186,6 @@ $(VENV)/torch.stamp: $(VENV)/base.stamp
 	@if $(TORCH) && $(PIP) -e '.[replay]'; then touch $@; else echo "PyTorch could not be installed: what needs it is left out, and the next make tries again"; fi
 
 $(VENV)/dev.stamp: $(VENV)/torch.stamp
-	@echo "Installing what the tests need into $(VENV): a download of some 120 MB"
+	@echo "Installing what the tests need into $(VENV): a download of some 200 MB"
 	@$(PIP) -e '.[dev]'
 	@touch $@
