@@ -22,6 +22,8 @@
 #                   (root; PAIRS_RUNS=3 runs of each kind, PAIRS_ARGS='--verbose nested' of these kinds; some 20 minutes)
 #   make bench      time and memory of start-up, of small and large captures beside other programs, of replays, of recorded jobs
 #                   (BENCH_ARGS='small big --json FILE' runs these cases)
+#   make man        write the manual's pages, one for each command, into build/man (man -l build/man/rpcinspect.1)
+#   make packages   build the sdist and the wheel, into dist
 #   make docs       docs/reference/ from the help and the table of fields, and the site of the documentation in site/
 #   make pictures   draw the pictures of the docs again (chromium; those of browse need nothing)
 #   make captures   record the bundled captures again (root; CAPTURES='basic_chain' records only that)
@@ -61,7 +63,7 @@ FUZZ_ARGS ?=
 PAIRS_RUNS ?= 10
 PAIRS_ARGS ?=
 
-.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench bench-browse captures docs pictures
+.PHONY: demo demo-light faults strings test test-fast test-thorough check fix golden damage replay-table operators fuzz pairs bench bench-browse captures docs pictures man packages
 .DELETE_ON_ERROR:
 
 # $(call heading,text), $(call show,arguments,exit status), $(call record,name,variables of the job)
@@ -151,6 +153,12 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/replay.py
 	$(BIN)/python -W ignore bench/record.py
+
+man: $(VENV)/base.stamp
+	$(BIN)/python docs/man.py build/man
+
+packages: $(VENV)/dev.stamp
+	$(BIN)/python -m build
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/make.py

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         record_batches,
         replay,
         table_schema,
+        to_pyshark,
     )
     from rpcinspect.recorder.in_process import recording
 
@@ -76,6 +77,7 @@ __all__ = [
     "recording",
     "replay",
     "table_schema",
+    "to_pyshark",
 ]
 
 

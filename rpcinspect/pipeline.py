@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.capture import DEFAULT_READING, CaptureInput, CaptureReader, Reading
+from rpcinspect.capture import DEFAULT_READING, CaptureInput, CaptureReader, Followed, Live, Reading
 from rpcinspect.checks.findings import Findings
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.errors import CaptureError, OutputError
@@ -120,7 +120,7 @@ class Decoding(Closing):
     def _indexed(self) -> MessageSource | None:
         """Returns the source that reads an index of these captures; None where there is none to be used."""
         options, place = self.options, index_beside(self._paths)
-        native = options.reading.reader != "tshark" and not options.reading.preferences
+        native = not options.reading.by_tshark
         if not options.index or options.by_completion or not native or place is None:
             return None
         paths = [path for path in self._paths if isinstance(path, str)]
@@ -321,11 +321,11 @@ class Decoding(Closing):
     def open_again(self, capture: int) -> CaptureReader:
         """Opens a capture once more, for whoever looks at its packets; close it. Raises `OutputError` for a
         log, which has none, and for what can't be read twice."""
-        path = self._paths[capture]
-        if not isinstance(path, str) or not os.path.isfile(path):
-            raise OutputError(f"{self.readers[capture].path}: its packets can be read only once")
-        if self.readers[capture].reader == "log":
-            raise OutputError(f"{path}: a log holds messages without their packets")
+        path, reader = self._paths[capture], self.readers[capture]
+        if isinstance(path, (Live, Followed)) or not os.path.isfile(reader.path):
+            raise OutputError(f"{reader.path}: its packets can be read only once")
+        if reader.reader == "log":
+            raise OutputError(f"{reader.path}: a log holds messages without their packets")
         return CaptureReader(path, capture, self.options.reading)
 
     def _pread(self, capture: int, offset: int, length: int) -> bytes:

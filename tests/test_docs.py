@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rpcinspect.capture.tshark import find_program
 from rpcinspect.cli.export import ExportCommand
 from rpcinspect.cli.program import Program
 from rpcinspect.rpc.message import MessageType
@@ -22,7 +23,7 @@ from tests.forks import LOCALE, ran
 from tests.places import content
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 DOCS = (
     "data-path.md",
     "wireshark.md",
@@ -34,6 +35,7 @@ DOCS = (
     "ci.md",
     "views.md",
     "browse.md",
+    "pyshark.md",
     "parquet.md",
     "tracing.md",
     "findings.md",
@@ -114,7 +116,7 @@ def markdown_files() -> list[Path]:
     """All pages of ours."""
     return [
         README,
-        ROOT / "CHANGELOG.md",
+        *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
         *(ROOT / "docs" / name for name in DOCS),
         *TUTORIALS,
         ROOT / "captures/README.md",
@@ -143,7 +145,7 @@ def test_options_in_the_readme_and_in_the_docs_exist() -> None:
 def test_commands_in_the_readme_exist() -> None:
     blocks = code(text(README))
     targets = set(re.findall(r"^([a-z-]+):", text(ROOT / "Makefile"), re.MULTILINE))
-    makes = set(re.findall(r"^ *make ([a-z-]+)", blocks, re.MULTILINE))
+    makes = set(re.findall(r"^ *make ([a-z-]+)", blocks + code(text(CONTRIBUTING)), re.MULTILINE))
     assert {"demo", "test"} <= makes
     assert makes <= targets
     used = set(re.findall(r"^ *(?:[^|\n]*\| *)?\$? ?rpcinspect (export [a-z]+|[a-z]+)", blocks, re.MULTILINE))
@@ -227,14 +229,22 @@ def test_the_python_in_the_readme_shows_what_the_workers_sent() -> None:
     assert sent <= {sha256(bytes.fromhex(data)).hexdigest() for _, _, data in shown}
 
 
-LIBRARY = re.findall(
-    r"^```python\n(.*?)^```\n\n```\n(.*?)^```", text(ROOT / "docs" / "library.md"), re.MULTILINE | re.DOTALL
-)
+PYTHON = re.compile(r"^```python\n(.*?)^```\n\n```\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = [
+    pytest.param(page, *block, id=f"{page} {number}")
+    for page in ("library.md", "pyshark.md")
+    for number, block in enumerate(PYTHON.findall(text(ROOT / "docs" / page)))
+]
 
 
-@pytest.mark.parametrize(("block", "shown"), LIBRARY)
-def test_the_python_of_the_library_prints_what_the_page_shows(block: str, shown: str) -> None:
-    pytest.importorskip("torch")
+@pytest.mark.parametrize(("page", "block", "shown"), PROGRAMS)
+def test_the_python_of_the_pages_prints_what_they_show(page: str, block: str, shown: str) -> None:
+    if page == "pyshark.md":
+        pytest.importorskip("pyshark")
+        if find_program("tshark") is None:
+            pytest.skip("tshark is not installed")
+    else:
+        pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, "-c", block], check=True, capture_output=True, encoding="utf-8", timeout=60, cwd=ROOT
     )
@@ -245,9 +255,7 @@ NAME_BEHIND = re.compile(r"\]\(([^)\s]+\.py)\)\s+`([A-Za-z_]+)`")
 NAME_BEFORE = re.compile(r"`([A-Za-z_]+)`(?: at the foot)?\s+(?:in|of)\s+\[[^\]]+\]\(([^)\s]+\.py)\)")
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "docs" / "changing.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [CONTRIBUTING, ROOT / "docs" / "changing.md"], ids=lambda page: page.name)
 def test_names_that_are_said_to_stand_in_a_file_stand_there(page: Path) -> None:
     said = NAME_BEHIND.findall(text(page)) + [(file, name) for name, file in NAME_BEFORE.findall(text(page))]
     assert len(said) > 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, convert
 from rich.console import Console
@@ -19,6 +19,7 @@ from rpcinspect.agents.frame import FRAME_CHARACTERS, framed
 from rpcinspect.agents.given import GivenCapture, GivenCaptures, ToolMistake
 from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.equality.rules import Rules
+from rpcinspect.errors import CaptureError
 from rpcinspect.fields.body import tensor_text
 from rpcinspect.fields.phrases import amount, counted, packed, path_label, read_packed, some
 from rpcinspect.fields.table import field_lines
@@ -35,7 +36,7 @@ from rpcinspect.views.questions.contexts import graph_question
 from rpcinspect.views.questions.question import Question, answer_parts
 from rpcinspect.views.text.calls import show_calls
 from rpcinspect.views.text.columns import show_lines
-from rpcinspect.views.text.detail import detail
+from rpcinspect.views.text.detail import HEX_ROWS, detail
 from rpcinspect.views.text.summary import hidden_words, summary
 from rpcinspect.views.text.table import MessageTable
 
@@ -82,14 +83,11 @@ class CapturesTool(AgentTool, frozen=True, kw_only=True):
 
     NAME: ClassVar = "captures"
 
-    def captures(self, given: GivenCaptures) -> list[GivenCapture]:
-        return []
-
     def show(self, given: GivenCaptures, console: Console, abandoned: Callable[[], bool]) -> None:
         for one in given.captures:
             try:
                 size = amount(sum(its[2] for its in one.state()))
-            except Exception as error:
+            except CaptureError as error:
                 size = str(error)
             console.print(Text(f"{one.number}  {', '.join(map(path_label, one.paths))}  {size}"))
 
@@ -116,9 +114,6 @@ class CaptureTool(AgentTool, frozen=True, kw_only=True):
     def show(self, given: GivenCaptures, console: Console, abandoned: Callable[[], bool]) -> None:
         (its,) = self.captures(given)
         self.show_run(its.run(abandoned), console)
-        if isinstance(self, SummaryTool):
-            for line in its.notices:
-                console.print(Text(line))
 
     def show_run(self, run: Run, console: Console) -> None:
         """Prints the answer about a run."""
@@ -129,6 +124,12 @@ class SummaryTool(CaptureTool, frozen=True, kw_only=True):
     """What a capture holds: messages by type, workers, findings, problems. Begin here."""
 
     NAME: ClassVar = "summary"
+
+    def show(self, given: GivenCaptures, console: Console, abandoned: Callable[[], bool]) -> None:
+        super().show(given, console, abandoned)
+        for one in self.captures(given):
+            for line in one.notices:
+                console.print(Text(line))
 
     def show_run(self, run: Run, console: Console) -> None:
         _, *parts = summary(run.model.session, 0)  # it begins with what separates it from a table
@@ -181,23 +182,26 @@ class MessagesTool(FilterTool, frozen=True, kw_only=True):
 
 
 class MessageTool(CaptureTool, frozen=True, kw_only=True):
-    """Shows one message in full: envelopes, arguments or result, the whole remote traceback, tensors, their
-    bytes."""
+    """Shows one message in full: envelopes, arguments or result, the whole remote traceback, tensors and
+    their first values."""
 
     NAME: ClassVar = "message"
 
     number: Annotated[int, Meta(ge=0, description="The message's number: of #12 it is 12.")]
-    all: Annotated[bool, Meta(description="Every byte in hexadecimal; answers call this --all.")] = False
+    hex: Annotated[
+        Literal["none", "some", "all"],
+        Meta(description="Bytes in hexadecimal, too: of each part the beginning, or all of it (--all)."),
+    ] = "none"
 
     def show_run(self, run: Run, console: Console) -> None:
         message = message_of(run, self.number)
         tp = message.record.tp
         size = tp.length + sum(storage.descriptor.length for storage in tp.tensors)
-        if self.all and size > MAX_BYTES:
-            told = f"message {self.number} has {amount(size)}; all is for up to {amount(MAX_BYTES)}"
+        if self.hex == "all" and size > MAX_BYTES:
+            told = f"message {self.number} has {amount(size)}, and hex=all is for up to {amount(MAX_BYTES)}"
             raise ToolMistake(f"{told}: the tool tensor shows elements")
-        model = run.model
-        for part in detail(message.record, model.session, model.bytes, every_byte=self.all):
+        model, rows = run.model, {"none": 0, "some": HEX_ROWS, "all": None}[self.hex]
+        for part in detail(message.record, model.session, model.bytes, rows=rows):
             console.print(part)
 
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from rpcinspect.capture.block import LogBlock, PacketBlock, TcpBlock
-from rpcinspect.capture.reader import DEFAULT_READING, CaptureInput, CaptureReader, Followed, Live, Reading
+from rpcinspect.capture.reader import (
+    DEFAULT_READING,
+    CaptureInput,
+    CaptureReader,
+    Followed,
+    Live,
+    PysharkCapture,
+    Reading,
+)
 
 __all__ = [
     "DEFAULT_READING",
@@ -13,6 +21,7 @@ __all__ = [
     "Live",
     "LogBlock",
     "PacketBlock",
+    "PysharkCapture",
     "Reading",
     "TcpBlock",
 ]

@@ -4,7 +4,8 @@ In: a path (`-` is standard input), or an interface to capture on. Out: a `Captu
 it hands on and keeps the problems that reading survived. `CaptureError` only at opening, or where the
 operating system refuses to read.
 
-pcap and pcapng are read here (`native`); tshark reads everything else, and those too where it is asked to.
+pcap and pcapng are read here (`native`); tshark reads everything else, and those too where it, or pyshark, is
+asked to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -27,18 +28,31 @@ from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 from rpcinspect.problems import Location, Problem
 from rpcinspect.unexpected import unexpected
 
+if TYPE_CHECKING:
+    from rpcinspect.capture.tshark import Tshark
+
+
+BY_TSHARK = ("tshark", "pyshark")
+"""Readers that give TCP segments in place of packets."""
+
 
 class Reading(Struct, frozen=True, kw_only=True):
     """Who reads captures, and how."""
 
     reader: str = "auto"
-    """`native`, `tshark`, or `auto`: native, and tshark for formats that it does not know and for 802.11."""
+    """`native`, `tshark`, `pyshark`, or `auto`: native, and tshark for formats that it does not know and for
+    802.11."""
     preferences: tuple[str, ...] = ()
     """Preferences for tshark, `name:value`; with any, `auto` means tshark."""
     capture_filter: str | None = None
     """Which packets a live capture takes, in the syntax of pcap-filter."""
     unpacking: Unpacking = DEFAULT_UNPACKING
     """How far compressed captures are read."""
+
+    @property
+    def by_tshark(self) -> bool:
+        """Whether tshark reads, by itself or for pyshark, whatever the format is."""
+        return self.reader in BY_TSHARK or (bool(self.preferences) and self.reader == "auto")
 
 
 DEFAULT_READING = Reading()
@@ -60,7 +74,37 @@ class Followed(Struct, frozen=True):
     """Whether its writer has ended."""
 
 
-CaptureInput: TypeAlias = str | Live | Followed
+class PacketCapture(Protocol):
+    """A capture object of pyshark, which has no types of its own."""
+
+    use_json: bool
+    include_raw: bool
+
+    def get_parameters(self, packet_count: int | None = None) -> list[str]:
+        """Returns the arguments of tshark."""
+
+
+class PysharkCapture(Struct, frozen=True):
+    """Stands for a path: a capture object of pyshark."""
+
+    given: PacketCapture
+
+    @property
+    def path(self) -> str:
+        """The name of its file or of its interfaces."""
+        file = getattr(self.given, "input_filepath", None)
+        interfaces = ", ".join(getattr(self.given, "interfaces", ()))
+        return (str(file) if file is not None else interfaces) or type(self.given).__name__
+
+
+PathName: TypeAlias = str | os.PathLike[str]
+Readable: TypeAlias = PathName | PacketCapture
+CaptureInput: TypeAlias = str | Live | Followed | PysharkCapture
+
+
+def input_of(one: Readable) -> CaptureInput:
+    """Returns what programs name a capture by, as it is opened."""
+    return os.fspath(one) if isinstance(one, (str, os.PathLike)) else PysharkCapture(one)
 
 
 class CaptureReader(Closing):
@@ -71,13 +115,12 @@ class CaptureReader(Closing):
 
         Raises `CaptureError` where it can't be read and `UnknownFormatError` where it is no capture.
         """
-        self.path = (
-            path if isinstance(path, str) else path.path if isinstance(path, Followed) else path.interface
-        )
-        self._live = not isinstance(path, str)
+        self.input = path
+        self.path = path if isinstance(path, str) else path.interface if isinstance(path, Live) else path.path
+        self._live = isinstance(path, (Live, Followed))
         self.index = index
         self.reader = "native"
-        """Who reads: `native` or `tshark`; `log` where it is no capture of packets."""
+        """Who reads: `native`, `tshark` or `pyshark`; `log` where it is no capture of packets."""
         self.problems: list[Problem] = []
         """Grows while blocks are read."""
         self.packets = 0
@@ -94,6 +137,13 @@ class CaptureReader(Closing):
             from rpcinspect.capture.followed import FollowedSource
 
             self._source = FollowedSource(path.path, path.is_over)
+        elif isinstance(path, PysharkCapture):
+            from rpcinspect.capture.pyshark_packets import open_given
+
+            given = open_given(path.given, path.path, index, self._report, reading.unpacking)
+            self._source, self._blocks = given, given.blocks()
+            self.reader = self.format = given.format
+            return
         else:
             self._source = open_source(path, self._report, reading.unpacking)
         try:
@@ -104,7 +154,7 @@ class CaptureReader(Closing):
 
     def _begin(self, source: Source, reading: Reading) -> None:
         """Finds out who reads the input."""
-        if reading.reader == "tshark" or (reading.preferences and reading.reader == "auto"):
+        if reading.by_tshark:
             self._read_by_tshark(source, reading)
             return
         may_ask_tshark = reading.reader == "auto" and not self._live
@@ -126,10 +176,15 @@ class CaptureReader(Closing):
         """Hands the input to tshark: for the user, or because of `unread`, an error of our reader."""
         from rpcinspect.capture.tshark import INSTALL, Tshark, find_program
 
+        kind: type[Tshark] = Tshark
+        if reading.reader == "pyshark":
+            from rpcinspect.capture.pyshark_packets import PysharkFile
+
+            kind = PysharkFile
         if unread is not None and find_program("tshark") is None:
             raise UnknownFormatError(f"{unread}; tshark may know it: {INSTALL}") from unread
         try:
-            tshark = Tshark(source, reading.preferences, self.index, self._report, reading.unpacking)
+            tshark = kind(source, reading.preferences, self.index, self._report, reading.unpacking)
         except CaptureError as error:
             if unread is None:
                 raise
@@ -138,7 +193,7 @@ class CaptureReader(Closing):
         # tshark opens nearly anything as a capture of something
         if isinstance(unread, UnknownFormatError) and not tshark.has_segments:
             raise UnknownFormatError(f"{unread}, and tshark finds no TCP in it") from unread
-        self.reader, self.format = "tshark", tshark.format
+        self.reader = self.format = tshark.format
         self._blocks = tshark.blocks()
 
     @property

@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 from rpcinspect.capture.block import ReportProblem, TcpBlock
 from rpcinspect.capture.child import ChildTool
+from rpcinspect.capture.segments import SegmentSource
 from rpcinspect.capture.source import Source
-from rpcinspect.capture.tshark_fields import FIELDS, FieldLines
-from rpcinspect.errors import DOCTOR, CaptureError, NoRoomError, RpcInspectError
-from rpcinspect.files.temporary import Temporary
+from rpcinspect.capture.tshark_fields import FIELDS
+from rpcinspect.errors import DOCTOR, CaptureError, RpcInspectError
 from rpcinspect.limits import Unpacking
 
 BATCH = 1 << 22
@@ -51,10 +51,11 @@ def find_program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(PLACES))
 
 
-class Tshark(Source):
-    """A capture that tshark reads; as a source, it serves the payloads in place of the file."""
+class Tshark(SegmentSource):
+    """A capture that tshark reads."""
 
-    format = "tshark"
+    END = b"\n"
+    """What ends a packet in its output."""
 
     def __init__(
         self,
@@ -70,96 +71,56 @@ class Tshark(Source):
         Raises `CaptureError` where it is not there or can't read the file, `RpcInspectError` where it does
         not know a preference.
         """
-        program = find_program("tshark")
+        program = self._program()
         if program is None:
-            raise CaptureError(f"{source.name}: --reader tshark needs tshark; {INSTALL}")
+            raise CaptureError(f"{source.name}: --reader {self.format} needs tshark; {INSTALL}")
+        super().__init__(source.name, source.compression, capture, report)
         self._source = source
-        self._report = report
-        self._parser = FieldLines(capture)
-        self._opened = ExitStack()
-        self._spool = self._opened.enter_context(Temporary())
-        super().__init__(source.name, os.dup(self._spool.fileno()), source.compression)
-        self._spooled = 0
         self._rest = b""
-        self._packet = 0
         try:
             self._path, descriptors = source.shared()
             self.ended_early = source.ended_early
             self.read_to = source.size()
             self._allowed = unpacking.allowed(self.read_to)
-            child = ChildTool(_command(program, self._path, preferences), descriptors)
+            child = ChildTool(self._command(program, preferences), descriptors)
             self._child = self._opened.enter_context(closing(child))
             self._first = self._batch()
             if self._first is None:
                 self._refuse()
         except BaseException:
-            self._end()
+            super().close()
             raise
 
-    @property
-    def has_segments(self) -> bool:
-        """Returns whether any packet that was read so far holds TCP."""
-        return bool(self._parser.directions)
-
     def blocks(self) -> Iterator[TcpBlock]:
-        """Blocks in the order of the file."""
-        block = self._first
-        while block is not None:
-            yield block
-            block = self._batch()
-
-    def progress(self) -> tuple[int, int | None]:
-        """Bytes of payload; nobody knows how many there are."""
-        return self._spooled, None
+        if self._first is not None:
+            yield self._first
+            yield from super().blocks()
 
     def close(self) -> None:
         """Ends tshark and closes the files."""
-        self._end()
+        super().close()
         self._source.close()
 
-    def _end(self) -> None:
-        self._opened.close()
-        super().close()
+    def _program(self) -> str | None:
+        """Returns the path of tshark; None where it is missing."""
+        return find_program("tshark")
 
-    def _batch(self) -> TcpBlock | None:
-        """The next packets; None once there are no more and what tshark complained of is reported."""
-        while True:
-            lines = self._lines()
-            if not lines:
-                self._finish()
-                return None
-            block = self._parser.feed(lines, self._spooled)
-            if block is not None:
-                return block if self._keep(block) else None
-
-    def _keep(self, block: TcpBlock) -> bool:
-        """Puts the payloads of a block where they can be read again; False: there is no room for them."""
-        window = block.segments.window
-        if self._allowed is not None and self._spooled + len(window) > self._allowed:
-            self._end_early(
-                f"its packets hold more than {self._spooled:,} bytes, which is much for a file of "
-                f"{self.read_to:,}: the rest is not read; --unpack-limit sets another limit"
-            )
-            return False
-        try:
-            self._spool.write(window)
-        except NoRoomError as error:
-            self._end_early(f"the rest is not read: {error}")
-            return False
-        self._spooled += len(window)
-        self._packet += block.packets
-        return True
-
-    def _end_early(self, reason: str) -> None:
-        self.ended_early = reason
-        self._report(reason, None)
-        self._child.close()
+    def _command(self, program: str, preferences: Sequence[str]) -> list[str]:
+        """Returns the program with its arguments."""
+        command = [program, "-n", "-r", self._path, "-T", "fields"]
+        for form in ("separator=/t", "occurrence=a", "aggregator=,", "quote=n", "header=n"):
+            command += ["-E", form]
+        for field in FIELDS:
+            command += ["-e", field]
+        for preference in (*PREFERENCES, *preferences):
+            command += ["-o", preference]
+        return command
 
     def _lines(self) -> list[bytes]:
-        """Whole lines of output, about `BATCH` bytes; none at its end. A line that was cut is dropped."""
+        """Packets of about `BATCH` bytes of output. One that was cut is dropped."""
         pieces, size = [self._rest], len(self._rest)
         ended = False
-        while size < BATCH or b"\n" not in pieces[-1]:
+        while size < BATCH or self.END not in pieces[-1]:
             piece = self._child.read(BATCH)
             if not piece:
                 ended = True
@@ -168,7 +129,7 @@ class Tshark(Source):
             size += len(piece)
             if size > MAX_LINE + BATCH:
                 break
-        *lines, self._rest = b"".join(pieces).split(b"\n")
+        *lines, self._rest = b"".join(pieces).split(self.END)
         if len(self._rest) > MAX_LINE:
             self._report(f"tshark's line for packet {self._packet + 1} has no end", self._packet + 1)
             self._child.close()
@@ -176,13 +137,14 @@ class Tshark(Source):
             self._rest = b""
         return lines
 
+    def _end_early(self, reason: str) -> None:
+        super()._end_early(reason)
+        self._child.close()
+
     def _finish(self) -> None:
-        """Reports how tshark ended and what it could not read; for an open file only once."""
+        """Reports how tshark ended, too."""
+        super()._finish()
         code = self._child.result()
-        if code == 0 and not self._parser.unreadable:
-            return
-        if self._parser.unreadable:
-            self._report(f"{self._parser.unreadable:,} lines of tshark's output are not packets", None)
         if code and self._packet:
             self._report(f"tshark: {self._told(code)}, after packet {self._packet:,}", self._packet)
 
@@ -197,23 +159,18 @@ class Tshark(Source):
         raise CaptureError(f"{self.name}: tshark can't read it: {told}")
 
     def _told(self, code: int) -> str:
-        """Returns tshark's own error message: its last own line and the lines behind that."""
-        if code < 0:
-            return f"ended by signal {-code}"
-        lines = self._child.complaint()
-        starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
-        if not starts:
-            return f"ended with code {code}"
-        told = " ".join(lines[starts[-1] :]).removeprefix("tshark: ")
-        return told.replace(f'The file "{self._path}"', "the file").rstrip(".")
+        """Returns why tshark ended, where it names the file without its path."""
+        return told_by(self._child, code).replace(f'The file "{self._path}"', "the file")
 
 
-def _command(program: str, path: str, preferences: Sequence[str]) -> list[str]:
-    command = [program, "-n", "-r", path, "-T", "fields"]
-    for form in ("separator=/t", "occurrence=a", "aggregator=,", "quote=n", "header=n"):
-        command += ["-E", form]
-    for field in FIELDS:
-        command += ["-e", field]
-    for preference in (*PREFERENCES, *preferences):
-        command += ["-o", preference]
-    return command
+def told_by(child: ChildTool, code: int) -> str:
+    """Returns tshark's own error message: its last own line that begins no list, with its rest."""
+    if code < 0:
+        return f"ended by signal {-code}"
+    lines = child.complaint()
+    starts = [at for at, line in enumerate(lines) if line.startswith("tshark: ")]
+    own = [at for at in starts if not lines[at].endswith(":")] or starts
+    if not own:
+        return f"ended with code {code}"
+    end = next((at for at in starts if at > own[-1]), len(lines))
+    return " ".join(lines[own[-1] : end]).removeprefix("tshark: ").rstrip(".")

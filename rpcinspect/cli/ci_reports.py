@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 from rpcinspect.cli.github_log import GithubLog, is_github_log
 from rpcinspect.cli.options import below, option
 from rpcinspect.errors import OutputError, RpcInspectError
+from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
     from rpcinspect.views.ci.suite import SuiteResult
@@ -71,8 +72,9 @@ def reported(asked: ReportOptions, command: str, *runs: Sequence[str]) -> Iterat
     GithubLog.asked = asked.annotations == "github"
     try:
         yield
-    except RpcInspectError as error:
-        reason = str(error)  # Python forgets `error` behind this block
+    except Exception as error:
+        # Python forgets `error` behind this block
+        reason = str(error) if isinstance(error, RpcInspectError) else fault(error)
 
         def failed() -> "SuiteResult":
             from rpcinspect.views.ci.suite import failed_suite

@@ -150,8 +150,8 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
             yield "--live and FILE can't be used together"
         elif wanted not in ([], ["--stream"]):
             yield "--live can't be read twice: capture to a file first (tcpdump -w), then decode that"
-        elif self.reader == "tshark" or self.tshark_options:
-            yield "--live is always read natively: leave out --reader tshark and --tshark-option"
+        elif self.reader in ("tshark", "pyshark") or self.tshark_options:
+            yield "--live is always read natively: leave out --reader and --tshark-option"
 
     def _writing_mistakes(self) -> Iterator[str]:
         if self.redact_seed is not None and not self.redact:

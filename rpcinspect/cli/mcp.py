@@ -10,7 +10,7 @@ from rpcinspect.cli.options import STDIN, CaptureOptions, argument, option
 
 
 class McpCommand(CaptureOptions, frozen=True, kw_only=True):
-    """Answer a coding agent's questions about captures, over the Model Context Protocol."""
+    """Serve captures to coding agents, over the Model Context Protocol."""
 
     EXAMPLES: ClassVar = ("mcp run.pcap", "mcp good.pcap bad.pcap", "mcp host1.pcap,host2.pcap")
     EXITS: ClassVar = {0: "standard input has ended", 2: "wrong options", 130: "interrupted"}

@@ -221,7 +221,7 @@ def _message(
 ) -> int:
     """Shows one message: a first pass finds out which it is, a second decodes it again."""
     from rpcinspect.views.jsonl.lines import message_line
-    from rpcinspect.views.text.detail import detail
+    from rpcinspect.views.text.detail import HEX_ROWS, detail
 
     session, shown = inputs.session(chosen)
     if index >= session.totals.messages:
@@ -244,7 +244,8 @@ def _message(
             _write_messages((line,), command, stack)
         else:
             console = stack.enter_context(open_console(command.output))
-            for part in detail(record, session, decoding.bytes, every_byte=command.show_all):
+            rows = None if command.show_all else HEX_ROWS
+            for part in detail(record, session, decoding.bytes, rows=rows):
                 console.print(part)
     return _verdict(command, session)
 

@@ -82,7 +82,7 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
 
     files: FilesArgument
     reader: Annotated[
-        Literal["auto", "native", "tshark"],
+        Literal["auto", "native", "tshark", "pyshark"],
         option("--reader", "Choose the reader; auto: native, or tshark where needed.", **READING),
     ] = "auto"
     tshark_options: Annotated[

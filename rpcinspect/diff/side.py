@@ -106,7 +106,7 @@ class ContentReader:
         return tuple(keys)
 
     def _tensors(self, record: RpcRecord) -> int:
-        """Bytes of storages; of those that were not captured, how long they are."""
+        """Bytes of storages; of those that were not captured, how long they are; hashes that were kept."""
         if not record.tp.tensors:
             return 0
         found: list[Hashable] = []
@@ -116,7 +116,7 @@ class ContentReader:
                 found.append(("hole", tensor.descriptor.length))
             else:
                 found.append(hash(self._read(extent)))
-        return hash(tuple(found))
+        return hash((record.tp.hashes, *found))
 
 
 def function_label(function: str | None) -> str | None:

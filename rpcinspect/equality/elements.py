@@ -20,7 +20,13 @@ from rpcinspect.errors import DecodeError, LimitExceeded
 from rpcinspect.rpc.dtypes import DTYPES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
-from rpcinspect.rpc.tensor_values import MAX_LOGICAL_BYTES, is_contiguous, logical_bytes, logical_nbytes
+from rpcinspect.rpc.tensor_values import (
+    MAX_LOGICAL_BYTES,
+    is_contiguous,
+    logical_bytes,
+    logical_nbytes,
+    sha256,
+)
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tensorpipe.records import TpTensor
 
@@ -62,11 +68,18 @@ class ElementBlock(Struct, frozen=True):
 class Tensors:
     """Tensors of one message with their bytes."""
 
-    __slots__ = ("_whole", "metas", "storages")
+    __slots__ = ("_hashes", "_whole", "metas", "storages")
 
-    def __init__(self, metas: Sequence[TensorMeta], storages: Sequence[Storage]) -> None:
-        """`storages` by the numbers that the metas have."""
+    def __init__(
+        self,
+        metas: Sequence[TensorMeta],
+        storages: Sequence[Storage],
+        hashes: Sequence[str | None] = (),
+    ) -> None:
+        """`storages` by the numbers that the metas have; `hashes` of the metas, of those that were kept in
+        place of bytes."""
         self.metas = metas
+        self._hashes = {meta: its for meta, its in zip(metas, hashes, strict=False) if its is not None}
         self.storages = storages
         self._whole: tuple[int, bytes] | None = None
 
@@ -85,6 +98,24 @@ class Tensors:
         if self._whole is None or self._whole[0] != index:
             self._whole = (index, storage.read(storage.extent))
         return self._whole[1]
+
+    def kept_hash(self, meta: TensorMeta) -> str | None:
+        """Returns the sha256 of the elements that was kept in place of their bytes; None without one, and
+        where the bytes are there."""
+        if not self._hashes:
+            return None
+        storage = self.storage(meta)
+        if storage is not None and storage.extent is not None and not storage.extent.missing:
+            return None
+        return self._hashes.get(meta)
+
+    def sha256(self, meta: TensorMeta) -> str | None:
+        """Returns the sha256 of the elements of a strided tensor, as kept or of their bytes; None where
+        neither is there."""
+        kept, storage = self.kept_hash(meta), self.storage(meta)
+        if kept is not None or storage is None or storage.extent is None or storage.extent.missing:
+            return kept
+        return sha256(meta, self.whole(meta) or b"")
 
     def blocks(self, meta: TensorMeta) -> Iterator[ElementBlock]:
         """Yields the elements in blocks. Raises `DecodeError` if the table and the storage contradict each
@@ -125,7 +156,8 @@ class Tensors:
 
 def tensors_of(record: RpcRecord, read: ReadExtent) -> Tensors:
     """The tensors of a record."""
-    return Tensors(record.rpc.tensors, [storage_of(tensor, read) for tensor in record.tp.tensors])
+    storages = [storage_of(tensor, read) for tensor in record.tp.tensors]
+    return Tensors(record.rpc.tensors, storages, record.tp.hashes)
 
 
 def storage_of(tensor: TpTensor, read: ReadExtent) -> Storage:

@@ -10,14 +10,18 @@ A message whose payloads are not those of torch's agent has no place in a log; h
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import IO, cast
 
+from msgspec.structs import replace
+
 from rpcinspect.capture.source import WINDOW
 from rpcinspect.checks.wire_facts import ConnectionEnds, WireFacts
-from rpcinspect.equality.elements import ReadExtent
+from rpcinspect.equality.elements import ReadExtent, tensors_of
+from rpcinspect.errors import DecodeError
 from rpcinspect.export.pcap.pipes import Numbered
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpclog.header import (
     MAX_NAME,
     LoggedEnd,
@@ -40,13 +44,19 @@ from rpcinspect.rpclog.write import (
 )
 from rpcinspect.session.model import CallFailure, Session, Worker
 from rpcinspect.tcp.ranges import Extent
-from rpcinspect.tensorpipe.records import TpMessage, TpTensor
+from rpcinspect.tensorpipe.records import Placement, TpMessage, TpTensor
 
 
 def write_log(
-    output: IO[bytes], session: Session, kept: Sequence[Numbered], read: ReadExtent, wire: WireFacts
+    output: IO[bytes],
+    session: Session,
+    kept: Sequence[Numbered],
+    read: ReadExtent,
+    wire: WireFacts,
+    most: int | None = None,
 ) -> int:
-    """Writes these messages in this order; returns how many of them a log can't hold."""
+    """Writes these messages in this order; returns how many of them a log can't hold. Of storages longer than
+    `most` the hashes of their tensors are kept, not the bytes."""
     output.write(FIRST_LINE)
     first = [c.first_time_ns for c in session.captures if c.first_time_ns is not None]
     last = [c.last_time_ns for c in session.captures if c.last_time_ns is not None]
@@ -61,6 +71,8 @@ def write_log(
         if not _is_torch(tp):
             left_out += 1
             continue
+        if most is not None:
+            tp = _with_hashes(message.record, read, most)
         said = ways.message(tp, message.record.rpc.message.type, message.record.rpc.message.id)
         output.write(message_line(said))
         body = False
@@ -82,6 +94,29 @@ def _is_torch(tp: TpMessage) -> bool:
     lost = tp.payload_missing
     whole = not lost or not sum(lost[:2])
     return whole and len(tp.payloads) == 4 and [len(p) for p in tp.payloads[:2]] == [4, 8]
+
+
+def _with_hashes(record: RpcRecord, read: ReadExtent, most: int) -> TpMessage:
+    """Returns the message without the bytes of long storages, with a hash of each tensor in them; a storage
+    whose tensors can't be hashed stays."""
+    tp, metas = record.tp, record.rpc.tensors
+    tensors, hashes = list(tp.tensors), dict(enumerate(tp.hashes))
+    its = tensors_of(record, read)
+    within: dict[int | None, list[int]] = defaultdict(list)
+    for place, meta in enumerate(metas):
+        within[meta.storage].append(place)
+    for number, tensor in enumerate(tensors):
+        extent = tensor.extent
+        if tensor.descriptor.length <= most or extent is None or extent.missing or not within[number]:
+            continue
+        try:  # one may be listed thousands of times
+            found = {meta: its.sha256(meta) for meta in {metas[place] for place in within[number]}}
+        except DecodeError:
+            continue
+        hashes |= {place: found[metas[place]] for place in within[number]}
+        tensors[number] = TpTensor(tensor.descriptor, Placement.MISSING, None)
+    told = tuple([hashes.get(place) for place in range(len(metas))])
+    return replace(tp, tensors=tensors, hashes=told if any(told) else ())
 
 
 def _body(tp: TpMessage, read: ReadExtent) -> Iterator[bytes]:
@@ -128,6 +163,7 @@ class _Ways:
             table_missing=lost[3],
             storages=tuple([_storage(tensor) for tensor in tp.tensors]),
             after_loss=tp.after_loss,
+            sha256=tp.hashes,
         )
 
     def failures(self, kept: Sequence[Numbered]) -> Iterator[bytes]:

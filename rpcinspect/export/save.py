@@ -47,8 +47,10 @@ def save_messages(
     key: bytes | None,
     *,
     network: bool,
+    most: int | None = None,
 ) -> int:
-    """Writes a pcap, or a log; returns how many messages have no place in it. `key`: redacted by it."""
+    """Writes a pcap, or a log; returns how many messages have no place in it. `key`: redacted by it; `most`:
+    bytes of a storage that a log keeps, of longer ones a hash."""
 
     def read(extent: Extent) -> bytes:
         return extent.read(decoding.bytes)
@@ -59,7 +61,7 @@ def save_messages(
     if network:
         write_messages(output, session, kept, read)
         return 0
-    return write_log(output, session, kept, read, decoding.wire_facts)
+    return write_log(output, session, kept, read, decoding.wire_facts, most)
 
 
 def redact_file(source: Path, target: Path, seed: str | None = None) -> int:
@@ -69,12 +71,22 @@ def redact_file(source: Path, target: Path, seed: str | None = None) -> int:
     `target` appears only when it is whole; nothing that is not redacted is ever written beside it. The two
     may be the same file.
     """
+    return _written_again(source, target, key=key_of(seed))
+
+
+def shorten_log(source: Path, target: Path, most: int) -> int:
+    """Writes a log again; of storages longer than `most` the hashes of their tensors are kept, not the bytes.
+    Returns the number of messages."""
+    return _written_again(source, target, most=most)
+
+
+def _written_again(source: Path, target: Path, *, key: bytes | None = None, most: int | None = None) -> int:
     with Decoding([str(source)]) as decoding:
         records = list(decoding.records())
         session = decoding.session
         kept = _numbered(session, records)
         with open_whole(target, private=True) as output:
-            save_messages(output, session, kept, decoding, key_of(seed), network=not session.logged)
+            save_messages(output, session, kept, decoding, key, network=not session.logged, most=most)
     return len(kept)
 
 

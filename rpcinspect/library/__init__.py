@@ -8,6 +8,7 @@ from __future__ import annotations
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.library.actions import compare, replay
+from rpcinspect.library.packets import to_pyshark
 from rpcinspect.library.run import Call, Context, Run, open
 from rpcinspect.library.tables import record_batches, table_schema
 from rpcinspect.replayer.planning.plan import PlanOptions
@@ -35,4 +36,5 @@ __all__ = [
     "record_batches",
     "replay",
     "table_schema",
+    "to_pyshark",
 ]

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from msgspec import structs
 
+from rpcinspect.capture.reader import PathName
 from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
-from rpcinspect.library.run import PathName, Run, open
+from rpcinspect.library.run import Run, open
 from rpcinspect.replayer.planning.allowances import Allowance
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions

@@ -6,13 +6,13 @@ for. Close the run, or use `with`: the bytes of tensors are read from the captur
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from rpcinspect.capture.reader import PathName, Readable, input_of
 from rpcinspect.errors import OutputError
 from rpcinspect.fields.phrases import duration, packed, read_packed
 from rpcinspect.files.closing import Closing
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from rpcinspect.filter.matches import Shown
 
-PathName: TypeAlias = str | os.PathLike[str]
 T = TypeVar("T")
 
 SHOWN_ROWS = 20
@@ -233,7 +232,8 @@ class Run(Closing):
     def __init__(self, model: RunModel, decoding: Decoding, shown: Shown | None = None) -> None:
         self.model = model
         """All that is known, as the rest of the package asks for it."""
-        self._decoding = decoding
+        self.decoding = decoding
+        """Where it was read from."""
         self._shown = shown
 
     def __len__(self) -> int:
@@ -252,7 +252,7 @@ class Run(Closing):
 
     def close(self) -> None:
         """Closes the captures."""
-        self._decoding.close()
+        self.decoding.close()
 
     @property
     def captures(self) -> tuple[CaptureInfo, ...]:
@@ -331,7 +331,7 @@ class Run(Closing):
         """What of the run matches a filter, as `-f` has it. Answers are worked out over the whole run. Raises
         `FilterError`."""
         shown = self.select(expression)
-        return Run(self.model.whole.narrowed(shown.rows, shown.touched), self._decoding, shown)
+        return Run(self.model.whole.narrowed(shown.rows, shown.touched), self.decoding, shown)
 
     def select(self, expression: str, *, of_calls: bool = False) -> Shown:
         """Which rows of the whole run match a filter, asked of messages or of calls. Raises `FilterError`."""
@@ -357,7 +357,7 @@ class Run(Closing):
         target, key = Path(path), key_of(seed) if redact else None
         with open_whole(target, private=True) as output:
             network = target.suffix != ".rpclog"
-            save_messages(output, whole.session, kept, self._decoding, key, network=network)
+            save_messages(output, whole.session, kept, self.decoding, key, network=network)
         return len(kept)
 
     def to_arrow(self, table: str = "messages") -> pyarrow.Table:
@@ -378,10 +378,11 @@ class Run(Closing):
         return self.to_arrow(table).to_pandas()
 
 
-def open(path: PathName | Sequence[PathName], *more: PathName, options: Options | None = None) -> Run:
-    """Reads captures as one run. Raises `CaptureError` for what is no capture."""
-    first = [path] if isinstance(path, (str, os.PathLike)) else path
-    decoding = Decoding([os.fspath(one) for one in (*first, *more)], options)
+def open(path: Readable | Sequence[Readable], *more: Readable, options: Options | None = None) -> Run:
+    """Reads captures as one run: files, or capture objects of pyshark (docs/pyshark.md). Raises
+    `CaptureError` for what is no capture."""
+    first = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
+    decoding = Decoding([input_of(one) for one in (*first, *more)], options)
     try:
         return Run(RunModel.of(decoding, list(decoding.records())), decoding)
     except BaseException:

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from rpcinspect.capture.reader import PathName
 from rpcinspect.errors import CaptureError, OutputError, RpcInspectError
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import CallSelection, Filter, Selection
-from rpcinspect.library.run import PathName
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.views.jsonl.calls import CallRows

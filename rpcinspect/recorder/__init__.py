@@ -7,6 +7,8 @@ the stages that decode.
     record      joins the parts, says what a way of recording must offer, and tells what came of it
     wire        one of them: packets, by the sniffer of capture/; with namespace
     agent       the other: messages; with library
+    in_process  recording from within a program, by the program itself
+    family      the same with the processes that the program starts
     processes   what the processes of the command tell of themselves, and how they ended
     startup/    what runs inside the processes of the command
 

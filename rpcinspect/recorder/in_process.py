@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from rpcinspect.errors import OutputError, RecordError
 from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.library import QUEUE_BYTES, build_agent
-from rpcinspect.recorder.startup import rpcinspect_agent
+from rpcinspect.recorder.startup import rpcinspect_agent, rpcinspect_notes
 
 TensorPolicy = Literal["none", "small", "all"]
 WhenFull = Literal["wait", "drop"]
@@ -40,11 +40,7 @@ class Recording:
             os.close(open_growing(self.path, append=True))
         except OutputError as error:
             raise RecordError(str(error)) from error
-        rpc = rpcinspect_agent.torch_rpc()
-        if rpc._is_current_rpc_agent_set():
-            raise RecordError("RPC has been started before: recording begins before init_rpc")
-        settings = library.settings(self.path, *self._options)
-        self._recorders = rpcinspect_agent.stand_in_for(rpc, settings)
+        self._recorders = record_here(library.settings(self.path, *self._options))
         # the process may end before the block does; not atexit, which children of multiprocessing do not run
         Finalize(None, self._recorders.close, exitpriority=-100)
         return self
@@ -70,6 +66,35 @@ class Recording:
     def counters(self) -> Mapping[str, Any]:
         """`messages`, `bytes`, `dropped`, `failed`; `failure`, if recording ended early."""
         return {} if self._recorders is None else self._recorders.counters()
+
+
+def record_here(settings: Mapping[str, Any]) -> rpcinspect_agent.Recorders:
+    """Has this process's next agents recorded, with the settings that startup/rpcinspect_agent.py reads.
+    Raises `RecordError` where RPC has been started."""
+    if has_started_rpc():
+        raise RecordError("RPC has been started before: recording begins before init_rpc")
+    return rpcinspect_agent.stand_in_for(rpcinspect_agent.torch_rpc(), dict(settings))
+
+
+def note_here(folder: str, recorders: rpcinspect_agent.Recorders) -> Callable[[], None]:
+    """Has this process, and those that it forks, leave notes in a folder, as processes of a command do;
+    returns what ends that."""
+    rpc = rpcinspect_agent.torch_rpc()
+    before = rpc.api._init_rpc_states
+    notes = rpcinspect_notes.Notes(folder)
+    notes.follow(rpc, recorders.why_not, recorders.job)
+    notes.at_end(recorders.close)
+
+    def end() -> None:
+        rpc.api._init_rpc_states = before
+        notes.at_end(dict)  # a note is kept until this process ends: not its recorder
+
+    return end
+
+
+def has_started_rpc() -> bool:
+    """Returns whether this process is a worker of RPC now."""
+    return bool(rpcinspect_agent.torch_rpc()._is_current_rpc_agent_set())
 
 
 def recording(

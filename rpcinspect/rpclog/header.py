@@ -43,6 +43,8 @@ LogJob: TypeAlias = Int | Text
 Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 Type: TypeAlias = Int32 | str
 """A message type by its number or its name."""
+Digest: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+"""sha256 of the elements of a tensor."""
 Reason: TypeAlias = Literal["timeout", "connection", "error"]
 """Why a call ended without an answer."""
 
@@ -82,6 +84,8 @@ class SaidOfMessage(Struct, frozen=True, kw_only=True):
     payload_missing: Size = 0
     table_missing: Size = 0
     after_loss: bool = False
+    sha256: tuple[Digest | None, ...] = ()
+    """Of each tensor whose bytes were left out; None of the others."""
 
 
 class LoggedMessage(SaidOfMessage, frozen=True, kw_only=True):

@@ -281,6 +281,7 @@ class LogJoin:
             length=length,
             after_loss=said.after_loss,
             payloads_ns=(said.time_ns, said.end_ns) if said.storages else None,
+            hashes=said.sha256,
         )
 
     def _shape(self, said: LoggedMessage) -> tuple[TpDescriptor, bytes]:

@@ -58,6 +58,7 @@ def message_line(said: LoggedMessage) -> bytes:
         "payload_missing": said.payload_missing,
         "table_missing": said.table_missing,
         "after_loss": said.after_loss,
+        "sha256": said.sha256,
     }
     return _line(header | {key: value for key, value in others.items() if value})
 

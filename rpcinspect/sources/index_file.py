@@ -30,6 +30,7 @@ import zstandard
 from msgspec import Struct, convert
 
 from rpcinspect.capture import CaptureReader
+from rpcinspect.capture.reader import BY_TSHARK
 from rpcinspect.capture.source import ASIDE
 from rpcinspect.errors import CaptureError, DecodeError, OutputError
 from rpcinspect.files.closing import Closing
@@ -181,7 +182,7 @@ def _stamp(reader: CaptureReader, reach: int) -> CaptureStamp:
         raise OutputError(f"{path}: no index is made of what is no file")
     if reader.compression is not None:
         raise OutputError(f"{path}: no index is made of a compressed capture: unpack it first")
-    if reader.reader == "tshark":
+    if reader.reader in BY_TSHARK:
         raise OutputError(f"{path}: no index is made of what tshark reads: convert it to pcap first")
     if reach >= ASIDE:
         raise OutputError(f"{path}: no index is made of logs that hold tensors as base64")

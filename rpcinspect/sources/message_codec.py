@@ -77,6 +77,7 @@ class StoredMessage(Struct, array_like=True, frozen=True, gc=False):
     length: StoredSize | None
     """None: that of all its frames."""
     payloads_ns: tuple[StoredInt, StoredInt] | None
+    hashes: tuple[str | None, ...] = ()
 
 
 class StoredFlow(Struct, array_like=True, frozen=True, gc=False):
@@ -132,6 +133,7 @@ def pack(messages: Sequence[TpMessage], changes: Sequence[Change] = ()) -> bytes
                 tp.offset,
                 None if tp.length == shape[1] else tp.length,
                 tp.payloads_ns,
+                tp.hashes,
             )
         )
     ends = [
@@ -249,6 +251,7 @@ class BlockReader:
             bool(stored.flags & AFTER_LOSS),
             True,
             stored.payloads_ns,
+            stored.hashes,
         )
 
     def _tensors(self, stored: tuple[StoredTensor, ...], descriptor: TpDescriptor) -> list[TpTensor]:

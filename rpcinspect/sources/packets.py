@@ -118,7 +118,7 @@ class PacketSource(MessageSource):
         if not _look_before(reader):
             return None
         segmenter, samples = Segmenter(), ClockSamples()
-        with CaptureReader(reader.path, reader.index, self._reading) as again:
+        with CaptureReader(reader.input, reader.index, self._reading) as again:
             for block in segments_alone(again, segmenter):
                 if self._watch.stopped(reader.index):
                     return None

@@ -266,19 +266,13 @@ class Stream(SettledBytes):
             self.conflicts.append(Conflict(start + at, end - start - at, packet, run.capture))
 
     def _kept(self, start: int, end: int) -> list[SegmentRun]:
+        """Returns what of a range before `self.end` is there."""
         found = [r for r in self._history or () if r.start < end and start < r.end]
         runs = self.runs
         index = bisect_right(runs, start, self._head, key=end_of)
         while index < len(runs) and runs[index].start < end:
             found.append(runs[index])
             index += 1
-        at = max(0, self._pending.bisect_right(start) - 1)
-        while at < len(self._pending):
-            run = self._pending.peekitem(at)[1]
-            if run.start >= end:
-                break
-            found.append(run)
-            at += 1
         return found
 
 

@@ -152,6 +152,9 @@ class TpMessage(Struct, eq=False, gc=False):
     payloads_ns: tuple[int, int] | None = None
     """First and last captured byte of descriptor and payloads alone; None without tensors, where they are
     `first_ns` and `last_ns`."""
+    hashes: tuple[str | None, ...] = ()
+    """sha256 of the elements of torch's tensors, in the order of their table, where a log says it in place of
+    their bytes."""
 
     @classmethod
     def live(cls, descriptor: TpDescriptor, payloads: tuple[bytes, ...]) -> TpMessage:

@@ -74,7 +74,7 @@ def agent(*arguments: object) -> Iterator[Agent]:
     """An agent that may ask about these captures."""
     loop, started = asyncio.new_event_loop(), threading.Event()
     ends: asyncio.Event
-    client = Client(command(*arguments), mode="legacy")
+    client = Client(command(*arguments))
     failed: Sequence[BaseException] = ()
 
     async def live() -> None:

@@ -114,7 +114,7 @@ def test_answers_are_those_of_the_commands(its: Agent, monkeypatch: pytest.Monke
     table = whole(its, "messages", capture=2)
     assert table[:-2] == shown("decode", GOOD)[: len(table) - 2]
     assert table[-2] == "182 messages"
-    assert whole(its, "message", number=10, all=True) == shown("decode", CHAIN, "--message", "10", "--all")
+    assert whole(its, "message", number=10, hex="all") == shown("decode", CHAIN, "--message", "10", "--all")
     assert whole(its, "graph", context="0:0") == shown("graph", CHAIN, "--context", "0:0")
     assert whole(its, "diff", a=GOOD, b=3) == shown("diff", GOOD, BAD)
     below = [line for line in shown("decode", CHAIN) if "hidden" not in line]

@@ -82,15 +82,15 @@ def test_a_capture_that_no_reader_knows_is_told() -> None:
         )
 
 
-def test_every_byte_of_a_large_message_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_come_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with GivenCaptures([[str(CAPTURES / "pairs" / "error.pcap.gz")]], Options()) as given:
-        assert "more bytes (--all shows them)" in ask(given, "message", number=117)
-        assert "more bytes" not in ask(given, "message", number=117, all=True)
+        assert "bytes of" not in ask(given, "message", number=117)
+        assert "more bytes (--all shows them)" in ask(given, "message", number=117, hex="some")
+        assert "more bytes" not in ask(given, "message", number=117, hex="all")
         monkeypatch.setattr("rpcinspect.agents.tools.MAX_BYTES", 100)
-        told = ask(given, "message", number=116, all=True)
-        assert re.match(
-            r"message 116 has .*; all is for up to 100 bytes: the tool tensor shows elements$", told
-        )
+        told = ask(given, "message", number=116, hex="all")
+    assert told.startswith("message 116 has ")
+    assert told.endswith(", and hex=all is for up to 100 bytes: the tool tensor shows elements")
 
 
 def test_tensors_of_any_dtype_have_elements() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.checks.findings import CODES
+from rpcinspect.cli.ci_reports import reported
+from rpcinspect.cli.findings import FindingsCommand
 from rpcinspect.cli.github_log import GithubLog, inert
 from rpcinspect.rpc.command import PythonCall, PythonResp
 from rpcinspect.rpc.command_codec import to_payload
@@ -33,7 +35,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GithubLog, "asked", False)
 
 
-def reported(folder: Path, *arguments: object) -> tuple[Ran, dict[str, Case]]:
+def with_report(folder: Path, *arguments: object) -> tuple[Ran, dict[str, Case]]:
     """A run, and the cases that it wrote."""
     ran = rpcinspect(*arguments, "--junit", folder / "x.xml")
     return ran, cases_of((folder / "x.xml").read_bytes())
@@ -57,7 +59,7 @@ def reported(folder: Path, *arguments: object) -> tuple[Ran, dict[str, Case]]:
 def test_the_report_says_what_the_exit_code_says(
     arguments: tuple[object, ...], code: int, bad: set[str], tmp_path: Path
 ) -> None:
-    ran, cases = reported(tmp_path, *arguments)
+    ran, cases = with_report(tmp_path, *arguments)
     assert ran.code == code
     failed = {case.name for case in cases.values() if case.outcome in ("failure", "error")}
     assert failed >= bad
@@ -130,6 +132,16 @@ def test_a_report_that_can_not_be_written_is_an_error_of_its_own(tmp_path: Path)
         ran = rpcinspect("findings", capture, "--junit", tmp_path / "no folder" / "x.xml")
         assert ran.code == code
         assert len(ran.err.splitlines()) == 1
+
+
+def test_a_fault_of_our_own_leaves_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = FindingsCommand(files=["run.pcap"], junit=tmp_path / "x.xml", annotations="github")
+    with pytest.raises(KeyError), reported(asked, "findings", asked.files):
+        raise KeyError("lost")
+    (case,) = cases_of((tmp_path / "x.xml").read_bytes()).values()
+    assert case.outcome == "error"
+    assert case.message.startswith("rpcinspect itself failed: KeyError: 'lost'")
+    assert [command.name for command in commands(capsys.readouterr().err)] == ["error"]
 
 
 NAMES = (

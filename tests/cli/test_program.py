@@ -14,7 +14,7 @@ from rpcinspect.cli.program import Program
 from tests.cli.runner import CHAIN, rpcinspect
 
 NAMES = [name for names in Program.GROUPS.values() for name in names]
-FORMATS = ["html", "perfetto", "parquet", "rpclog", "safetensors", "dot"]
+FORMATS = ["html", "perfetto", "otlp", "parquet", "rpclog", "safetensors", "dot"]
 COMMANDS = [*((name,) for name in NAMES if name != "export"), *(("export", name) for name in FORMATS)]
 
 
@@ -26,7 +26,7 @@ def test_commands_stand_in_their_groups_a_line_each() -> None:
         (line,) = re.findall(rf"^  {name} +(.+)$", out, re.MULTILINE)
         assert line[0].isupper()
     assert max(map(len, out.splitlines())) <= 80
-    assert re.findall(r"^  (\w+)  ", rpcinspect("export", "--help").out, re.MULTILINE)[:6] == FORMATS
+    assert re.findall(r"^  (\w+)  ", rpcinspect("export", "--help").out, re.MULTILINE)[:7] == FORMATS
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -189,3 +189,11 @@ def test_calls_without_an_answer() -> None:
 def test_calls_that_can_not_be(key: str, value: Any) -> None:
     with pytest.raises(DecodeError, match=key):
         read_header(FAILED | {key: value})
+
+
+def test_hashes_in_place_of_bytes() -> None:
+    digest = "0123456789abcdef" * 4
+    assert read(sha256=[None, digest]).sha256 == (None, digest)
+    for wrong in (["x"], [digest.upper()], [digest[1:]], digest, [digest + "\n"], [1]):
+        with pytest.raises(DecodeError, match="sha256"):
+            read(sha256=wrong)

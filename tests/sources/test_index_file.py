@@ -20,7 +20,7 @@ from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.pipeline import Decoding, make_index
 from rpcinspect.sources import index_file
 from rpcinspect.sources.index import IndexSource
-from rpcinspect.sources.index_file import HEAD, IndexFile, Preface, open_index, stamp_of
+from rpcinspect.sources.index_file import FORMAT, HEAD, NAME, IndexFile, Preface, open_index, stamp_of
 from rpcinspect.sources.message_codec import from_json, to_json
 from tests.cli.runner import CHAIN, rpcinspect
 
@@ -129,7 +129,7 @@ def test_other_code(path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_preface_that_says_other_things(path: Path, place: Path) -> None:
     data = b'{"code":"99"}'
-    place.write_bytes(HEAD.pack(b"rpcidx\0\1", len(data), zlib.crc32(data)) + data)
+    place.write_bytes(HEAD.pack(NAME + FORMAT, len(data), zlib.crc32(data)) + data)
     not_used(path, "made by another version of rpcinspect")
 
 
@@ -199,7 +199,7 @@ class Parts:
         preface = to_json(
             Preface(**fields | {"facts": parts[0], "table": parts[1], "blocks": len(b"".join(blocks))})
         )
-        head = HEAD.pack(b"rpcidx\0\1", len(preface), zlib.crc32(preface))
+        head = HEAD.pack(NAME + FORMAT, len(preface), zlib.crc32(preface))
         place.write_bytes(head + preface + facts + table + b"".join(blocks))
 
 

@@ -31,7 +31,7 @@ def record_ends(data: bytes) -> list[int]:
     [
         "basic_chain.pcap",
         "draws.pcap",
-        "transport_matrix_uv_mpt.pcap",
+        pytest.param("transport_matrix_uv_mpt.pcap", marks=pytest.mark.slow),
         pytest.param("torch/stress_basic.pcap", marks=pytest.mark.slow),
     ],
 )

@@ -79,7 +79,14 @@ class Redactor:
             TpTensor(said, tensor.placement, self._extent(record, number, tensor))
             for number, (tensor, said) in enumerate(zip(tp.tensors, descriptor.tensors, strict=True))
         ]
-        made = replace(tp, payloads=payloads, descriptor=descriptor, descriptor_body=body, tensors=tensors)
+        made = replace(
+            tp,
+            payloads=payloads,
+            descriptor=descriptor,
+            descriptor_body=body,
+            tensors=tensors,
+            hashes=(),  # of the values that are replaced
+        )
         return RpcRecord(record.row, made, record.rpc, record.facts, record.problems)
 
     def _payloads_of(self, record: RpcRecord) -> tuple[bytes, ...]:

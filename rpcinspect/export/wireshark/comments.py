@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from rpcinspect import __version__
 from rpcinspect.capture.block import PacketBlock, as_int64
-from rpcinspect.capture.reader import CaptureReader
+from rpcinspect.capture.reader import BY_TSHARK, CaptureReader
 from rpcinspect.errors import OutputError
 from rpcinspect.export.wireshark.labels import MessageLabels
 from rpcinspect.fields.phrases import path_label, shorten
@@ -104,7 +104,7 @@ def write_comments(
     """Writes the packets of a decoding, read again, with comments for these messages of the session. Raises
     `OutputError` where there are no packets, or other programs have read them."""
     for reader in decoding.readers:
-        if reader.reader == "tshark":
+        if reader.reader in BY_TSHARK:
             raise OutputError(
                 f"{reader.path}: tshark reads it, packet by packet; convert it first: editcap -F pcapng"
             )

@@ -42,16 +42,16 @@ MAX_PARENTS = 8
 
 
 def detail(
-    record: RpcRecord, session: Session, source: CaptureBytes, *, every_byte: bool = False
+    record: RpcRecord, session: Session, source: CaptureBytes, *, rows: int | None = HEX_ROWS
 ) -> Iterator[Text]:
-    """Yields all parts of one message; of long byte ranges the beginning, unless `every_byte`."""
-    rows = None if every_byte else HEX_ROWS
+    """Yields all parts of one message; of ranges of bytes so many rows in hexadecimal: 0, no range; None, all
+    of each."""
     for part in (
         _head(record, session),
         _envelopes(record),
         _body(record),
         _tensors(record, session, LastRead(source), rows),
-        _bytes(record, rows),
+        () if rows == 0 else _bytes(record, rows),
     ):
         try:
             yield from part
@@ -238,7 +238,7 @@ def _storage(
     if len(pieces) > PIECES:
         yield _field("bytes", f"and {counted(len(pieces) - PIECES, 'more piece')}")
     data = bytes_of(record, meta, read)
-    if data:
+    if data and rows != 0:
         yield Text(hexdump(data, 0, rows))
 
 

@@ -132,7 +132,7 @@ def test_no_secret_is_left_in_what_is_shown_of_it(tmp_path: Path) -> None:
         assert len(session.messages) == 82
         for record in session.messages:  # as `decode --message N --all` does
             console, out = file_console()
-            for part in detail(record, session.session, session.bytes, every_byte=True):
+            for part in detail(record, session.session, session.bytes, rows=None):
                 console.print(part)
             assert out.getvalue()
             assert "Zq7" not in out.getvalue(), record

@@ -51,7 +51,7 @@ def comments(path: Path, *options: str) -> dict[int, str]:
 
 
 @needs_tshark
-@pytest.mark.parametrize("name", ["basic_chain.pcap", "bwd_boom.pcap"])
+@pytest.mark.parametrize("name", ["basic_chain.pcap", pytest.param("bwd_boom.pcap", marks=pytest.mark.slow)])
 def test_comments_stand_at_the_first_packets(name: str, tmp_path: Path) -> None:
     """From a file, and from one that is compressed."""
     path, output = recorded(name), tmp_path / "out.pcapng"

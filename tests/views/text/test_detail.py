@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.rpc.message import from_payloads
-from rpcinspect.views.text.detail import detail, hexdump
+from rpcinspect.views.text.detail import HEX_ROWS, detail, hexdump
 from tests.places import content
 from tests.views.opened import CAPTURES, Opened, opened
 
@@ -22,7 +22,9 @@ PLACE = re.compile(r"  bytes: (\d+)\.\.(\d+) of (\S+)( \(gzip, unpacked\))?")
 
 
 def told(capture: Opened, index: int, *, every_byte: bool = True) -> list[str]:
-    parts = detail(capture.messages[index], capture.session, capture.bytes, every_byte=every_byte)
+    parts = detail(
+        capture.messages[index], capture.session, capture.bytes, rows=None if every_byte else HEX_ROWS
+    )
     return "\n".join(part.plain for part in parts).split("\n")
 
 
