@@ -98,6 +98,11 @@ def test_findings_fail_the_step_and_leave_a_report(tmp_path: Path) -> None:
     assert [command.name for command in commands(done.stderr)] == ["error"] * 2
     assert cases_of((tmp_path / "rpcinspect.xml").read_bytes())["error-response"].outcome == "failure"
     assert ran(tmp_path, captures="runs/-*")[1].returncode == 1
+    (tmp_path / "runs" / "x\n::error::forged\n").symlink_to(CAPTURES / "bwd_boom.pcap.gz")  # one file
+    _, done = ran(tmp_path, captures="runs/x*\nnone*")
+    assert done.returncode == 3
+    assert [command.data for command in commands(done.stderr)] == ["none*: No such file or directory"]
+    assert ran(tmp_path, captures="runs/x*")[1].returncode == 1
 
 
 def test_diff_takes_two_runs_and_options(tmp_path: Path) -> None:

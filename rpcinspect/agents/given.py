@@ -15,7 +15,6 @@ from rich.console import Console
 
 from rpcinspect.agents.printed import Abandoned, PrintedLines
 from rpcinspect.errors import CaptureError, RpcInspectError
-from rpcinspect.fields.phrases import some
 from rpcinspect.files.closing import Closing
 from rpcinspect.library.run import Run
 from rpcinspect.pipeline import Decoding, Options
@@ -23,7 +22,6 @@ from rpcinspect.run.run import RunModel
 
 MAX_ANSWERS = 8
 """Answers that are kept for their next pages."""
-MAX_NAMED = 8
 
 
 class ToolMistake(RpcInspectError):
@@ -112,9 +110,8 @@ class GivenCaptures(Closing):
             found = found or [one for one in self.captures if one.is_called(name)]
         if len(found) == 1:
             return found[0]
-        known = some([f"{one.number} {os.path.basename(one.paths[0])}" for one in self.captures], MAX_NAMED)
         why = f"{len(found)} captures are called so: give a number" if found else "there is no such capture"
-        raise ToolMistake(f"capture {name}: {why}; there are {known}")
+        raise ToolMistake(f"capture {name}: {why}; the tool captures lists them")
 
     def answer(
         self, key: Hashable, show: Callable[[Console], None], abandoned: Callable[[], bool]

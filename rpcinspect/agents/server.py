@@ -24,9 +24,9 @@ from msgspec.json import schema_components
 from rpcinspect import __version__
 from rpcinspect.agents.answering import AnsweringThread
 from rpcinspect.agents.frame import framed, visible
-from rpcinspect.agents.given import GivenCaptures
+from rpcinspect.agents.given import GivenCaptures, ToolMistake
 from rpcinspect.agents.tools import TOOLS, AgentTool, answered
-from rpcinspect.errors import DecodeError, FilterError, RpcInspectError
+from rpcinspect.errors import FilterError, RpcInspectError
 from rpcinspect.fields.phrases import counted, shorten
 from rpcinspect.unexpected import DEBUG, fault
 
@@ -103,10 +103,10 @@ def error_text(error: Exception) -> str:
         place = error.text[error.start : error.end]
         told = f"filter: {error.reason}, at character {error.start + 1}" + (f": {place}" if place else "")
         return _bounded(told)
-    if isinstance(error, DecodeError):
-        return framed([_bounded(str(error))], "no answer")
-    if isinstance(error, (RpcInspectError, ValidationError)):
+    if isinstance(error, (ToolMistake, ValidationError)):
         return _bounded(str(error))
+    if isinstance(error, RpcInspectError):  # it names a file, or quotes what a file or tshark says
+        return framed([_bounded(str(error))], "no answer")
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
     return framed([_bounded(fault(error))], "no answer")

@@ -70,7 +70,7 @@ class Shares:
         self._runs: dict[int, int] = {}
         for job in np.unique(jobs).tolist():
             its = np.flatnonzero(jobs == job)
-            self._runs[job] = int(end[its].max() - begin[its].min())
+            self._runs[job] = int(end[its].max()) - int(begin[its].min())  # any of 64 bits
 
     def worth_telling(self, job: int, time_ns: int) -> bool:
         """Whether a time is so much of the run that a user feels it."""

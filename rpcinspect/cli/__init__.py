@@ -11,11 +11,12 @@ import io
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO, cast
 
 import typer
 
 from rpcinspect import __version__
+from rpcinspect.cli.github_log import InertText, is_github_log
 from rpcinspect.cli.program import SETTINGS, Program
 
 app = typer.Typer(
@@ -62,6 +63,8 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=PLAIN)
+    if is_github_log():  # the command line's own errors quote its words, and Python's warnings anything
+        sys.stderr = cast("TextIO", InertText(sys.stderr))
 
 
 def _plainer(error: UnicodeError) -> tuple[str | bytes, int]:

@@ -40,19 +40,22 @@ class InertText(io.TextIOBase):
     """Text as it is written, line by line, to somewhere else."""
 
     def __init__(self, file: TextIO) -> None:
-        self._file = file
+        self.file = file
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
         """Returns that of the file, which says what characters there are."""
-        return self._file.encoding
+        return self.file.encoding
 
     def write(self, text: str, /) -> int:
-        self._file.write(inert(text))
+        self.file.write(inert(text))
         return len(text)
 
     def flush(self) -> None:
-        self._file.flush()
+        self.file.flush()
 
     def isatty(self) -> bool:
-        return self._file.isatty()
+        return self.file.isatty()
+
+    def fileno(self) -> int:
+        return self.file.fileno()

@@ -153,15 +153,16 @@ def write_command(line: str) -> None:
 def _write_error(text: str) -> None:
     """Writes without Python's buffer: a thread that waits there for a reader would keep its lock, and nobody
     could end this process then."""
+    stream = sys.stderr.file if isinstance(sys.stderr, InertText) else sys.stderr
     try:
-        number = sys.stderr.fileno() if isinstance(sys.stderr, io.TextIOWrapper) else None
+        number = stream.fileno() if isinstance(stream, io.TextIOWrapper) else None
     except ValueError:  # a stand-in without a descriptor
         number = None
     if number is None:  # so is the one of a progress bar, which shows the text above itself
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        stream.write(text)
+        stream.flush()
         return
-    data = text.encode(sys.stderr.encoding, "backslashreplace")
+    data = text.encode(stream.encoding, "backslashreplace")
     with suppress(OSError):  # who has closed it, or has no room, does without
         while data:
             data = data[os.write(number, data) :]

@@ -148,7 +148,10 @@ class Program(Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.list_commands(ctx) and os.path.isfile(args[0]):
-            ctx.fail(f"No such command '{args[0]}'. Did you mean: rpcinspect decode {shlex.join(args)}")
+            from rpcinspect.fields.phrases import printable  # not at each start
+
+            told = f"No such command '{args[0]}'. Did you mean: rpcinspect decode {shlex.join(args)}"
+            ctx.fail(printable(told))
         return super().resolve_command(ctx, args)
 
 

@@ -23,6 +23,7 @@ from rpcinspect.files.place import (
     PRIVATE,
     PUBLIC,
     OutputPlace,
+    check_folder,
     find_place,
     is_at,
     new_file,
@@ -161,6 +162,7 @@ class OutputFolder:
             with writing(folder):
                 self._made = not folder.exists()
                 folder.mkdir(parents=True, exist_ok=True)
+                check_folder(folder)
                 self._aside, self._lock = new_folder(folder, NAME)
         except ValueError as error:  # a zero byte
             raise OutputError(f"{folder}: can't be written: {error}") from error

@@ -104,6 +104,21 @@ def _find(path: Path) -> OutputPlace:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
+def check_folder(path: Path) -> None:
+    """Raises `OutputError` for a folder, or a link to one, that somebody else may have put there: who owns it
+    can replace what is written into it, such as a program."""
+    at = os.fspath(path)
+    for _ in range(MAX_LINKS):
+        folder, name = os.path.split(at)
+        folder = os.path.realpath(folder)
+        at = os.path.join(folder, name)
+        there = os.lstat(at)
+        _refuse_a_strangers(path, there, folder)
+        if not stat.S_ISLNK(there.st_mode):
+            return
+        at = os.path.join(folder, os.readlink(at))
+
+
 def _opened(at: str, process: int) -> OutputPlace:
     """What some process has open: one of ours is written to by itself, at the position where it is."""
     name = os.path.basename(at)

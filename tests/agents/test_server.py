@@ -154,7 +154,7 @@ def test_a_tensor_is_read_page_by_page(its: Agent) -> None:
         (
             "calls",
             {"capture": "/etc/passwd"},
-            "capture /etc/passwd: there is no such capture; there are 1 basic_",
+            "capture /etc/passwd: there is no such capture; the tool captures lists them",
         ),
         ("calls", {"capture": 99}, "capture 99: there is no such capture"),
         ("calls", {"path": "x"}, "Object contains unknown field `path`"),
@@ -181,9 +181,10 @@ def test_a_capture_is_read_again_once_it_has_changed(its: Agent) -> None:
     assert "182 messages" in its.ask("summary", capture=4).text
     changing.unlink()
     gone = its.ask("summary", capture=4)
-    assert (gone.is_error, gone.text) == (True, f"{changing}: No such file or directory")
+    assert (gone.is_error, gone.lines) == (True, [f"{changing}: No such file or directory"])
     changing.write_text("no capture\n")
-    assert "not a pcap" in its.ask("summary", capture=4).text
+    (line,) = its.ask("summary", capture=4).lines  # names of files, and what is in them, in a frame
+    assert "not a pcap" in line
 
 
 def test_who_gives_up_waiting_is_forgotten(its: Agent) -> None:

@@ -58,7 +58,7 @@ def test_captures_go_by_number_and_name(tmp_path: Path) -> None:
     with GivenCaptures([[one] for one in paths], Options()) as given:
         assert [given.named(one).number for one in (1, "2", paths[1])] == [1, 2, 2]
         with pytest.raises(
-            ToolMistake, match=r"capture run.pcap: 2 captures are called so: give a number; there are"
+            ToolMistake, match=r"capture run.pcap: 2 captures are called so: give a number; the tool captures"
         ):
             given.named("run.pcap")
         with pytest.raises(ToolMistake, match="there is no such capture"):
@@ -76,7 +76,7 @@ def test_captures_of_one_run_are_one() -> None:
 def test_a_capture_that_no_reader_knows_is_told() -> None:
     with GivenCaptures([[str(CAPTURES / "README.md")], ["/nowhere/run.pcap"]], Options()) as given:
         assert "README.md: not a pcap, pcapng or rpclog file" in ask(given, "summary")
-        assert ask(given, "summary", capture=2) == "/nowhere/run.pcap: No such file or directory"
+        assert "\n| /nowhere/run.pcap: No such file or directory\n" in ask(given, "summary", capture=2)
         assert "| 2  /nowhere/run.pcap  /nowhere/run.pcap: No such file or directory" in ask(
             given, "captures"
         )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from tests.cli.runner import CAPTURES, CHAIN, Ran, rpcinspect
 from tests.github_runner import commands
 from tests.junit import Case, cases_of
 from tests.logs import log_of, message
+from tests.places import ROOT
 from tests.replayer.talks import udf
 
 BOOM = CAPTURES / "bwd_boom.pcap.gz"
@@ -165,6 +170,35 @@ def hostile(path: Path, name: str) -> Path:
         records.append(message("w1", worker, "PYTHON_RET", answer, id=number, time_ns=10 * number + 5))
     path.write_bytes(log_of(*records))
     return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("findings", "x", "--format", "##[error]x"),
+        ("export", "##[error]x"),
+        ("a\n::error::x",),
+        ("export", "otlp", "run.rpclog"),
+        ("export", "perfetto", "run.rpclog"),
+    ],
+    ids=" ".join,
+)
+def test_a_process_prints_no_command(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Mistakes on the command line, of which typer tells, quote it; traces quote what was captured."""
+    (tmp_path / "a\n::error::x").touch()
+    hostile(tmp_path / "run.rpclog", "##[error]x")
+    ran = subprocess.run(
+        [sys.executable, "-m", "rpcinspect", *words],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        cwd=tmp_path,
+        env={**os.environ, "GITHUB_ACTIONS": "true", "PYTHONPATH": str(ROOT)},
+    )
+    assert ran.returncode == (0 if "run.rpclog" in words else 2)
+    assert "error" in ran.stdout + ran.stderr
+    assert commands(ran.stdout) + commands(ran.stderr) == []
+    assert not re.search("^\\s*::", ran.stdout + ran.stderr, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name[:24]))

@@ -90,6 +90,27 @@ def test_folders_that_can_not_be(name: str, tmp_path: Path) -> None:
         OutputFolder(tmp_path / name, private=True)
 
 
+@pytest.mark.rooted
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("link", [False, True])
+def test_a_folder_that_a_stranger_has_put_into_a_shared_one(link: bool, tmp_path: Path) -> None:
+    """He could replace there what we write, such as a dissector that Wireshark is to run."""
+    common, place = tmp_path / "common", tmp_path / "common" / "run.ws"
+    common.mkdir()
+    if link:
+        (tmp_path / "ours").mkdir()
+        place.symlink_to(tmp_path / "ours")
+    else:
+        place.mkdir()
+    os.chown(place, 65_534, -1, follow_symlinks=False)
+    common.chmod(0o1777)
+    with pytest.raises(OutputError, match="belongs to user 65534, in a folder that others may write to"):
+        OutputFolder(place, private=True)
+    assert not found(tmp_path)
+    os.chown(place, 0, -1, follow_symlinks=False)
+    OutputFolder(place, private=True).drop()
+
+
 def test_what_stands_in_the_way_is_told_and_all_else_stays(tmp_path: Path) -> None:
     (tmp_path / "1").write_bytes(b"old")
     (tmp_path / "2").mkdir()

@@ -16,6 +16,7 @@ import orjson
 from rpcinspect import __version__
 from rpcinspect.export.otlp.spans import Spans
 from rpcinspect.export.otlp.values import attributes
+from rpcinspect.fields.phrases import printable_json
 from rpcinspect.fields.plain import Json
 from rpcinspect.filter.matches import Shown
 from rpcinspect.run.run import RunModel
@@ -63,7 +64,7 @@ class _SpanBatch:
         if its is None:
             its = self._spans[worker] = []
             self.size += len(self._resources.head(worker))
-        its.append(orjson.dumps(span))
+        its.append(printable_json(orjson.dumps(span)))
         self.size += len(its[-1])
 
     def line(self) -> bytes:
@@ -90,7 +91,7 @@ class _Resources:
             head = b'{"schemaUrl":%s,"resource":%s,"scopeSpans":[{"scope":%s,"spans":[' % tuple(
                 map(orjson.dumps, (SCHEMA, resource, scope))
             )
-            self._heads[worker] = head
+            self._heads[worker] = head = printable_json(head)
         return head
 
     def _told(self, worker: WorkerKey) -> Json:

@@ -96,11 +96,11 @@ class Spans:
         span = self._side(call, CLIENT, (call.begin_ns, self._end_ns if end is None else end), failure, told)
         if certain and caused:
             span["parentSpanId"] = self._serving(caused[0])
-        links = self._links(call, () if certain else caused)
+        links, dropped = self._links(call, () if certain else caused)
         if links:
-            span["links"] = links[:MAX_LINKS]
-        if len(links) > MAX_LINKS:
-            span["droppedLinksCount"] = len(links) - MAX_LINKS
+            span["links"] = links
+        if dropped:
+            span["droppedLinksCount"] = dropped
         return _with(span, failure, event=given_up is not None or not serves)
 
     def _server(self, call: Exchange) -> Json:
@@ -148,13 +148,18 @@ class Spans:
         self._roots.update(dict.fromkeys(path, root))
         return root
 
-    def _links(self, call: Exchange, possible: Sequence[int]) -> list[Json]:
+    def _links(self, call: Exchange, possible: Sequence[int]) -> tuple[list[Json], int]:
+        """Returns the links of a span, and how many there are beside them: of many calls at once, each may
+        have all others as parents."""
+        forward = self._forward.get(call.index, [])
         links = [
-            self._link(forward, {"torchrpc.link": "forward", "torchrpc.edge": packed(edge)})
-            for forward, edge in self._forward.get(call.index, ())
+            self._link(index, {"torchrpc.link": "forward", "torchrpc.edge": packed(edge)})
+            for index, edge in forward[:MAX_LINKS]
         ]
         told = {"torchrpc.link": "possible-parent"}
-        return links + [self._link(parent, told, self._serving(parent)) for parent in possible]
+        room = MAX_LINKS - len(links)
+        links += [self._link(parent, told, self._serving(parent)) for parent in possible[:room]]
+        return links, len(forward) + len(possible) - len(links)
 
     def _link(self, index: int, told: Json, span: str | None = None) -> Json:
         return {

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.fields.phrases import counted, path_label, shorten
+from rpcinspect.fields.phrases import counted, path_label, printable, shorten
 from rpcinspect.session.words import shorten_middle
 
 CaseOutcome: TypeAlias = Literal["passed", "failure", "error", "skipped"]
@@ -106,9 +106,12 @@ def told_apart(cases: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
     seen: dict[str, int] = {}
     named = []
     for case in cases:
-        name = shorten(case.name, MAX_NAME)
-        seen[name] = number = seen.get(name, 0) + 1
-        named.append(replace(case, name=name if number == 1 else f"{name} ({number})"))
+        name = told = shorten(printable(shorten(case.name, MAX_NAME)), MAX_NAME)
+        while told in seen:  # by what is shown, which others may be called by themselves
+            seen[name] += 1
+            told = f"{name} ({seen[name]})"
+        seen[told] = 1
+        named.append(replace(case, name=told))
     room = MAX_CASES - 1
     if len(named) <= MAX_CASES:
         return tuple(named)

@@ -61,6 +61,13 @@ def test_no_two_cases_have_a_name() -> None:
     assert len(set(names)) == 4
 
 
+def test_names_that_look_alike_are_told_apart() -> None:
+    """Servers leave out a second case of a name: it may be the one that failed."""
+    names = ("f", "f", "f (2)", "f (2) (2)", "a\n", "a\\n", "f")
+    cases = [CaseResult(name=name, outcome="failure") for name in names]
+    assert len(cases_of(junit_xml(replace(SUITE, cases=tuple(cases))))) == len(names)
+
+
 def test_of_too_many_cases_those_that_failed_stay() -> None:
     many = [CaseResult(name=str(n), outcome="failure" if n % 3 == 2 else "passed") for n in range(3000)]
     kept = told_apart(many)
