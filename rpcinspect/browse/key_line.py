@@ -54,16 +54,15 @@ class KeyLine(Widget):
         labels = [(self.app.get_key_display(one), one) for one in self._shown_bindings()]
         widths = [len(key) + len(one.description) + 3 for key, one in labels]
         last = bool(labels) and labels[-1][1].action == HELP
-        room = self.size.width - (widths[-1] if last else 0)
-        at = 0
+        room, at, is_full = self.size.width - (widths[-1] if last else 0), 0, False
         for number, ((key, binding), width) in enumerate(zip(labels, widths, strict=True)):
             if last and number == len(labels) - 1:
                 yield max(at, room), key, binding
-            elif at + width <= room:
+            elif not is_full and at + width <= room:
                 yield at, key, binding
                 at += width
             else:
-                room = at  # no later one stands out of its order
+                is_full = True  # no later one stands out of its order
 
     def render(self) -> Text:
         """Makes the line."""

@@ -77,7 +77,7 @@ class PairBrowser(ListApp):
         Binding("vertical_line", "layout", "beside or below each other", show=False, key_display="|"),
         Binding("backslash", "maximise", "maximise", show=False, key_display="\\"),
         Binding("colon", "command_palette", "commands", show=False, key_display=":"),
-        Binding("question_mark", "help", "help", show=False, key_display="?"),
+        Binding("question_mark", "help", "help", key_display="?"),
         Binding("t", "theme", "light or dark", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
         Binding("Q", "quit", "quit", show=False),

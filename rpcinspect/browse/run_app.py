@@ -139,7 +139,9 @@ class RunApp(ListApp):
         if finished and self._waits:
             self._waits = False
             if rows is None or not rows.final:
-                if rows is not None and not self.lines_view.cursor:
+                if rows is not None and self.lines_view.cursor:
+                    self._select(self.lines_view.cursor)  # a key may have moved it only now
+                elif rows is not None:
                     self.row = None  # who has not moved yet begins with the first in the order of time
                 self.show_view(self.view, self.opened, row=self.row)
         elif rows is not None and not rows.final and (rows.update() or self._seen != self.reading.count):

@@ -97,7 +97,7 @@ class TensorScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape,backspace", "give_up", "back"),
-        Binding("question_mark", "app.help", "help", show=False),
+        Binding("question_mark", "app.help", "help", key_display="?"),
     ]
 
     def __init__(self, record: RpcRecord, source: CaptureBytes, number: int) -> None:

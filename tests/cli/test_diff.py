@@ -213,7 +213,7 @@ def diff_lines(a: Path, b: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((CHAIN,), "to compare two contexts of one capture"),
+        ((CHAIN,), "name a second run to compare with, or two contexts of this one"),
         ((CHAIN, CHAIN, CHAIN), "two runs can be compared"),
         ((CHAIN, CHAIN, "--ignore", "everything"), "--ignore everything: these can be ignored: device,"),
         ((CHAIN, CHAIN, "--rename", "x"), "--rename: not OLD=NEW"),

@@ -34,7 +34,7 @@ def alone(folder: Path, *command: str, tmp_path: Path) -> subprocess.CompletedPr
     return forks.run(
         [sys.executable, "-W", "ignore", *(command or (str(folder / "reproduce.py"),))],
         cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(blocked)},
+        env=environment | {"PYTHONPATH": str(blocked), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         timeout=SECONDS,
     )
 

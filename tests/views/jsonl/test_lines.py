@@ -88,6 +88,8 @@ def plain(capture: Opened, index: int, run: RunModel) -> dict[str, Any]:
             "packet": where.packet,
             "flow": where.flow,
             "offset": where.offset,
+            "first_packet": record.tp.first_packet,
+            "last_packet": record.tp.last_packet,
         },
     }
 

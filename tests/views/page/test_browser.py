@@ -85,6 +85,7 @@ FILTERS = (
     "latency <= 1.5ms",
     "time > 0.1s and took >= 50us",
     "answers == 28",
+    "first_packet < 300 and last_packet >= 40",
     "answered",
     "not answered and request",
     "call ~ '^.*forward$'",
