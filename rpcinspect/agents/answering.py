@@ -25,7 +25,7 @@ class _Asked(Struct):
 
 
 class AnsweringThread:
-    """The thread."""
+    """Works answers out one after the other, so that the server hears of cancelled questions meanwhile."""
 
     def __init__(self) -> None:
         self._asked: SimpleQueue[_Asked] = SimpleQueue()

@@ -49,7 +49,8 @@ class GivenCapture(Closing):
         return name in (self.name, ",".join(map(os.path.basename, self.paths)))
 
     def state(self) -> tuple[tuple[int, ...], ...]:
-        """Which files these are by now. Raises `CaptureError` where one is not there."""
+        """Returns size and time of change of each file: a changed one is read again. Raises `CaptureError`
+        where one is not there."""
         found = []
         for path in self.paths:
             try:
@@ -70,7 +71,7 @@ class GivenCapture(Closing):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What an agent should know beside the run: captures of which there is more than was read."""
+        """Returns what an agent should know beside the run: captures of which there is more than was read."""
         return () if self._run is None else (*self._run.model.notices, *self._unread)
 
     def _read(self, abandoned: Callable[[], bool]) -> Run:
@@ -89,7 +90,7 @@ class GivenCapture(Closing):
         return run
 
     def close(self) -> None:
-        """Closes the files."""
+        """Closes the captures that were read."""
         if self._run is not None:
             self._run.close()
             self._run = None

@@ -61,7 +61,7 @@ AllRows = Annotated[bool, Meta(description="Housekeeping and all rows too; answe
 
 
 class AgentTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every tool takes."""
+    """A question that an agent may ask, with the arguments that every tool takes."""
 
     NAME: ClassVar[str]
     captured: ClassVar[bool] = True
@@ -243,7 +243,7 @@ class QuestionTool(FilterTool, frozen=True, kw_only=True):
 
     @property
     def question(self) -> Question:
-        """What is asked."""
+        """Returns the question of the commands that this tool asks."""
         return QUESTIONS[self.NAME]
 
     def show_run(self, run: Run, console: Console) -> None:

@@ -44,7 +44,7 @@ class FilterRun:
 
     @property
     def finished(self) -> bool:
-        """Whether everything was judged by everything."""
+        """Whether the filter has judged every message, with all that is known at the end of the capture."""
         return self.shown is not None
 
     def start(self) -> None:
@@ -52,7 +52,7 @@ class FilterRun:
         self._thread.start()
 
     def stop(self) -> None:
-        """Gives up, soon."""
+        """Has the filter's thread end before its next messages."""
         self._stop.set()
         if self._other is not None:
             self._other._stop.set()

@@ -65,7 +65,7 @@ class KeyLine(Widget):
                 is_full = True  # no later one stands out of its order
 
     def render(self) -> Text:
-        """Makes the line."""
+        """Returns the keys and what they do, as text with the keys in their colour."""
         style = self.get_component_rich_style("key-line--key", partial=True)
         text = Text(no_wrap=True, overflow="ellipsis")
         for at, key, binding in self._labels():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
+
 import pytest
 
 from tests.engines.pages import PATHS, answer, printed, program
@@ -17,6 +19,6 @@ print(read_rpc(paths, "calls", "latency > 3ms").count())
 def test_the_page_and_what_cannot_be_read() -> None:
     code = program("Ray Data").replace("ray.shutdown()\n", f"{MORE}ray.shutdown()\n")
     told, count, found = printed("ray", code).splitlines(keepends=True)
-    assert sorted(eval(told, {}), key=str) == [None, None, "README.md"]
+    assert sorted(literal_eval(told), key=str) == [None, None, "README.md"]
     assert int(count) == 2
     assert found == answer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from ast import literal_eval
 
 import pytest
 
@@ -22,5 +23,5 @@ def test_the_page_what_cannot_be_read_and_comparisons() -> None:
     code = program("Spark").replace("spark.stop()\n", f"{MORE}spark.stop()\n")
     found, told, count = printed("pyspark", code).splitlines(keepends=True)
     assert found == answer()
-    assert sorted(eval(told, {}), key=str) == [None, None, "README.md"]
+    assert sorted(literal_eval(told), key=str) == [None, None, "README.md"]
     assert int(count) == 2
