@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
 import sys
 import termios
@@ -40,6 +41,7 @@ OUTPUT = ".out"
 """What the name of a recording gets for the output of its command."""
 CTRL_C = b"\x03"
 CHUNK = 1 << 16
+PAUSE_S = 0.1
 FAILED = 126
 SIGNALLED = 128
 PARENT_DEATH = 1
@@ -120,6 +122,8 @@ class BrowsedJob:
 
     def result(self) -> tuple[int, Sequence[str]]:
         """Waits for the end; returns the exit code, and what there is to say about the recording."""
+        while not select.select([self._told], [], [], PAUSE_S)[0]:
+            pass  # a signal that comes just before a wait begins is seen once that ends: so each is short
         lines = self._next() or []
         self._reader.join()
         if not self.is_over:

@@ -33,6 +33,9 @@ def rendered(folder: Path) -> str:
     files = sorted(path for path in made.rglob("*") if path.is_file())
     parts += [f"--- {path.relative_to(made)}\n{_text(path)}" for path in files]
     text = "\n".join(parts).replace(f"{made}/", "OUT/").replace(str(folder), "FOLDER")
+    packed = sum(path.stat().st_size for path in files if path.suffix == ".parquet")
+    if packed:  # how well they are packed is up to the release of pyarrow
+        text = text.replace(f", {packed:,} bytes\n", ", SIZE bytes\n")
     return VERSION.sub(r"\1VERSION", text)
 
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -199,9 +200,11 @@ def test_perfetto_itself_takes_the_trace() -> None:
 
 def attached(chromium: Browser, address: str) -> Tab:
     """The window that a page has opened."""
-    for _ in range(200):
+    end = time.monotonic() + OPENING_S
+    while time.monotonic() < end:
         for target in chromium.call("Target.getTargets")["targetInfos"]:
             if target["type"] == "page" and target["url"].startswith(address):
                 found = chromium.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
                 return Tab(chromium, found["sessionId"])
+        time.sleep(0.05)
     raise AssertionError("no window was opened")
