@@ -7,6 +7,8 @@ the same on the same worker, but for numbers, are one finding.
 
 An error of a connection is about the worker at its other end (`lost_workers.py`), not about the messenger.
 What the function of an RRef raised is kept, and each fetch is answered by it: the error is that function's.
+A text that quotes an error which the worker got before that request, in words of its own, is a new error.
+Where the error that a text names was not captured, the text alone says which worker failed first.
 
 `run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
 quoting is another relation. Of two requests that a worker had open, both may be the cause of a call, while
@@ -29,7 +31,7 @@ from rpcinspect.checks.lost_workers import OF_TENSORPIPE, Loss, Losses
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.remote_error import error_of, origin, readable
+from rpcinspect.rpc.remote_error import Origin, error_of, origin, quoting, readable
 from rpcinspect.session.model import NONE, Finding
 from rpcinspect.session.provenance import Id, What
 from rpcinspect.session.words import numbers, several, shorten, unique
@@ -61,6 +63,8 @@ class _Failure(Struct, eq=False):
     """Row of the request during which it was raised."""
     rref: Id | None = None
     """The one that keeps it."""
+    origin: Origin | None = None
+    """Where it was raised and what it was there, if not as its text reads."""
 
 
 class _Root(Struct, eq=False):
@@ -122,7 +126,7 @@ class ErrorResponses(Check):
         for failure in failures:  # in the order of time: what a failure passes on comes before it
             before = causes.get(failure.row)
             first = firsts[failure.row] = failure if before is None else firsts[before.row]
-            told = origin(first.text)
+            told = first.origin or origin(first.text)
             job, place = evidence.job(first.row), self._place(evidence, first, told.nodes)
             cause = NUMBER.sub("0", told.cause)
             loss = losses.of(job, place, first, told.cause)
@@ -137,7 +141,7 @@ class ErrorResponses(Check):
             root.causes.setdefault(told.cause)
             root.functions.setdefault(first.function)
             root.rows.append(failure.row)
-            for node in reversed(origin(failure.text).nodes):
+            for node in reversed((failure.origin or origin(failure.text)).nodes):
                 root.reached.setdefault(evidence.worker(node, job))
             root.reached.setdefault(evidence.session.source(failure.row))
             if columns.partner[failure.row] != NONE:
@@ -156,7 +160,7 @@ class ErrorResponses(Check):
 
     @staticmethod
     def _causes(evidence: CaptureEvidence, failures: list[_Failure]) -> dict[int, _Failure]:
-        """Row → the error that it passes on."""
+        """Returns row → the error that it passes on; of errors that quote older ones the origin is set."""
         session, columns = evidence.session, evidence.session.messages
         arrived: dict[tuple[int, str], list[_Failure]] = defaultdict(list)
         found: dict[int, _Failure] = {}
@@ -164,13 +168,23 @@ class ErrorResponses(Check):
             row = failure.row
             served = failure.served
             job = evidence.job(row)
-            for before in reversed(arrived[job, session.source(row)][-MAX_LOOKED_AT:]):
-                asked = columns.partner[before.row]
-                nested = served == NONE or columns.time_ns[asked] >= columns.end_time_ns[served]
-                in_time = columns.end_time_ns[before.row] <= columns.time_ns[row]
-                if asked != NONE and nested and in_time and _quotes(failure.text, before.text):
+            quoted = [
+                before
+                for before in reversed(arrived[job, session.source(row)][-MAX_LOOKED_AT:])
+                if columns.partner[before.row] != NONE
+                and columns.end_time_ns[before.row] <= columns.time_ns[row]
+                and _quotes(failure.text, before.text)
+            ]
+            for before in quoted:
+                asked = columns.time_ns[columns.partner[before.row]]
+                if served == NONE or asked >= columns.end_time_ns[served]:
                     found[row] = before
                     break
+            else:
+                if quoted and len(origin(failure.text).nodes) > 1:
+                    failure.origin = quoting(failure.text)
+                    if failure.origin is None:  # it was asked for before, and awaited here
+                        found[row] = quoted[0]
             arrived[job, session.destination(row)].append(failure)
         return found
 
@@ -253,7 +267,9 @@ def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
         text = f"{place} lost a connection{where}, and the capture does not tell to whom"
         remedy = f"See in the log of {place} whom it lost"
     else:
-        text = f"{place} failed first{where}"
+        by = session.source(failure.row)
+        text = f"{place} failed first"
+        text += where if by == place else f", as the text of the error of {by}{where} says"
         remedy = f"Fix {place} first: the other errors follow from it. Full text"
     return Finding(
         code="error-response",

@@ -25,6 +25,8 @@ _BREAK = re.compile(r"\n|\\+n")
 _ESCAPED = re.compile(r"\\([ntr\\'\"])")
 """Escapes of other characters, as of control codes (`\\x1b`), stay as they are."""
 _UNESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_LET_THROUGH = re.compile(r"(?:[\w.]+: |[\w.]+\(|[\s'\"\\])*")
+"""What stands before another worker's error where no words were added: `RuntimeError('KeyError: 'On …`."""
 _CALL = re.compile(r"[A-Za-z_][\w.]*\(.*\)", re.DOTALL)
 
 
@@ -69,6 +71,15 @@ def origin(text: str) -> Origin:
         for _ in range(0 if escaped is None else (len(escaped[0]) - 1).bit_length()):
             inner = _unescaped(inner)  # a `repr` in a `repr` has twice the backslashes, and one
     return Origin(tuple(nodes), cause_line([part for part in inner.split("\n") if part.strip()]))
+
+
+def quoting(text: str) -> Origin | None:
+    """Returns an error in whose words that of another worker is quoted; None where there are no words."""
+    first, second = [*NODE.finditer(text), None, None][:2]
+    if first is None or second is None or _LET_THROUGH.fullmatch(text, first.end(), second.start()):
+        return None
+    lines = [line for line in text[first.end() :].split("\n") if line.strip()]
+    return Origin((int(first[1] or first[2]),), cause_line(lines))
 
 
 def readable(cause: str) -> str:

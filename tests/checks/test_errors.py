@@ -117,6 +117,26 @@ def test_an_error_that_came_before_the_request_explains_nothing() -> None:
     assert len(told(findings(workers))) == 2
 
 
+QUOTED = r"'KeyError: \'On WorkerInfo(id=2, name=w2):\nKeyError(\\\'k\\\')\nTraceback"
+
+
+@pytest.mark.parametrize(("words", "new"), [("gave up; before that: ", True), ("", False)])
+def test_an_older_error_is_quoted_or_passed_on(words: str, new: bool) -> None:
+    """As torch writes it. Words of its own make it another error; without them it is that which arrived."""
+    workers = Workers(3)
+    workers.call(1, 2, 10, 20, "app.bad", remote("On WorkerInfo(id=2, name=w2):\nKeyError('k')\nTraceback"))
+    text = QUOTED.replace("KeyError: ", f"{words}KeyError: ", 1)
+    workers.call(0, 1, 30, 40, "app.later", remote(f"On WorkerInfo(id=1, name=w1):\nValueError({text}')\n"))
+    found = told(findings(workers))
+    assert found[0].text.startswith("w2 failed first in app.bad: KeyError('k')")
+    if not new:
+        [_] = found
+        assert found[0].workers == ("w2", "w1", "w0")
+        return
+    assert found[1].text.startswith("w1 failed first in app.later: ValueError('gave up; before that: ")
+    assert found[1].workers == ("w1", "w0")
+
+
 def test_the_text_alone_tells_what_was_not_captured() -> None:
     workers = Workers(2)
     inner = 'On WorkerInfo(id=7, name=w7):\\nKeyError("k")\\nTraceback'
@@ -124,7 +144,9 @@ def test_the_text_alone_tells_what_was_not_captured() -> None:
     workers.call(0, 1, 10, 20, "app.f", remote(text))
     [finding] = told(findings(workers))
     assert finding.workers == ("worker:7", "w1", "w0")
-    assert 'worker:7 failed first in app.f: KeyError("k")' in finding.text
+    assert finding.text.startswith(
+        'worker:7 failed first, as the text of the error of w1 in app.f says: KeyError("k"); '
+    )
 
 
 def test_the_same_error_many_times_is_one_finding() -> None:

@@ -11,7 +11,7 @@ from rpcinspect.export.otlp.values import attributes, line, nanoseconds, stack
 from rpcinspect.fields.plain import Json
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.remote_error import error_of, origin, readable
+from rpcinspect.rpc.remote_error import error_of, origin, quoting, readable
 from rpcinspect.session.model import CallFailure
 
 ERROR = 2
@@ -50,7 +50,7 @@ def failure_in(answer: RpcRecord | None) -> SpanFailure | None:
         return None
     return SpanFailure(
         type=error.type or type_name(answer.rpc.message.type),
-        message=readable(origin(error.text).cause),
+        message=readable((quoting(error.text) or origin(error.text)).cause),
         time_ns=answer.tp.first_ns,
         exception=error.type,
         traceback=error.text,

@@ -27,6 +27,7 @@ from tests.cli.runner import CHAIN, rpcinspect
 from tests.forks import command
 from tests.perfetto_ui import needs_perfetto
 
+OPENING_S = 60.0
 OPEN = ("export", "perfetto", "--open")
 
 
