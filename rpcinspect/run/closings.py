@@ -20,6 +20,9 @@ from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.model import LogEvent, Session, Worker
 
+HEARD_NS = 200_000_000
+"""A caller may see that a connection ended so long before a recorder hears of the process."""
+
 
 class PipeClosing(Struct, frozen=True, kw_only=True):
     """The end of a pipe."""
@@ -52,6 +55,14 @@ class Departure(Struct, frozen=True, kw_only=True):
     """Requests of its own that it did not wait for."""
 
 
+class EndedWorker(Struct, frozen=True, kw_only=True):
+    """A worker of whose process a recorder tells how it ended."""
+
+    worker: Worker
+    unanswered: tuple[int, ...]
+    """Requests to it that nobody had given up until then, and that were never answered."""
+
+
 class Closings(Struct, frozen=True, kw_only=True):
     """How the pipes of a run ended, and who left first."""
 
@@ -66,6 +77,8 @@ class Closings(Struct, frozen=True, kw_only=True):
     """The one that tells of the first worker to go."""
     ended: tuple[Worker, ...] = ()
     """Workers of the whole run of whose process a recorder tells how it ended, in the order of time."""
+    first_ended: EndedWorker | None = None
+    """The first of them that ended with a sign of a fault; None if one ended nobody knows when, or how."""
 
     @property
     def pipes(self) -> int:
@@ -104,14 +117,34 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
     awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
     first = next((d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))), None)
     logs = session.worker_logs
+    ended = tuple(sorted([w for w in session.workers if w.ended is not None], key=_when))
     return Closings(
         departures=tuple(departures),
         first=first,
         open_pipes=len(session.pipes) - closed,
         reports=() if logs is None else endings(logs),
         first_report=None if logs is None else first_gone(logs),
-        ended=tuple(sorted([w for w in session.workers if w.ended is not None], key=_when)),
+        ended=ended,
+        first_ended=_first_ended(ended, calls),
     )
+
+
+def _first_ended(ended: Iterable[Worker], calls: Sequence[Exchange]) -> EndedWorker | None:
+    badly = [(w, w.ended) for w in ended if w.ended and not w.ended.well and w.ended.how != "running"]
+    if not badly or any(end.time_ns is None for _, end in badly):
+        return None
+    worker, end = badly[0]
+    open_ns = (end.time_ns or 0) - HEARD_NS
+    unanswered = [
+        call.index
+        for call in calls
+        if (call.job, call.callee) == (worker.job, worker.label)
+        and call.kind not in CLEAN_UP
+        and call.answer is None
+        and call.begin_ns <= (end.time_ns or 0)
+        and _in_flight(call, max(open_ns, call.begin_ns))
+    ]
+    return EndedWorker(worker=worker, unanswered=tuple(unanswered))
 
 
 def _when(worker: Worker) -> tuple[bool, int]:

@@ -75,6 +75,15 @@ class Worker(Struct, frozen=True, kw_only=True):
     ended: ProcessEnd | None = None
     """How its process ended; None where no recorder tells of that."""
 
+    @property
+    def label(self) -> str:
+        """Returns how a session calls it: its name, else `worker:ID`, else the address where it listens."""
+        if self.name is not None:
+            return self.name
+        if self.id is not None:
+            return f"worker:{self.id}"
+        return self.addresses[0] if self.addresses else "?"
+
 
 class Edge(Struct, frozen=True, kw_only=True, gc=False):
     """A send function and its recv function: one forward message, and the gradients that came back for it."""

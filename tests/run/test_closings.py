@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rpcinspect.session.model import Worker
 from rpcinspect.session.process_end import ProcessEnd
 from tests.checks.runs import traced, workload_trace
 from tests.places import recorded, recordings
+from tests.replayer.talks import Workers
 from tests.truth import CLOCK_NS, capture_of, workload
 
 SUITE = recordings("torch-suite")
@@ -96,3 +98,32 @@ def test_processes_are_told_in_the_order_of_their_ends() -> None:
         other = Worker(name="w3", id=3, group=0, addresses=())
         run = RunModel(replace(session, workers=(*workers, other)), opened.messages)
     assert [worker.name for worker in run.closings.ended] == ["w2", "w1", "w0"]
+
+
+KILLED = ProcessEnd(how="signal", signal="SIGKILL", time_ns=50)
+FAILED = ProcessEnd(how="exit", status=1, time_ns=60)
+WELL = ProcessEnd(how="exit", status=0, time_ns=10)
+
+
+@pytest.mark.parametrize(
+    ("ends", "first"),
+    [
+        ((FAILED, KILLED, WELL), "w1"),
+        ((FAILED, replace(KILLED, time_ns=None), WELL), None),
+        ((FAILED, ProcessEnd(how="unknown"), WELL), None),
+        ((FAILED, ProcessEnd(how="running"), WELL), "w0"),
+        ((WELL, None, None), None),
+    ],
+)
+def test_the_first_whose_process_ended_badly(ends: Sequence[ProcessEnd | None], first: str | None) -> None:
+    talk = Workers(3)
+    talk.call(0, 1, 20, 30, "app.answered")
+    talk.call(0, 1, 40, None, "app.open")
+    talk.call(0, 1, 55, None, "app.too_late")
+    session, messages = talk.heard()
+    workers = [Worker(name=f"w{n}", id=n, group=0, addresses=(), ended=end) for n, end in enumerate(ends)]
+    told = RunModel(replace(session, workers=tuple(workers)), messages).closings.first_ended
+    assert (None if told is None else told.worker.name) == first
+    if first == "w1":
+        assert told is not None
+        assert told.unanswered == (2,)

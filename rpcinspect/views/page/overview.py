@@ -130,7 +130,7 @@ def page_of(run: RunModel, part: PageSelection) -> RunPage:
         moved=moved(run, part.indexes),
         types=_types(run, part),
         problems=table(PROBLEM, session.problems, most=MAX_PROBLEMS),
-        closings=next(verdict(run.closings))[0] if run.closings.first else None,
+        closings=next(verdict(run.closings))[0] if run.closings.first or run.closings.first_ended else None,
         findings=tuple(sorted(cards, key=lambda card: SEVERITIES.index(card.told.severity))[:MAX_FINDINGS]),
         findings_left_out=max(0, len(cards) - MAX_FINDINGS),
         findings_hidden=part.hidden_findings,

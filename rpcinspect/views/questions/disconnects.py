@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from rpcinspect.fields.phrases import counted, end_label
 from rpcinspect.fields.plain import Json, Picked, each, plain
-from rpcinspect.run.closings import Closings, Departure
+from rpcinspect.run.closings import Closings, Departure, EndedWorker
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, Links, Style, json_of, table
 from rpcinspect.views.questions.question import Question
-from rpcinspect.views.questions.session import ENDED, ENDED_AT, ended_json, ended_style, worker_label
+from rpcinspect.views.questions.session import ENDED, ENDED_AT, ended_json, ended_style
 from rpcinspect.views.text.columns import Part
 from rpcinspect.views.worker_logs import event_json, said
 
@@ -40,7 +40,7 @@ REPORT = (
     Column(title="what it says", cell=lambda event, _: said(event), gives_way=True),
 )
 PROCESS = (
-    Column(title="worker", of=worker_label),
+    Column(title="worker", of=lambda one: one.label),
     ENDED_AT,
     ENDED,
 )
@@ -81,6 +81,8 @@ def verdict(closings: Closings) -> Iterator[tuple[str, str]]:
                 f"by their logs {end_label(by_logs or '?')} was gone first: {end_label(report.worker or '?')}"
             )
             yield f"{gone} says so; see the log of {end_label(by_logs or '?')}", "bold red"
+        elif closings.first_ended is not None:
+            yield _ended_first(closings.first_ended), "bold red"
         elif closings.departures:
             yield "no worker disconnected with a request pending", ""
         elif not closings.open_pipes:
@@ -96,21 +98,30 @@ def verdict(closings: Closings) -> Iterator[tuple[str, str]]:
         yield f"the logs disagree: the first worker they name is {end_label(by_logs)}", "yellow"
 
 
+def _ended_first(one: EndedWorker) -> str:
+    told = f"{end_label(one.worker.label)} was the first whose process ended badly: {one.worker.ended}"
+    if one.unanswered:
+        told += f", with {counted(len(one.unanswered), 'request')} to it unanswered"
+    return f"{told}; see its log"
+
+
 def closings_json(closings: Closings) -> Iterator[Json]:
     """Yields a `departure` line for each worker that ended pipes, a `log` line for each that the workers' own
-    logs name, then one `closings` line, with `ended` where a recorder noted ends of processes."""
+    logs name, then one `closings` line, with `ended` and `first_by_processes` where a recorder noted how
+    processes ended."""
     yield from map(departure_json, closings.departures)
     yield from map(event_json, closings.reports)
     ended = [
         {"worker": plain(worker.name), "job": worker.job, **ended_json(worker.ended)}
         for worker in closings.ended
     ]
+    by_processes = None if closings.first_ended is None else plain(closings.first_ended.worker.label)
     yield {
         "kind": "closings",
         "first": None if closings.first is None else plain(closings.first.worker),
         "first_by_logs": None if closings.first_report is None else plain(closings.first_report.peer),
         "open_pipes": closings.open_pipes,
-        **({"ended": ended} if ended else {}),
+        **({"first_by_processes": by_processes, "ended": ended} if ended else {}),
     }
 
 

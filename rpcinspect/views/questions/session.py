@@ -71,17 +71,8 @@ def _addresses(addresses: Iterable[str]) -> str:
     return printable(", ".join(addresses)) or "?"
 
 
-def worker_label(worker: Worker) -> str:
-    """Returns the session's label of a worker: without a name or id, the address where it listens."""
-    if worker.name is not None:
-        return worker.name
-    if worker.id is not None:
-        return f"worker:{worker.id}"
-    return worker.addresses[0] if worker.addresses else "?"
-
-
 WORKER = (
-    Column("name", "text", title="worker", cell=lambda one, _: end_label(worker_label(one))),
+    Column("name", "text", title="worker", cell=lambda one, _: end_label(one.label)),
     Column("id", "int64", title="id", cell=lambda one, _: "?" if one.id is None else str(one.id)),
     Column("group", "int64", renamed="worker_group", title="group", unless="same"),
     Column("job", "int32", title="job", right=True, unless="same"),
@@ -122,7 +113,7 @@ def workers_table(run: RunModel, indexes: Sequence[int], most: int | None = None
     shown = (
         *WORKER,
         Column(title="elsewhere", of="elsewhere", words=", ".join, unless="empty"),
-        Column(title="sent", of=lambda one: sent[one.job, worker_label(one)], right=True),
+        Column(title="sent", of=lambda one: sent[one.job, one.label], right=True),
         ENDED,
         ENDED_AT,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rpcinspect.run.closings import Closings
+from rpcinspect.run.closings import Closings, EndedWorker
 from rpcinspect.session.model import Worker
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.views.questions.disconnects import QUESTION
@@ -70,3 +70,22 @@ def test_how_processes_ended() -> None:
         "killed by SIGKILL; the kernel killed 2 processes of the job's memory group for lack of memory"
     )
     assert lines[3].split() == ["worker0", "unknown"]
+
+
+def test_who_ended_first_where_no_packet_tells() -> None:
+    killed = ProcessEnd(how="signal", signal="SIGKILL", time_ns=2_000_000_000)
+    worker = Worker(name=HOSTILE, id=None, group=0, addresses=(), ended=killed)
+    lines = shown(
+        Closings(
+            departures=(),
+            first=None,
+            open_pipes=2,
+            ended=(worker,),
+            first_ended=EndedWorker(worker=worker, unanswered=(4,)),
+        )
+    )
+    assert visible("\n".join(lines))
+    assert lines[-1].endswith(
+        " was the first whose process ended badly: killed by SIGKILL, with 1 request to it unanswered; "
+        "see its log"
+    )
