@@ -28,6 +28,9 @@ NO_RIGHT = (
     f"then sudo usermod -aG wireshark YOU and log in again); {DOCTOR}"
 )
 
+DRAIN_S = 60.0
+"""How long a capturer that was stopped may take to write what it holds, while we decode that."""
+
 _DROPPED = re.compile(r"received/dropped on interface .*: \d+/(\d+) ")
 
 
@@ -66,6 +69,8 @@ class Dumpcap:
 
 class _Capture(InputStream):
     """The stream of a capturer; its end reports lost packets and an end that nobody asked for."""
+
+    grace_s = DRAIN_S
 
     def __init__(self, interface: str, output: int, capturer: Capturer, report: ReportReason) -> None:
         super().__init__(interface, output, None, live=True)

@@ -225,6 +225,9 @@ class SpooledSource(Source):
 class InputStream:
     """Something read front to back: a descriptor, or a file object (standard input set by a test)."""
 
+    grace_s = GRACE_S
+    """How long what comes is still taken after `end`."""
+
     def __init__(self, name: str, descriptor: int | None, file: IO[bytes] | None, live: bool) -> None:
         self._name = name
         self._descriptor = descriptor
@@ -235,7 +238,7 @@ class InputStream:
 
     def end(self) -> bool:
         if self._live and self._deadline is None:
-            self._deadline = time.monotonic() + GRACE_S
+            self._deadline = time.monotonic() + self.grace_s
         return self._live
 
     def progress(self) -> tuple[int, int] | None:

@@ -202,6 +202,16 @@ def test_it_ends_when_asked(impostor: Callable[[str], None]) -> None:
         assert reader.end()
 
 
+def test_what_it_holds_when_it_is_asked_to_end_is_taken(impostor: Callable[[str], None]) -> None:
+    """Also where it takes longer than another writer would be given."""
+    later = "trap 'sleep 1.2; tail -c +101 capture; exit 0' INT"
+    impostor(f"{later}\nhead -c 100 capture\nwhile :; do sleep 0.05; done")
+    with CaptureReader(Live("lo"), 0, BY_DUMPCAP) as reader:
+        assert reader.end()
+        assert sum(block.packets for block in reader.blocks()) == 3
+    assert reader.problems == []
+
+
 @pytest.mark.parametrize("script", ["exit 1", "echo; exit 1"], ids=["silent", "an odd byte"])
 def test_it_says_nothing_of_use(script: str, impostor: Callable[[str], None]) -> None:
     impostor(script)
