@@ -25,6 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rpcinspect.cli.cores import usable_cores
+
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data"
 BASIC = HERE.parent / "captures" / "basic_chain.pcap"
@@ -33,6 +35,7 @@ DECODE = [*RPCINSPECT, "decode"]
 JSONL = [*DECODE, "--format", "jsonl"]
 CONV = ["tshark", "-q", "-z", "conv,tcp", "-r"]
 FIELDS = ["tshark", "-T", "fields", "-e", "tcp.stream", "-e", "tcp.seq", "-e", "tcp.len", "-r"]
+CORES = usable_cores()
 MOST_MB = 250
 """At the peak of any decoding."""
 MOST_BYTES_A_MESSAGE = 400
@@ -130,12 +133,14 @@ CASES = {
             "decode": [*DECODE, on("big")],
             "decode --format jsonl --no-hash": [*JSONL, "--no-hash", on("big")],
             "decode --format jsonl": [*JSONL, on("big")],
+            "decode --format jsonl --jobs 1": [*JSONL, "--jobs", "1", on("big")],
         },
         ("tcpdump -w /dev/null", "tcpflow"),
         (
             ("decode", "tcpflow", 1.0),
             ("decode --format jsonl --no-hash", "tcpflow", 1.0),
-            ("decode --format jsonl", "tcpflow", 2.5),
+            ("decode --format jsonl --jobs 1", "tcpflow", 2.5),
+            *([("decode --format jsonl", "decode --format jsonl --jobs 1", 0.7)] if CORES > 1 else []),
         ),
     ),
     "wire": Case(

@@ -10,6 +10,7 @@ from rpcinspect.cli.options import (
     AllOption,
     CheckOption,
     FilesArgument,
+    JobsOption,
     LogOptions,
     NoHashOption,
     RedactOption,
@@ -50,6 +51,7 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
     show_all: AllOption = False
     stream: Annotated[bool, option("--stream", "Write each message as soon as it is complete.")] = False
     no_hash: NoHashOption = False
+    jobs: JobsOption = None
     roundtrip: Annotated[bool, option("--roundtrip", "Re-encode every message; compare bytes.")] = False
     fields: Annotated[bool, option("--fields", "List the fields for filters.")] = False
     write: Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
+from rpcinspect.cli.cores import usable_cores
 from rpcinspect.cli.decode import DecodeCommand
 from rpcinspect.cli.inputs import Inputs, say_what_is_unread, spool, take_chosen
 from rpcinspect.cli.interrupt import Interrupt
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
     from rpcinspect.views.jsonl.calls import CallRows
+    from rpcinspect.views.jsonl.hashes import HashThreads
     from rpcinspect.views.jsonl.lines import JsonLines
+
+MOST_JOBS = 8
+"""Unless somebody asks for more: what is left for one core takes a sixth of the time of hashing."""
 
 
 def decode(command: DecodeCommand) -> int:
@@ -71,7 +76,10 @@ def _verdict(command: DecodeCommand, session: Session, interrupt: Interrupt | No
 def _json(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: ExitStack) -> int:
     from rpcinspect.views.jsonl.lines import JsonLines
 
-    with inputs.decoding(by_completion=command.stream) as decoding:
+    with (
+        inputs.decoding(by_completion=command.stream) as decoding,
+        _hash_threads(command, decoding) as beside,
+    ):
         output = stack.enter_context(open_output(command.output, grows=command.stream))
         with inputs.ends_by_key(decoding) as interrupt:
             if command.stream:
@@ -85,7 +93,7 @@ def _json(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: 
 
                 shown = _take_at_once(decoding, write, chosen)
             else:
-                view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash)
+                view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash, beside=beside)
                 shown = take_chosen(decoding, [view], chosen)
         session = decoding.session
         if command.stream:
@@ -95,6 +103,12 @@ def _json(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: 
         say_if_empty(session)
         say_what_is_unread(decoding)
         return _verdict(command, session, interrupt)
+
+
+def _hash_threads(command: DecodeCommand, decoding: Decoding) -> HashThreads:
+    from rpcinspect.views.jsonl.hashes import HashThreads
+
+    return HashThreads(decoding.bytes_beside(), command.jobs or min(usable_cores(), MOST_JOBS))
 
 
 def _take_at_once(
@@ -268,8 +282,10 @@ def _write(
     from rpcinspect.export.save import key_of
     from rpcinspect.views.jsonl.lines import JsonLines
 
-    with inputs.decoding() as decoding:
-        view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash) if command.json else None
+    with inputs.decoding() as decoding, _hash_threads(command, decoding) as beside:
+        view = None
+        if command.json:
+            view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash, beside=beside)
         shown = take_chosen(decoding, [] if view is None else [view], chosen)
         session = inputs.named(decoding.session)
         if view is not None:

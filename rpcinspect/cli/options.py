@@ -64,6 +64,10 @@ ContextOption = Annotated[
     str | None, option("--context ID", "Select an autograd context: id or CREATOR:COUNTER.")
 ]
 NoHashOption = Annotated[bool, option("--no-hash", "Skip the hashes of tensors.")]
+JobsOption = Annotated[
+    int | None,
+    option("--jobs N", "JSON: hash large tensors on N cores. Default: all there are, at most 8.", min=1),
+]
 RedactOption = Annotated[
     bool, option("--redact", "Replace tensor values and strings; keep structure and sizes.")
 ]

@@ -45,6 +45,16 @@ class Spool:
         self._batch.clear()
         self._batched = 0
 
+    def replace(self, row: int, old: bytes, new: bytes) -> None:
+        """Puts other bytes, as many, in the place of some of a row, if it has them."""
+        self._flush()
+        start = self._starts[row]
+        self._file.seek(start)
+        at = self._file.read(self._starts[row + 1] - start).find(old)
+        if at >= 0:
+            self._file.seek(start + at)
+            self._file.write(new)
+
     def read(self, order: list[int]) -> list[bytes]:
         """Rows in the given order."""
         begins = [self._starts[row] for row in order]

@@ -50,3 +50,15 @@ def test_a_row_may_be_read_twice() -> None:
         waiting.extend([b""])
         assert waiting.read([0, 1, 0]) == [b"a", b"", b"a"]
         assert waiting.read([1, 1]) == [b"", b""]
+
+
+def test_bytes_of_a_row_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "BATCH_BYTES", 8)
+    with tempfile.TemporaryFile() as file:
+        waiting = Spool(file)
+        waiting.extend([b"ab..", b"..cd", b""])
+        waiting.replace(1, b"..", b"xy")
+        waiting.extend([b"ef.."])
+        waiting.replace(3, b"..", b"zz")
+        waiting.replace(2, b"..", b"!!")  # which it has not
+        assert waiting.read([0, 1, 2, 3]) == [b"ab..", b"xycd", b"", b"efzz"]

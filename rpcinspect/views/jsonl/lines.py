@@ -24,6 +24,7 @@ from rpcinspect.problems import Problem
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session, Totals
 from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.views.jsonl.hashes import HashThreads
 from rpcinspect.views.jsonl.message import MessageRenderer, location_json, problem_json
 from rpcinspect.views.questions.session import (
     capture_json,
@@ -45,13 +46,27 @@ class JsonLines:
     gives every line.
     """
 
-    def __init__(self, spool: BinaryIO, source: CaptureBytes, *, hashes: bool = True) -> None:
+    def __init__(
+        self,
+        spool: BinaryIO,
+        source: CaptureBytes,
+        *,
+        hashes: bool = True,
+        beside: HashThreads | None = None,
+    ) -> None:
         self._spool = Spool(spool)
-        self._renderer = MessageRenderer(source, hashes=hashes)
+        self._beside = beside
+        self._renderer = MessageRenderer(source, hashes=hashes, beside=beside)
 
     def feed(self, records: Sequence[RpcRecord | None]) -> None:
         """Renders some messages; None stands for one that will not be shown."""
         self._spool.extend(self._renderer.tails(records))
+        self._put_hashes()
+
+    def _put_hashes(self, *, all_of_them: bool = False) -> None:
+        if self._beside is not None:
+            for row, mark, digest in self._beside.known(wait=all_of_them):
+                self._spool.replace(row, mark, digest)
 
     def finish(self, session: Session, shown: Shown | None = None) -> Iterator[bytes]:
         """Yields all lines, in the contract's order, in pieces that end with a line; of messages those in
@@ -63,6 +78,7 @@ class JsonLines:
 
     def batches(self, session: Session, shown: Shown | None = None) -> Iterator[list[bytes]]:
         """The objects of messages, some at a time."""
+        self._put_hashes(all_of_them=True)
         order = session.order.tolist()
         if shown is not None:
             order = shown.of(order)

@@ -8,7 +8,6 @@ kept, and a message costs its ids, its hashes and its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import TypeAlias
 
 import orjson
@@ -25,9 +24,10 @@ from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import repeated_range
 from rpcinspect.run.message import Tensor, tensors_of
 from rpcinspect.run.tensors import LastRead, TensorPlace, hash_of, storage_of
-from rpcinspect.tcp.ranges import CaptureBytes, Extent
+from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tcp.segment import Flow
 from rpcinspect.tensorpipe.records import Placement
+from rpcinspect.views.jsonl.hashes import LARGE, HashThreads, hash_range
 
 Repeated: TypeAlias = tuple[int, int, int, int]
 """(storage, start, end, times): what a tensor's bytes are, see `repeated_range`."""
@@ -90,9 +90,13 @@ class PatternText(Struct, frozen=True):
 class MessageRenderer:
     """Renders the part of a message line that the message alone decides."""
 
-    def __init__(self, source: CaptureBytes, *, hashes: bool = True) -> None:
+    def __init__(
+        self, source: CaptureBytes, *, hashes: bool = True, beside: HashThreads | None = None
+    ) -> None:
+        """`beside`: hashes large tensors, and puts marks into tails, which the caller replaces."""
         self._source = source
         self._hashes = hashes
+        self._beside = beside
         self._bodies = Bodies()
         self._tables: BoundedCache[tuple[int, int, frozenset[int]], TableText] = BoundedCache(CACHE_BYTES)
         self._patterns: BoundedCache[tuple[int, int], PatternText] = BoundedCache(CACHE_BYTES)
@@ -205,27 +209,12 @@ class MessageRenderer:
                 again = shared or times != 1
                 if again and not self._source.affords((end - start) * times):
                     digest = None
+                elif end - start >= LARGE and times == 1 and self._beside is not None:
+                    digest = self._beside.of(record.row, extents[number], start, end)
                 else:
                     digest = hash_range(extents[number], start, end, self._source, times)
             out.append(NULL if digest is None else b'"%b"' % digest.encode())
         return out
-
-
-def hash_range(extent: Extent, start: int, end: int, source: CaptureBytes, times: int = 1) -> str:
-    """sha256 of the bytes [start, end) of an extent without missing bytes, piece by piece; of that many
-    copies of them, which are then few bytes.
-    """
-    if len(extent.pieces) == 1:
-        capture, offset, _ = extent.pieces[0]
-        data = source.read(capture, offset + start, end - start)
-        return sha256(data if times == 1 else data * times).hexdigest()
-    part = extent.part(start, end)
-    if times != 1:
-        return sha256(part.read(source) * times).hexdigest()
-    digest = sha256()
-    for piece in part.pieces:
-        digest.update(source.read(*piece))
-    return digest.hexdigest()
 
 
 def _places(told: bytes) -> bytes:

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rpcinspect.fields.body import Body, envelope_json, tensor_text
@@ -26,17 +24,15 @@ from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.rpc.tensor import Quantizer, TensorMeta, to_tensor_table
 from rpcinspect.run.message import Tensor
 from rpcinspect.run.tensors import LastRead
-from rpcinspect.tcp.ranges import CaptureBytes, Extent
+from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Placement, TpTensor
 from rpcinspect.views.jsonl.message import (
     MessageRenderer,
-    hash_range,
     message_location,
     problem_json,
     tensor_json,
 )
 from tests.session.records import pipe, tp_message, tp_tensor
-from tests.thorough import examples
 
 DATA = bytes(range(256)) * 4
 SOURCE = CaptureBytes(lambda capture, offset, length: DATA[offset : offset + length])
@@ -282,17 +278,3 @@ def test_the_same_table_with_other_descriptors() -> None:
     renderer, decoder = MessageRenderer(SOURCE), RecordDecoder()
     for length in (12, 16, 12, 8):
         same(record(metas=[meta()], storages=[tp_tensor(length)], decoder=decoder), renderer)
-
-
-# --- hashes over pieces ---
-
-
-@given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
-@settings(max_examples=examples(100), deadline=None)
-def test_a_hash_over_pieces_is_that_of_the_bytes(lengths: list[int], pick: st.DataObject) -> None:
-    pieces = tuple((0, pick.draw(st.integers(0, 900)), length) for length in lengths)
-    extent = Extent(sum(lengths), pieces)
-    start = pick.draw(st.integers(0, extent.length))
-    end = pick.draw(st.integers(start, extent.length))
-    whole = b"".join(DATA[offset : offset + length] for _, offset, length in pieces)
-    assert hash_range(extent, start, end, SOURCE) == hashlib.sha256(whole[start:end]).hexdigest()
