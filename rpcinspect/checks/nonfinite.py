@@ -44,6 +44,7 @@ MAX_AGAIN = 1 << 30
 """Bytes that are read for that, at most."""
 MAX_GATHERED = 1 << 26
 """Bytes that are read of one message, at most, for tensors whose elements do not lie one behind the other."""
+MAX_RANGES = 1024
 MAX_OTHERS = 3
 UNSEEN = "were not looked at"
 
@@ -97,6 +98,9 @@ class NonfiniteTensors(Check):
         of which they hold finite elements only."""
         self._gathered_bytes = 0
         """Of the message at hand."""
+        self._ranges: dict[tuple[int, int], tuple[TensorMeta, tuple[int, int, int] | None]] = {}
+        """(id() of a tensor in the tables of many messages, length of its storage) → the tensor, so that no
+        other object has its id, and `repeated_range`."""
         self._untold = False
         """There were more longer tensors than are kept, or read."""
 
@@ -137,7 +141,13 @@ class NonfiniteTensors(Check):
         self, record: RpcRecord, digest: MessageDigest, meta: TensorMeta, tensor: int, extent: Extent
     ) -> NonfiniteCount | None:
         """Returns what a tensor holds; None where all is finite, as far as it is read now."""
-        its = repeated_range(meta, extent.length)
+        key = id(meta), extent.length
+        known = self._ranges.get(key)
+        if known is None:
+            if len(self._ranges) >= MAX_RANGES:
+                self._ranges.clear()
+            known = self._ranges[key] = meta, repeated_range(meta, extent.length)
+        its = known[1]
         if its is None:
             return self._gathered(record.row, meta, extent)
         start, end, times = its

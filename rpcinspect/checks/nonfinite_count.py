@@ -32,16 +32,21 @@ LAYOUTS: dict[str, tuple[str, int]] = {
 """Type → its words, and the bits of an infinity: what is above, without the sign, is NaN."""
 
 
+_READ = {
+    name: (np.dtype(words), int(words[-1]), np.dtype(words).type(infinity))
+    for name, (words, infinity) in LAYOUTS.items()
+}
+"""The same as numpy takes it, which would work it out for each of many small tensors."""
+
 NOT_READ = frozenset(name for name, dtype in DTYPES.items() if dtype.kind == "float") - LAYOUTS.keys()
 """Types that may hold NaN and are not looked at."""
 
 
 def count_nonfinite(data: bytes, dtype: str, times: int) -> NonfiniteCount | None:
     """Returns what elements hold; None if all are finite."""
-    words, infinity = LAYOUTS[dtype]
-    codes = np.frombuffer(data[: len(data) - len(data) % int(words[-1])], words)
-    exponents = codes & codes.dtype.type(infinity)
-    if not len(codes) or exponents.max() < infinity:
+    words, word_bytes, infinity = _READ[dtype]
+    codes = np.frombuffer(data, words, len(data) // word_bytes)
+    if not len(codes) or np.maximum.reduce(codes & infinity) < infinity:
         return None
     magnitudes = codes & codes.dtype.type((1 << (8 * codes.dtype.itemsize - 1)) - 1)
     nan, infinite = magnitudes > infinity, magnitudes == infinity

@@ -122,7 +122,9 @@ def repeated_range(meta: TensorMeta, storage_nbytes: int) -> tuple[int, int, int
             break
         times *= size
         repeated += 1
-    row = replace(meta, sizes=meta.sizes[repeated:], strides=meta.strides[repeated:])
+    row = meta
+    if repeated:
+        row = replace(meta, sizes=meta.sizes[repeated:], strides=meta.strides[repeated:])
     found = plain_range(row, storage_nbytes)
     if found is None or (times > 1 and times * (found[1] - found[0]) > CHUNK_BYTES):
         return None
