@@ -1,10 +1,9 @@
 """`nonfinite-tensor`: the first message in cause that carries NaN or infinities, and who made them from what.
 
 A message is first if its sender had received none before it. NaN counts everywhere; infinities count in
-gradients and results only, since masks among the arguments of calls are made of them. Of each tensor the
-first bytes are read while messages come. If something was found, the rest of longer ones is read as long as
-their sender or receiver has no such numbers yet: they may be where they came from. Kept are the rows of
-messages with such numbers, and the places of longer tensors.
+gradients and results only, since masks among the arguments of calls are made of them. The first bytes of
+each tensor are looked at while messages come (`nonfinite_search`). If something was found, the rest of longer
+ones is read as long as their sender or receiver has no such numbers yet: they may be where they came from.
 """
 
 from __future__ import annotations
@@ -17,46 +16,20 @@ from msgspec import Struct
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.nonfinite_count import (
-    LAYOUTS,
-    NOT_READ,
-    NonfiniteCount,
-    count_elements,
-    count_nonfinite,
-)
-from rpcinspect.errors import RpcInspectError
-from rpcinspect.rpc.message import MessageType, is_request
+from rpcinspect.checks.nonfinite_count import NonfiniteCount
+from rpcinspect.checks.nonfinite_search import FIRST_BYTES, LongerTensor, NonfiniteSearch
+from rpcinspect.rpc.message import is_request
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.tensor import TensorMeta
-from rpcinspect.rpc.tensor_values import logical_bytes, repeated_range
 from rpcinspect.session.hosts import host_of, unseen_hosts
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding
 from rpcinspect.session.words import counted, numbers, unique
-from rpcinspect.tcp.ranges import CaptureBytes, Extent
+from rpcinspect.tcp.ranges import CaptureBytes
 
-FIRST_BYTES = 1 << 12
-"""Of each tensor, read while messages come."""
-CHUNK = 1 << 20
-MAX_LONGER = 50_000
-"""Longer tensors whose rest may be read afterwards."""
 MAX_AGAIN = 1 << 30
-"""Bytes that are read for that, at most."""
-MAX_GATHERED = 1 << 26
-"""Bytes that are read of one message, at most, for tensors whose elements do not lie one behind the other."""
-MAX_RANGES = 1024
+"""Bytes that are read of longer tensors afterwards, at most."""
 MAX_OTHERS = 3
 UNSEEN = "were not looked at"
-
-
-class _Longer(Struct, frozen=True):
-    """A tensor of which only the first bytes were read."""
-
-    row: int
-    kind: int
-    tensor: int
-    dtype: str
-    extent: Extent
 
 
 class _Made(Struct, frozen=True):
@@ -85,117 +58,15 @@ class _Origin(Struct, frozen=True):
 
 class NonfiniteTensors(Check):
     def __init__(self, source: CaptureBytes) -> None:
-        self._source = source
-        self._found: dict[int, tuple[int, NonfiniteCount]] = {}
-        """Row → the first such tensor, what it holds."""
-        self._longer: list[_Longer] = []
-        self._masks: list[int] = []
-        """Rows of requests with infinities among the arguments, which are not told of."""
-        self._unread: dict[int, bool] = {}
-        """Row of a message with tensors that were not looked at → whether bytes of them were not captured."""
-        self._finite: set[tuple[int | None, str]] = set()
-        """Storages of the message at hand, read as a whole for tensors that lie scattered in them, and types
-        of which they hold finite elements only."""
-        self._gathered_bytes = 0
-        """Of the message at hand."""
-        self._ranges: dict[tuple[int, int], tuple[TensorMeta, tuple[int, int, int] | None]] = {}
-        """(id() of a tensor in the tables of many messages, length of its storage) → the tensor, so that no
-        other object has its id, and `repeated_range`."""
-        self._untold = False
-        """There were more longer tensors than are kept, or read."""
+        self._search = NonfiniteSearch(source)
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        descriptors = record.tp.tensors
-        if not descriptors:
-            return True
-        whole = -1
-        self._finite.clear()
-        self._gathered_bytes = 0
-        for meta in record.like.tensors:
-            whole += meta.part_of is None
-            if meta.storage is None or meta.storage >= len(descriptors) or 0 in meta.sizes:
-                continue
-            if meta.dtype not in LAYOUTS:
-                if meta.dtype in NOT_READ:
-                    self._unread.setdefault(record.row, False)
-                continue
-            extent = descriptors[meta.storage].extent
-            if extent is None or extent.missing or not extent.pieces:
-                self._unread[record.row] = True
-                continue
-            self._note(record.row, digest.kind, whole, self._look(record, digest, meta, whole, extent))
-            if record.row in self._found:
-                break
+        self._search.feed(record, digest.kind)
         return True
 
-    def _note(self, row: int, kind: int, tensor: int, found: NonfiniteCount | None) -> None:
-        """Keeps what a tensor of a message holds."""
-        if found is None:
-            return
-        if _counts(found, kind):
-            self._found.setdefault(row, (tensor, found))
-        elif not self._masks or self._masks[-1] != row:
-            self._masks.append(row)
-
-    def _look(
-        self, record: RpcRecord, digest: MessageDigest, meta: TensorMeta, tensor: int, extent: Extent
-    ) -> NonfiniteCount | None:
-        """Returns what a tensor holds; None where all is finite, as far as it is read now."""
-        key = id(meta), extent.length
-        known = self._ranges.get(key)
-        if known is None:
-            if len(self._ranges) >= MAX_RANGES:
-                self._ranges.clear()
-            known = self._ranges[key] = meta, repeated_range(meta, extent.length)
-        its = known[1]
-        if its is None:
-            return self._gathered(record.row, meta, extent)
-        start, end, times = its
-        part = extent if end - start == extent.length else extent.part(start, end)
-        if part.length <= FIRST_BYTES:
-            return count_nonfinite(part.read(self._source), meta.dtype, times)
-        if not count_nonfinite(part.part(0, FIRST_BYTES).read(self._source), meta.dtype, 1):
-            self._note_longer(_Longer(record.row, digest.kind, tensor, meta.dtype, part))
-            return None
-        return self._all_of(part, meta.dtype, times)
-
-    def _note_longer(self, one: _Longer) -> None:
-        if len(self._longer) < MAX_LONGER:
-            self._longer.append(one)
-        else:
-            self._untold = True
-
-    def _gathered(self, row: int, meta: TensorMeta, extent: Extent) -> NonfiniteCount | None:
-        read = (meta.storage, meta.dtype)
-        if read in self._finite:
-            return None
-        self._gathered_bytes += extent.length
-        if self._gathered_bytes > MAX_GATHERED:
-            self._unread.setdefault(row, False)
-            return None
-        data = extent.read(self._source)
-        if count_nonfinite(data, meta.dtype, 1) is None:
-            self._finite.add(read)
-            return None
-        try:
-            return count_nonfinite(logical_bytes(meta, data, max_bytes=MAX_GATHERED), meta.dtype, 1)
-        except RpcInspectError:
-            self._unread.setdefault(row, False)
-            return None
-
-    def _all_of(self, part: Extent, dtype: str, times: int = 1) -> NonfiniteCount | None:
-        """Returns what all of a longer tensor holds."""
-        nan = infinite = elements = 0
-        for start in range(0, part.length, CHUNK):
-            data = part.part(start, min(start + CHUNK, part.length)).read(self._source)
-            found = count_nonfinite(data, dtype, times)
-            if found is not None:
-                nan, infinite = nan + found.nan, infinite + found.infinite
-            elements += count_elements(len(data), dtype) * times
-        return NonfiniteCount(nan, infinite, elements) if nan or infinite else None
-
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
-        if self._found:
+        self._search.settle()
+        if self._search.found:
             for _, made in sorted(self._made(evidence).items()):
                 yield self._finding(made[0], made[1:], evidence)
 
@@ -203,47 +74,36 @@ class NonfiniteTensors(Check):
         """Returns job → each worker's first such message, if it had received none; in the order of time."""
         session, columns = evidence.session, evidence.session.messages
         last: dict[int, int] = defaultdict(lambda: -1)
-        for row in self._found:
+        for row in self._search.found:
             last[evidence.job(row)] = max(last[evidence.job(row)], int(session.index[row]))
-        longer: dict[int, list[_Longer]] = defaultdict(list)
-        for one in self._longer:
-            if one.row not in self._found:
+        longer: dict[int, list[LongerTensor]] = defaultdict(list)
+        for one in self._search.longer:
+            if one.row not in self._search.found:
                 longer[one.row].append(one)
         has: dict[tuple[int, str], int] = {}
         """(job, worker) → since when it has such numbers, as far as messages show."""
         made: dict[int, list[_Made]] = defaultdict(list)
         left = MAX_AGAIN
-        for row in sorted({*self._found, *longer}, key=lambda row: int(session.index[row])):
+        for row in sorted({*self._search.found, *longer}, key=lambda row: int(session.index[row])):
             job, (sender, receiver) = evidence.job(row), _ends(row, evidence)
             if int(session.index[row]) > last[job]:
                 continue
             sender_has = has.get((job, sender), columns.time_ns[row] + 1) <= columns.time_ns[row]
             if not (sender_has and (job, receiver) in has):
-                left = self._look_behind(longer[row], left)
-            if row not in self._found:
+                left = self._search.look_behind(longer[row], left)
+            if row not in self._search.found:
                 continue
             if not sender_has:
-                tensor, found = self._found[row]
+                tensor, found = self._search.found[row]
                 made[job].append(_Made(row, int(session.index[row]), job, sender, receiver, tensor, found))
                 has[job, sender] = columns.time_ns[row]
             has.setdefault((job, receiver), columns.end_time_ns[row])
         return made
 
-    def _look_behind(self, longer: Iterable[_Longer], left: int) -> int:
-        """Reads the rest of a message's longer tensors; `left`: how many bytes may be read. Returns how many
-        then may."""
-        for one in longer:
-            if one.extent.length > left:
-                self._untold = True
-                return left
-            left -= one.extent.length
-            self._note(one.row, one.kind, one.tensor, self._all_of(one.extent, one.dtype))
-        return left
-
     def _finding(self, first: _Made, others: list[_Made], evidence: CaptureEvidence) -> Finding:
         doubt = self._doubt(first, evidence)
         origin = _Origin(doubt) if doubt else self._origin(first, evidence)
-        its = [row for row in self._found if evidence.job(row) == first.job]
+        its = [row for row in self._search.found if evidence.job(row) == first.job]
         what = "message that carries NaN"
         if not first.numbers.nan:
             what = "answer or gradient that carries infinities"
@@ -254,19 +114,21 @@ class NonfiniteTensors(Check):
         if origin.looks_back and _begins_late(first.job, evidence):
             text += f" The capture begins after the job: what {first.sender} received before is not in it."
         if len(its) > 1:
-            least = "At least " if any(evidence.job(one.row) == first.job for one in self._longer) else ""
+            least = (
+                "At least " if any(evidence.job(one.row) == first.job for one in self._search.longer) else ""
+            )
             verb = "carries" if len(its) == 2 else "carry"
             text += f" {least}{counted(len(its) - 1, 'later message')} {verb} such numbers, too."
-        with_nan = [int(evidence.session.index[row]) for row in its if self._found[row][1].nan]
+        with_nan = [int(evidence.session.index[row]) for row in its if self._search.found[row][1].nan]
         if with_nan and not first.numbers.nan:
             text += f" The first that carries NaN is #{min(with_nan)}."
         if others:
             shown = [f"{one.sender} (#{one.index})" for one in others[:MAX_OTHERS]]
             text += f" As far as the capture shows, {', '.join(shown)} had received none, and sent some, too."
-        unread = [row for row in self._unread if _is_before(row, first, evidence)]
+        unread = [row for row in self._search.unread if _is_before(row, first, evidence)]
         if unread and not doubt:
             text += f" Tensors of {counted(len(unread), 'earlier message')} {UNSEEN}."
-        if self._untold:
+        if self._search.untold:
             text += f" Of some tensors only the first {FIRST_BYTES:,} bytes were looked at."
         return Finding(
             code="nonfinite-tensor",
@@ -291,7 +153,7 @@ class NonfiniteTensors(Check):
         for pipe in evidence.pipes_to.get((made.job, made.sender), ()):
             if evidence.damaged(pipe, True):
                 return f"Who made them is not known: the capture lost messages to {made.sender}."
-        for row, missing in self._unread.items():
+        for row, missing in self._search.unread.items():
             if _ends(row, evidence)[1] == made.sender and _is_before(row, made, evidence):
                 tensors, why = ("bytes", "are missing") if missing else ("tensors", UNSEEN)
                 index = int(session.index[row])
@@ -322,7 +184,7 @@ class NonfiniteTensors(Check):
             return _Origin(f"{sender} made them {part}.", [asked], own_program=not _serves(made, evidence))
         masks = [
             int(session.index[row])
-            for row in self._masks
+            for row in self._search.masks
             if _ends(row, evidence)[1] == sender and _is_before(row, made, evidence)
         ]
         received = "no tensor with such numbers before"
@@ -353,11 +215,6 @@ class NonfiniteTensors(Check):
         partner = session.messages.partner[row]
         asked = row if session.messages.from_client[row] or partner == NONE else partner
         return session.provenance.kind_of(asked).function, int(session.index[asked])
-
-
-def _counts(found: NonfiniteCount, kind: int) -> bool:
-    """Returns whether such numbers are told of in a message of this type."""
-    return bool(found.nan) or kind == MessageType.BACKWARD_AUTOGRAD_REQ or not is_request(kind)
 
 
 def _remedy(sender: str, origin: _Origin, doubt: str | None) -> str:

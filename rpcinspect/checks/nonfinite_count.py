@@ -42,10 +42,15 @@ NOT_READ = frozenset(name for name, dtype in DTYPES.items() if dtype.kind == "fl
 """Types that may hold NaN and are not looked at."""
 
 
+def word_bytes(dtype: str) -> int:
+    """Returns the bytes of one float of a type."""
+    return _READ[dtype][1]
+
+
 def count_nonfinite(data: bytes, dtype: str, times: int) -> NonfiniteCount | None:
     """Returns what elements hold; None if all are finite."""
-    words, word_bytes, infinity = _READ[dtype]
-    codes = np.frombuffer(data, words, len(data) // word_bytes)
+    words, size, infinity = _READ[dtype]
+    codes = np.frombuffer(data, words, len(data) // size)
     if not len(codes) or np.maximum.reduce(codes & infinity) < infinity:
         return None
     magnitudes = codes & codes.dtype.type((1 << (8 * codes.dtype.itemsize - 1)) - 1)
@@ -60,4 +65,4 @@ def count_nonfinite(data: bytes, dtype: str, times: int) -> NonfiniteCount | Non
 
 def count_elements(length: int, dtype: str) -> int:
     """Returns how many elements lie in so many bytes."""
-    return length // (int(LAYOUTS[dtype][0][-1]) * (1 + dtype.startswith("complex")))
+    return length // (word_bytes(dtype) * (1 + dtype.startswith("complex")))
