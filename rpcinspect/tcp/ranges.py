@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from rpcinspect.capture.block import Int64s, SegmentBlock
 from rpcinspect.tcp.rows import gather
 
+MANY = 64
+"""Segments that are joined by numpy, if their lengths repeat; fewer are faster one by one."""
 NOTHING = np.empty(0, dtype=np.uint64)
 NO_COLUMN = np.empty(0, dtype=np.int64)
 
@@ -89,6 +91,32 @@ class CaptureBytes:
             data = memoryview(self._pread(capture, first, last - first))  # whose slices are no copies
             return b"".join([data[o - first : o - first + n] for o, n in zip(offsets, lengths, strict=True)])
         return b"".join([self.read(capture, o, n) for o, n in zip(offsets, lengths, strict=True)])
+
+    def gather_many(self, capture: int, offsets: Int64s, lengths: Int64s) -> bytes:
+        """The same of many ranges: all of one length at once, since the small segments of a training loop have
+        a handful of lengths."""
+        order = np.argsort(lengths, kind="stable")
+        ascending = lengths[order]
+        edges = [0, *(np.flatnonzero(ascending[1:] != ascending[:-1]) + 1).tolist(), len(order)]
+        base, last = self._start, int(offsets[-1] + lengths[-1])
+        in_hand = capture == self._capture and base <= offsets[0] and last <= self._end
+        if not in_hand or len(edges) > len(order) // 8:
+            return self.gather(capture, offsets.tolist(), lengths.tolist())
+        ends = np.cumsum(lengths)
+        joined: NDArray[np.uint8] = np.empty(int(ends[-1]), dtype=np.uint8)
+        sources, targets = (offsets - base)[order], (ends - lengths)[order]
+        for low, high in pairwise(edges):
+            size = int(ascending[low])
+            if not size:  # a packet of which nothing behind its headers was captured
+                continue
+            _items(joined, size)[targets[low:high]] = _items(self._window, size)[sources[low:high]]
+        return joined.tobytes()
+
+
+def _items(data: bytes | NDArray[np.uint8], size: int) -> NDArray[np.void]:
+    """Every range of that size as one element, by where it begins."""
+    items: NDArray[np.void] = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
+    return items
 
 
 class SegmentRun(Struct, eq=False, gc=False):
@@ -166,6 +194,19 @@ class SegmentRun(Struct, eq=False, gc=False):
         places = offsets[low:high]
         places[0] += skip
         return places, lengths
+
+    def read(self, start: int, end: int, source: CaptureBytes) -> bytes:
+        """The bytes [start, end), all captured."""
+        low = int(self.starts.searchsorted(start, "right")) - 1
+        high = int(self.starts.searchsorted(end))
+        if high - low < MANY:
+            return source.gather(self.capture, *self.segments(start, end))
+        offsets = self.offsets[low:high].copy()
+        lengths = np.append(self.starts[low + 1 : high], end) - self.starts[low:high]
+        skip = start - int(self.starts[low])
+        offsets[0] += skip
+        lengths[0] -= skip
+        return source.gather_many(self.capture, offsets, lengths)
 
     def stamp(self, start: int, end: int) -> RangeStamp:
         """The stamp of [start, end), all captured."""

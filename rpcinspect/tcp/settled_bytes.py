@@ -66,7 +66,7 @@ class SettledBytes:
         index = self._locate(start)
         run = self.runs[index]
         if end <= run.end and not run.missing:
-            return self._source.gather(run.capture, *run.segments(start, end))
+            return run.read(start, end, self._source)
         parts = []
         while start < end:
             run = self.runs[index]
@@ -74,7 +74,7 @@ class SettledBytes:
             if run.missing:
                 parts.append(bytes(stop - start))
             else:
-                parts.append(self._source.gather(run.capture, *run.segments(start, stop)))
+                parts.append(run.read(start, stop, self._source))
             start = stop
             index += 1
         return b"".join(parts)

@@ -257,8 +257,8 @@ class Stream(SettledBytes):
         """Notes where a second copy of [start, end), which both runs hold, differs from the first."""
         if run.missing or kept.missing or start >= end or len(self.conflicts) >= MAX_CONFLICTS:
             return
-        first = self._source.gather(kept.capture, *kept.segments(start, end))
-        second = self._source.gather(run.capture, *run.segments(start, end))
+        first = kept.read(start, end, self._source)
+        second = run.read(start, end, self._source)
         if first != second:
             at = next(i for i, (x, y) in enumerate(zip(first, second, strict=True)) if x != y)
             starts, _, packets, _, _ = run.lists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,22 @@ def test_bytes_come_from_the_window_or_from_the_file() -> None:
     assert source.gather(0, [0, 10], [2, 3]) == b"....."  # close together: one read
     assert source.gather(0, [0, 100_000], [2, 3]) == b"....."
     assert asked == [(1, 1020, 5), (0, 1024, 2), (0, 0, 13), (0, 0, 2), (0, 100_000, 3)]
+
+
+@pytest.mark.parametrize("lengths", [(8, 36, 5), (0, 7), (1448,), tuple(range(1, 200))])
+def test_many_segments_are_joined_as_a_few_are(lengths: tuple[int, ...]) -> None:
+    random = Random(7)
+    payloads = [random.randbytes(length) for length in lengths * 80]
+    block = segment_block([Segment(flow=0, sequence=0, payload=data) for data in payloads])
+    source = CaptureBytes(lambda capture, offset, length: block.window[offset - 1000 :][:length])
+    sizes, whole = np.array([*map(len, payloads)]), b"".join(payloads)
+    starts = np.cumsum(sizes) - sizes
+    run = SegmentRun(0, len(whole), 0, starts, block.offset, block.packet, block.time_ns)
+    for hand in (False, True):
+        if hand:
+            source.show(block)
+        assert run.read(0, len(whole), source) == whole
+        assert run.read(3, len(whole) - 2, source) == whole[3:-2]
 
 
 # --- nothing is quadratic ---
