@@ -37,6 +37,8 @@ from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.unexpected import unexpected
 
 MAX_KNOWN = 512
+UNKNOWN = True
+"""Stands for the checks that want an exchange of which none was seen."""
 SEVERITIES = ("error", "warning", "info")
 """What stops a run is told before what may."""
 
@@ -116,11 +118,12 @@ class Findings:
                     except Exception as error:
                         self._leave_out(check, error, record)
             other = join(row, partner, digest)
-            if other is not None:
-                if way:
-                    self._feed_exchange(record, row, digest, partner, other)
-                else:
-                    self._feed_exchange(record, partner, other, row, digest)
+            if other is None:
+                continue
+            if way:
+                self._feed_exchange(record, row, digest, partner, other)
+            elif self._known_pairs.get((other, digest), UNKNOWN):
+                self._feed_exchange(record, partner, other, row, digest)
 
     def _look(self, record: RpcRecord) -> tuple[MessageDigest, list[Check]]:
         """Shows a message to every check that wants its kind. Returns the digest, and the checks for which

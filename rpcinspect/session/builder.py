@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ID = 1
+"""The payload with the id of a message."""
 MANY_FACTS = 512
 """Of contexts that are put into columns at once."""
 MAX_SUM = (1 << 63) - 1
@@ -79,7 +81,7 @@ class SessionBuilder:
         """Takes records, whose rows follow those that were fed before."""
         if not records:
             return
-        first, columns = len(self.columns), list(zip(*map(_row, records), strict=True))
+        first, columns = len(self.columns), _columns(records)
         self.columns.extend(columns)
         self._pair(first, columns)
         for record in records:
@@ -104,9 +106,9 @@ class SessionBuilder:
 
     def _note(self, records: Sequence[RpcRecord]) -> None:
         """Notes what messages show of workers, contexts and RRefs; of a pattern, without decoding them."""
-        add, feed = self._contexts.add, self.provenance.feed
+        add = self._contexts.add
+        self.provenance.feed(records)
         for record in records:
-            record.told(feed)
             pattern = record.pattern
             if pattern is None:
                 try:
@@ -286,26 +288,30 @@ class SessionBuilder:
             control[partner[rows]] = 1  # writes through to the column
 
 
-def _row(record: RpcRecord) -> tuple[int, ...]:
-    """What a message leaves in the session's columns; one of a pattern is not decoded for that."""
-    tp, pattern = record.tp, record.pattern
-    if pattern is not None:
-        kind, identifier = pattern.type, int.from_bytes(tp.payloads[1], "little", signed=True)
-    else:
-        kind, identifier = record.rpc.message.type, record.rpc.message.id
-    return (
-        tp.first_ns,
-        tp.last_ns,
-        tp.capture,
-        tp.packet,
-        tp.offset,
-        tp.pipe.number,
-        identifier,
-        kind,
-        tp.from_client,
-        record.facts.control,
-        NONE,
+def _columns(records: Sequence[RpcRecord]) -> list[list[int]]:
+    """What messages leave in the session's columns; those of a pattern are not decoded for that."""
+    messages = [record.tp for record in records]
+    ids = b"".join(
+        [record.tp.payloads[ID] if record.pattern is not None else _id(record) for record in records]
     )
+    return [
+        [tp.first_ns for tp in messages],
+        [tp.last_ns for tp in messages],
+        [tp.capture for tp in messages],
+        [tp.packet for tp in messages],
+        [tp.offset for tp in messages],
+        [tp.pipe.number for tp in messages],
+        np.frombuffer(ids, "<i8").tolist(),
+        [(record.like.message if record.pattern is None else record.pattern).type for record in records],
+        [tp.from_client for tp in messages],
+        [record.facts.control for record in records],
+        [NONE] * len(records),
+    ]
+
+
+def _id(record: RpcRecord) -> bytes:
+    """The id of a message that no pattern fits, in eight bytes."""
+    return record.rpc.message.id.to_bytes(8, "little", signed=True)
 
 
 def _failures(

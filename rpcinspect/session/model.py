@@ -302,10 +302,10 @@ class MessageColumns:
         """Row of the answer of a request and of the request of an answer; -1 where there is none."""
         self._columns = tuple(vars(self).values())
 
-    def extend(self, columns: Sequence[Sequence[int]]) -> None:
+    def extend(self, columns: Sequence[list[int]]) -> None:
         """Adds rows: their numbers in columns, in the order above."""
         for column, numbers in zip(self._columns, columns, strict=True):
-            column.extend(numbers)
+            column.fromlist(numbers)
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -142,7 +142,18 @@ class Provenance:
         self._tensors = (array("q"), array("q"))
         """(row, mark) of tensors."""
 
-    def feed(self, record: RpcRecord) -> None:
+    def feed(self, records: Sequence[RpcRecord]) -> None:
+        """Takes the next records."""
+        patterns, kinds, contexts = self._of_pattern, self.kind, self.context
+        for record in records:
+            known = None if record.pattern is None else patterns.get(id(record.pattern))
+            if known is None or (known[2] and record.tp.tensors):
+                record.told(self._feed_one)
+            else:
+                kinds.append(known[1])
+                contexts.append(record.ids[0] if record.ids else NO_CONTEXT)
+
+    def _feed_one(self, record: RpcRecord) -> None:
         """Takes the next record; keeps nothing of a record at which this fails."""
         pattern = record.pattern
         if pattern is None:

@@ -19,7 +19,7 @@ from rpcinspect.capture.block import Int64s, SegmentBlock
 from rpcinspect.tcp.rows import gather
 
 MANY = 64
-"""Segments that are joined by numpy, if their lengths repeat; fewer are faster one by one."""
+"""Segments that are joined by numpy; fewer are faster one by one."""
 NOTHING = np.empty(0, dtype=np.uint64)
 NO_COLUMN = np.empty(0, dtype=np.int64)
 
@@ -93,8 +93,8 @@ class CaptureBytes:
         return b"".join([self.read(capture, o, n) for o, n in zip(offsets, lengths, strict=True)])
 
     def gather_many(self, capture: int, offsets: Int64s, lengths: Int64s) -> bytes:
-        """The same of many ranges: all of one length at once, since the small segments of a training loop have
-        a handful of lengths."""
+        """The same of many ranges, all of one length at once: the small segments of a training loop have a
+        handful of lengths."""
         order = np.argsort(lengths, kind="stable")
         ascending = lengths[order]
         edges = [0, *(np.flatnonzero(ascending[1:] != ascending[:-1]) + 1).tolist(), len(order)]

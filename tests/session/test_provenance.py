@@ -110,6 +110,6 @@ def test_tensors_whose_bytes_are_not_all_known(count: int) -> None:
         talk.say(PythonCall(request(name("app", "f")), False), id=n, tensors=n and count) for n in range(2)
     ]
     for record in records:
-        provenance.feed(record)
+        provenance.feed([record])
     assert provenance.opaque([0, 1]) == ([1] if count > MAX_MARKS else [])
     assert provenance.tensors([0, 1]) == {0: frozenset(), 1: frozenset()}
