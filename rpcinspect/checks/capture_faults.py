@@ -48,9 +48,10 @@ class CaptureFaults(Check):
         if tp.payload_missing is not None:
             self._truncated.append(record.row)
         if tp.tensors and not tp.pipe.invisible_channels:
-            holes = (one for one in tp.tensors if one.extent is None or one.extent.missing)
-            if any(tensor.missing_bytes for tensor in holes):
-                self._tensors_missing.append(record.row)
+            for one in tp.tensors:
+                if (one.extent is None or one.extent.missing) and one.missing_bytes:
+                    self._tensors_missing.append(record.row)
+                    break
         return bool(tp.descriptor.tensors)
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:

@@ -83,7 +83,7 @@ class _Follower:
             came = arrived.get(context, [])
             if len(came) == 1 and end[came[0]] <= begin[rows[0]]:  # as nearly always
                 for row in rows:
-                    self.found[row] = PossibleCauses((came[0],))
+                    self.found.parent[row] = came[0]
                 continue
             serving.at(begin[rows[0]])
             came.sort(key=end.__getitem__)
@@ -194,7 +194,7 @@ class _Follower:
                 continue
             first = self._general.get(context)
             if requests.creators.get((self.job, context)) != self.name and context in arrived:
-                self.found[row] = PossibleCauses((arrived[context],))
+                self.found.parent[row] = arrived[context]
             elif requests.creators.get((self.job, context)) == self.name and first:
                 self.found[row] = self.found.of(first[0], self.own)
             else:

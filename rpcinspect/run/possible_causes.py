@@ -43,7 +43,8 @@ class CauseColumn:
 
     def __init__(self, count: int) -> None:
         self.parent = array("q", [UNJUDGED]) * count
-        """Of each row the one that it was certainly sent for, or one of the numbers above."""
+        """Of each row the one that it was certainly sent for, or one of the numbers above. Who is certain may
+        write it, too."""
         self.doubtful: dict[int, PossibleCauses] = {}
 
     def __setitem__(self, row: int, one: PossibleCauses) -> None:

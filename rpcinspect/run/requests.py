@@ -104,7 +104,7 @@ class Requests:
     def where(self, test: Callable[[MessageKind], bool], rows: Iterable[int]) -> list[int]:
         """Returns the rows whose kind passes a test; the test runs once per kind."""
         of, wanted = self.provenance.kind, {n for n, kind in enumerate(self.provenance.kinds) if test(kind)}
-        return [row for row in rows if of[row] in wanted]
+        return [row for row in rows if of[row] in wanted] if wanted else []
 
     def answer(self, row: int) -> int | None:
         """Returns the row of a request's answer, or of an answer's request."""
