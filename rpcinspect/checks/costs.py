@@ -68,7 +68,7 @@ class Shares:
         jobs = np.asarray(session.jobs, dtype=np.int64)[np.asarray(columns.pipe)]
         begin, end = np.asarray(columns.time_ns), np.asarray(columns.end_time_ns)
         self._runs: dict[int, int] = {}
-        for job in np.unique(jobs).tolist():
+        for job in {session.jobs[pipe] for pipe in set(columns.pipe)}:
             its = np.flatnonzero(jobs == job)
             self._runs[job] = int(end[its].max()) - int(begin[its].min())  # any of 64 bits
 

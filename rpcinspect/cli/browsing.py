@@ -19,7 +19,7 @@ from rpcinspect.browse.output_lines import OutputLines
 from rpcinspect.browse.terminal import run_in_terminal
 from rpcinspect.capture import CaptureInput
 from rpcinspect.cli.collector import imports_are_over
-from rpcinspect.cli.output import end_at_once
+from rpcinspect.cli.ending import end_at_once
 from rpcinspect.pipeline import Decoding, Options
 
 if TYPE_CHECKING:

@@ -17,6 +17,9 @@ class UsageMistake(RpcInspectError):
 
 def guarded(command: Callable[[], int]) -> int:
     """Returns the command's exit code; errors become one line on stderr and a code."""
+    from rpcinspect.cli.blas import load_numpy
+
+    load_numpy()
     from rpcinspect.cli.output import give_up_stdout, say, say_block
     from rpcinspect.files.temporary import temporary_folder
     from rpcinspect.signals import never_lost

@@ -41,7 +41,8 @@ class McpCommand(CaptureOptions, frozen=True, kw_only=True):
         from rpcinspect.agents.given import GivenCaptures
         from rpcinspect.agents.server import serve
         from rpcinspect.cli.collector import imports_are_over
-        from rpcinspect.cli.output import end_at_once, say
+        from rpcinspect.cli.ending import end_at_once
+        from rpcinspect.cli.output import say
 
         imports_are_over()
         if sys.stdin.isatty():

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from rpcinspect.cli.github_log import InertText, inert, is_github_log
 from rpcinspect.fields.phrases import counted, printable, shorten
@@ -182,12 +182,3 @@ def say_if_empty(session: Session, label: str = "") -> None:
     reason = empty_line(session)
     if reason is not None:
         say(f"{label}{reason}")
-
-
-def end_at_once(code: int) -> NoReturn:
-    """Ends the program once everything is closed: Python would free millions of messages one by one, and wait
-    for threads that work out answers which nobody awaits any more."""
-    with suppress(OSError):  # a terminal that is gone
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)

@@ -72,7 +72,7 @@ def prepare(root: Path, package: Path) -> None:
 
 def _warm_up() -> None:
     """Runs some commands here, so that forks find made what a first command makes: another fifth."""
-    from rpcinspect.__main__ import main
+    from rpcinspect.cli import main
 
     before = sys.argv, sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:
@@ -139,7 +139,7 @@ def _run(arguments: list[str], folder: Path) -> int:
     sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = err  # type: ignore[misc]
     sys.argv = ["rpcinspect", *arguments]
-    from rpcinspect.__main__ import main
+    from rpcinspect.cli import main
 
     try:
         main()

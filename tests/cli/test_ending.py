@@ -1,0 +1,51 @@
+"""How the process ends: what must be written is, and what wants to know of the end hears of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CAPTURE = ROOT / "captures" / "basic_chain.pcap"
+START = "import atexit, sys, threading; from rpcinspect.__main__ import main"
+
+
+def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", f"{START}\n{program}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_buffers_are_written_and_functions_for_the_end_run() -> None:
+    done = ended("atexit.register(print, 'the end'); main()", "decode", "--format", "jsonl", str(CAPTURE))
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[-1]) == (0, "the end")
+    assert lines[-2].startswith("{")
+
+
+def test_python_does_not_end_what_has_no_more_to_do() -> None:
+    program = """
+class Kept:
+    def __del__(self): print('freed')
+kept = Kept()
+main()
+"""
+    assert ended(program, "--version").stdout.splitlines()[1:] == []
+
+
+def test_other_threads_are_waited_for() -> None:
+    wait = "threading.Thread(target=lambda: (threading.Event().wait(0.2), print('done'))).start(); main()"
+    assert ended(wait, "--version").stdout.splitlines()[1:] == ["done"]
+
+
+def test_a_profiler_tells_what_it_saw() -> None:
+    command = [sys.executable, "-m", "cProfile", "-m", "rpcinspect", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "function calls" in done.stdout
+
+
+def test_the_exit_code_is_the_commands(tmp_path: Path) -> None:
+    path = tmp_path / "none.pcap"
+    path.write_bytes(b"no capture")
+    assert ended("main()", "decode", str(path)).returncode == 3
+    assert ended("main()", "decode", "--no-such-option").returncode == 2
