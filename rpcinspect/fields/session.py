@@ -225,22 +225,22 @@ class AtEachRow:
     BATCH = 1000
     """Messages of which it is worked out at once."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, names: Sequence[str]) -> None:
+        """`names`: of the columns that are asked for."""
         self._known = AtTheEnd(session)
+        self._names = names
         self._count = len(session.messages)
         self._batch = range(0)
-        self._columns: dict[str, ColumnValues] = {}
+        self._values: list[tuple[Any, ...]] = []
 
-    def get(self, name: str, row: int) -> Any:
-        """The value of the column of that name."""
+    def at(self, row: int) -> tuple[Any, ...]:
+        """The values of these columns."""
         if row not in self._batch:
             first = row - row % self.BATCH
             self._batch = range(first, min(first + self.BATCH, self._count))
             self._known.at(self._batch)
-            self._columns.clear()
-        if name not in self._columns:
-            self._columns[name] = self._known.column(name)
-        return self._columns[name][row - self._batch.start]
+            self._values = [*zip(*map(self._known.column, self._names), strict=True)]
+        return self._values[row - self._batch.start]
 
 
 class SoFar(Known):

@@ -2,23 +2,48 @@
 
 In: the session, and records of a second pass. Out: dicts with a value for each column. Lengths that were
 announced may be absurd: they are cut off at the largest int64, since no engine has a type for all of them.
+What all messages of a pattern have is worked out once for the pattern.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from rpcinspect.export.parquet.table_file import ParquetRow
-from rpcinspect.fields.field import Field, Seen, several
+from rpcinspect.fields.field import Field, Get, Seen, several
 from rpcinspect.fields.message import MessageValues, Reader
 from rpcinspect.fields.session import AtEachRow
 from rpcinspect.fields.table import MESSAGE, TENSOR
+from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
+from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.message import Tensor
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.ranges import CaptureBytes
 
 MAX_INT64 = (1 << 63) - 1
+MAX_BYTES = 1 << 22
+"""Of the payloads of patterns whose rows are kept."""
+
+OF_PATTERN = frozenset(
+    {
+        *("envelope", "body", "function", "arg", "kwargs", "async", "value", "problem"),
+        *("failed", "error.type", "error.node_id", "error.text", "sender", "devices", "retain_graph", "grads"),
+        *("rref_id", "fork_id", "profiling_id", "tensors"),
+    }
+)
+"""Fields that say the same of all messages of a pattern: neither its place nor its ids."""
+OF_PATTERN_TENSORS = frozenset(
+    {
+        *("dtype", "shape", "stride", "offset", "layout", "device", "requires_grad", "parameter", "conj"),
+        *("neg", "quantizer", "quantizer_scale", "quantizer_zero_point", "quantizer_axis", "part", "part_of"),
+        *("numel", "nbytes", "storage"),
+    }
+)
+"""Fields of tensors that do."""
 
 
 class MessageRows:
@@ -34,7 +59,7 @@ class MessageRows:
     ) -> None:
         """`columns`: those that are asked for, if not all: of others nothing is worked out."""
         self._reader = Reader(source, hashes=hashes)
-        self._of_messages, self._of_tensors = (
+        of_messages, of_tensors = (
             [
                 one
                 for one in fields
@@ -42,7 +67,13 @@ class MessageRows:
             ]
             for fields in (MESSAGE, TENSOR)
         )
-        self._known = AtEachRow(session)
+        seen = [one for one in of_messages if isinstance(one, Seen)]
+        self._seen = [(name, cells) for field in seen for name, cells in field.columns.items()]
+        self._known = AtEachRow(session, ("index", *(field.key for field in seen)))
+        self._shared, self._own = _divided([one for one in of_messages if one not in seen], OF_PATTERN)
+        self._shared_of_tensors, self._own_of_tensors = _divided(of_tensors, OF_PATTERN_TENSORS)
+        self._rows: BoundedCache[Pattern, ParquetRow] = BoundedCache(MAX_BYTES)
+        self._tensor_rows: BoundedCache[Pattern, list[ParquetRow]] = BoundedCache(MAX_BYTES)
 
     def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
         """Returns the row of a message, and the rows of its tensors."""
@@ -50,25 +81,62 @@ class MessageRows:
 
     def message(self, record: RpcRecord) -> ParquetRow:
         """The row of a message."""
-        row: ParquetRow = {}
-        message = MessageValues(record, self._reader)
-        for field in self._of_messages:
-            known = isinstance(field, Seen)
-            values = several(self._known.get(field.key, record.row)) if known else field.values(message)
-            row |= _cells(field, values)
+        message, pattern = MessageValues(record, self._reader), record.pattern
+        shared = None if pattern is None else self._rows.get(pattern)
+        if shared is None:
+            shared = {}
+            for field in self._shared:
+                shared |= _cells(field, field.values(message))
+            if pattern is not None:
+                self._rows.put(pattern, shared, _size(record))
+        row = shared.copy()
+        for name, get in self._own:
+            row[name] = _first(get(message))
+        _, *seen = self._known.at(record.row)
+        for (name, cells), value in zip(self._seen, seen, strict=True):
+            row[name] = list(several(value)) if cells in SEVERAL else _first(value)
         return row
 
     def tensors(self, record: RpcRecord) -> list[ParquetRow]:
         """A row for each tensor."""
-        index = self._known.get("index", record.row)
-        return [
-            {
-                "message": index,
-                "tensor": tensor.number,
-                **{name: _capped(field.get(tensor)) for field in self._of_tensors for name in field.columns},
-            }
-            for tensor in MessageValues(record, self._reader).tensors
-        ]
+        if not record.like.tensors:
+            return []
+        index, *_ = self._known.at(record.row)
+        tensors = MessageValues(record, self._reader).tensors
+        rows = []
+        for tensor, shared in zip(tensors, self._shared_tensors(record, tensors), strict=True):
+            row = shared.copy()
+            row["message"] = index
+            for name, get in self._own_of_tensors:
+                row[name] = _capped(get(tensor))
+            rows.append(row)
+        return rows
+
+    def _shared_tensors(self, record: RpcRecord, tensors: Sequence[Tensor]) -> list[ParquetRow]:
+        pattern = record.pattern
+        known = None if pattern is None else self._tensor_rows.get(pattern)
+        if known is None:
+            fields = [(name, field.get) for field in self._shared_of_tensors for name in field.columns]
+            known = [
+                {"tensor": tensor.number, **{name: _capped(get(tensor)) for name, get in fields}}
+                for tensor in tensors
+            ]
+            if pattern is not None:
+                self._tensor_rows.put(pattern, known, _size(record))
+        return known
+
+
+def _divided(fields: Sequence[Field], shared: Collection[str]) -> tuple[list[Field], list[tuple[str, Get]]]:
+    """The fields that messages of a pattern share; of the others, each of one column, name and getter."""
+    of_each = [field for field in fields if field.key not in shared]
+    return [field for field in fields if field.key in shared], [
+        (name, field.get) for field in of_each for name in field.columns
+    ]
+
+
+def _size(record: RpcRecord) -> int:
+    """What a pattern's row may take, by its payloads."""
+    return sum(map(len, record.tp.payloads)) * TREE_WEIGHT
 
 
 def _cells(field: Field, values: tuple[Any, ...]) -> ParquetRow:
@@ -79,6 +147,13 @@ def _cells(field: Field, values: tuple[Any, ...]) -> ParquetRow:
         return dict(zip(names, first or (None, None), strict=True))
     ((name, cells),) = names.items()
     return {name: list(values) if cells in SEVERAL else _capped(first)}
+
+
+def _first(value: Any) -> Any:
+    """The cell of one value, of the first of several, or of none."""
+    if type(value) is tuple:
+        return _capped(value[0]) if value else None
+    return None if value is UNSET else _capped(value)
 
 
 def _capped(value: Any) -> Any:

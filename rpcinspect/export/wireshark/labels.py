@@ -62,12 +62,18 @@ class MessageLabel(Struct, frozen=True, kw_only=True):
         return ", ".join([words, *filter(None, parts)])
 
 
+KNOWN = (
+    *("index", "request", "src", "dst", "parents", "parent_certain", "latency", "finding", "housekeeping"),
+)
+"""What the session knows of each message."""
+
+
 class MessageLabels:
     """Makes labels of the messages of a session."""
 
     def __init__(self, session: Session, source: CaptureBytes) -> None:
         self._session = session
-        self._known = AtEachRow(session)
+        self._known = AtEachRow(session, KNOWN)
         self._names = names_of(session)
         self._reader = Reader(source, hashes=False)
         self._functions: dict[int, str] = {}
@@ -78,7 +84,8 @@ class MessageLabels:
         return record.told(self._label)
 
     def _label(self, record: RpcRecord) -> MessageLabel:
-        row, get = record.row, self._known.get
+        row = record.row
+        known = dict(zip(KNOWN, self._known.at(row), strict=True))
         message = MessageValues(record, self._reader)
         partner = self._session.messages.partner[row]
         function, asked = message.function, row
@@ -89,25 +96,25 @@ class MessageLabels:
         elif function is not None and partner != NONE:
             self._functions[row] = function
         call = self._names.get(asked)
-        parents = get("parents", row)
+        parents = known["parents"]
         context = next(iter(message.contexts), None)
         error = message.body.get("error")
         return MessageLabel(
-            index=get("index", row),
+            index=known["index"],
             type=message.type,
-            request=get("request", row),
-            source=_short(get("src", row)),
-            destination=_short(get("dst", row)),
+            request=known["request"],
+            source=_short(known["src"]),
+            destination=_short(known["dst"]),
             function=None if function is None else _short(function),
             call=None if call is None else _short(call.short),
             partner=None if partner == NONE else int(self._session.index[partner]),
-            parent=parents[0] if parents and get("parent_certain", row) else None,
-            latency_ns=get("latency", row),
+            parent=parents[0] if parents and known["parent_certain"] else None,
+            latency_ns=known["latency"],
             context=None if context is None else packed(context),
             error=_short(error_phrase(error)) if error else None,
-            findings=get("finding", row),
+            findings=known["finding"],
             tensors=message.tensor_count,
-            housekeeping=get("housekeeping", row),
+            housekeeping=known["housekeeping"],
         )
 
 
