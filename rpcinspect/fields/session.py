@@ -225,8 +225,8 @@ class AtEachRow:
     BATCH = 1000
     """Messages of which it is worked out at once."""
 
-    def __init__(self, session: Session, names: Sequence[str]) -> None:
-        """`names`: of the columns that are asked for."""
+    def __init__(self, session: Session, names: Mapping[str, Callable[[Any], Any] | None]) -> None:
+        """`names`: the columns that are asked for, and what makes the values of them that are wanted."""
         self._known = AtTheEnd(session)
         self._names = names
         self._count = len(session.messages)
@@ -239,7 +239,11 @@ class AtEachRow:
             first = row - row % self.BATCH
             self._batch = range(first, min(first + self.BATCH, self._count))
             self._known.at(self._batch)
-            self._values = [*zip(*map(self._known.column, self._names), strict=True)]
+            columns = [
+                self._known.column(name) if make is None else map(make, self._known.column(name))
+                for name, make in self._names.items()
+            ]
+            self._values = [*zip(*columns, strict=True)]
         return self._values[row - self._batch.start]
 
 

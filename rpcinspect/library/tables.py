@@ -83,7 +83,7 @@ def _with_problem(
         yield from batches
     except (RpcInspectError, OSError) as error:
         if table == "captures":
-            yield record_batch([{CAPTURE: path, "path": path, "problem": str(error)}], schema)
+            yield record_batch([(path, path, str(error))], (CAPTURE, "path", "problem"), schema)
 
 
 def _read(

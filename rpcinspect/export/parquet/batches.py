@@ -6,7 +6,7 @@ Parquet files of the lake have, or with those that are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow as pa
 from rpcinspect.export.parquet.messages import MessageRows
 from rpcinspect.export.parquet.schema import TABLES
 from rpcinspect.export.parquet.session import call_rows, session_rows
-from rpcinspect.export.parquet.table_file import BATCH_ROWS, ParquetRow, record_batch
+from rpcinspect.export.parquet.table_file import BATCH_ROWS, ParquetRow, in_order, record_batch
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.record import RpcRecord
@@ -50,20 +50,21 @@ def of_messages(
     make = MessageRows(session, source, hashes=hashes, columns=schema.names)
     kept = (one for one in records if shown is None or shown.rows[one.row])
     if table == "messages":
-        return _batches(map(make.message, kept), schema)
-    return _batches((row for record in kept for row in make.tensors(record)), schema)
+        return _batches(map(make.message, kept), make.columns, schema)
+    return _batches((row for record in kept for row in make.tensors(record)), make.tensor_columns, schema)
 
 
 def of_calls(calls: OfSession, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yields `calls`, in the order of time."""
-    return _batches(call_rows(calls), schema)
+    return _batches(in_order(call_rows(calls), schema.names), schema.names, schema)
 
 
 def of_session(
     table: str, session: Session, shown: Shown | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yields any other table."""
-    return _batches(next(rows for name, rows in session_rows(session, shown) if name == table), schema)
+    rows = next(rows for name, rows in session_rows(session, shown) if name == table)
+    return _batches(in_order(rows, schema.names), schema.names, schema)
 
 
 def arrow_table(
@@ -83,7 +84,9 @@ def arrow_table(
     return pa.Table.from_batches(batches, schema)
 
 
-def _batches(rows: Iterable[ParquetRow], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    rows: Iterable[ParquetRow], names: Sequence[str], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     there = iter(rows)
     while some := list(islice(there, BATCH_ROWS)):
-        yield record_batch(some, schema)
+        yield record_batch(some, names, schema)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -23,8 +23,8 @@ from rpcinspect.errors import CaptureError, OutputError
 from rpcinspect.export.parquet.messages import MessageRows
 from rpcinspect.export.parquet.schema import TABLES, VERSION
 from rpcinspect.export.parquet.session import call_rows, session_rows
-from rpcinspect.export.parquet.table_file import ParquetFile
-from rpcinspect.fields.plain import text
+from rpcinspect.export.parquet.table_file import ParquetFile, in_order
+from rpcinspect.fields.plain import Json, text
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import OutputFolder
 from rpcinspect.files.temporary import Temporary
@@ -91,10 +91,12 @@ class Lake(Closing):
         self._calls = CallRows(self._spool)
         self._seen = 0
         self._output = OutputFolder(self._folder, private=False)
+        names = {"messages": self._rows.columns, "tensors": self._rows.tensor_columns}
         with self._writing():
             for name, schema in TABLES.items():
                 described = schema.with_metadata(self._metadata(name))
-                self._files[name] = ParquetFile(self._output.new(self._part(name)), described)
+                file = self._output.new(self._part(name))
+                self._files[name] = ParquetFile(file, described, names.get(name))
 
     def _metadata(self, table: str) -> dict[bytes, bytes]:
         return {
@@ -129,13 +131,15 @@ class Lake(Closing):
             raise self._changed()
         with self._writing():
             for name, rows in session_rows(self._session, self._shown):
-                for row in rows:
-                    self._files[name].add(row)
-            for row in call_rows(self._calls.of(self._session, self._shown)):
-                self._files["calls"].add(row)
+                self._add(name, rows)
+            self._add("calls", call_rows(self._calls.of(self._session, self._shown)))
             for file in self._files.values():
                 file.close()
         return {name: file.rows for name, file in self._files.items()}
+
+    def _add(self, table: str, rows: Iterable[Json]) -> None:
+        for row in in_order(rows, TABLES[table].names):
+            self._files[table].add(row)
 
     def publish(self) -> int:
         """Puts the files in their places, each at once; returns their bytes."""

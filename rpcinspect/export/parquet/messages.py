@@ -1,19 +1,19 @@
 """Messages and their tensors as rows of the `messages` and `tensors` tables.
 
-In: the session, and records of a second pass. Out: dicts with a value for each column. Lengths that were
+In: the session, and records of a second pass. Out: a value for each column. Lengths that were
 announced may be absurd: they are cut off at the largest int64, since no engine has a type for all of them.
 What all messages of a pattern have is worked out once for the pattern.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec import UNSET
 
 from rpcinspect.export.parquet.table_file import ParquetRow
-from rpcinspect.fields.field import Field, Get, Seen, several
+from rpcinspect.fields.field import Field, Seen, several
 from rpcinspect.fields.message import MessageValues, Reader
 from rpcinspect.fields.session import AtEachRow
 from rpcinspect.fields.table import MESSAGE, TENSOR
@@ -68,12 +68,17 @@ class MessageRows:
             for fields in (MESSAGE, TENSOR)
         )
         seen = [one for one in of_messages if isinstance(one, Seen)]
-        self._seen = [(name, cells) for field in seen for name, cells in field.columns.items()]
-        self._known = AtEachRow(session, ("index", *(field.key for field in seen)))
+        cells = {"index": _first} | {field.key: _cell_maker(field) for field in seen}
+        self._known = AtEachRow(session, cells)
+        self._first_seen = 0 if "index" in {field.key for field in seen} else 1
         self._shared, self._own = _divided([one for one in of_messages if one not in seen], OF_PATTERN)
         self._shared_of_tensors, self._own_of_tensors = _divided(of_tensors, OF_PATTERN_TENSORS)
         self._rows: BoundedCache[Pattern, ParquetRow] = BoundedCache(MAX_BYTES)
         self._tensor_rows: BoundedCache[Pattern, list[ParquetRow]] = BoundedCache(MAX_BYTES)
+        self.columns = _names((*self._shared, *self._own, *seen))
+        """Of rows of messages."""
+        self.tensor_columns = ("tensor", *_names(self._shared_of_tensors), "message", *_names(self._own_of_tensors))
+        """Of rows of tensors."""
 
     def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
         """Returns the row of a message, and the rows of its tensors."""
@@ -84,54 +89,43 @@ class MessageRows:
         message, pattern = MessageValues(record, self._reader), record.pattern
         shared = None if pattern is None else self._rows.get(pattern)
         if shared is None:
-            shared = {}
-            for field in self._shared:
-                shared |= _cells(field, field.values(message))
+            shared = tuple([cell for field in self._shared for cell in _cells(field, field.values(message))])
             if pattern is not None:
                 self._rows.put(pattern, shared, _size(record))
-        row = shared.copy()
-        for name, get in self._own:
-            row[name] = _first(get(message))
-        _, *seen = self._known.at(record.row)
-        for (name, cells), value in zip(self._seen, seen, strict=True):
-            row[name] = list(several(value)) if cells in SEVERAL else _first(value)
-        return row
+        own = [_first(field.get(message)) for field in self._own]
+        return (*shared, *own, *self._known.at(record.row)[self._first_seen :])
 
     def tensors(self, record: RpcRecord) -> list[ParquetRow]:
         """A row for each tensor."""
         if not record.like.tensors:
             return []
-        index, *_ = self._known.at(record.row)
+        index = self._known.at(record.row)[0]
         tensors = MessageValues(record, self._reader).tensors
-        rows = []
-        for tensor, shared in zip(tensors, self._shared_tensors(record, tensors), strict=True):
-            row = shared.copy()
-            row["message"] = index
-            for name, get in self._own_of_tensors:
-                row[name] = _capped(get(tensor))
-            rows.append(row)
-        return rows
+        return [
+            (*shared, index, *[_capped(field.get(tensor)) for field in self._own_of_tensors])
+            for tensor, shared in zip(tensors, self._shared_tensors(record, tensors), strict=True)
+        ]
 
     def _shared_tensors(self, record: RpcRecord, tensors: Sequence[Tensor]) -> list[ParquetRow]:
         pattern = record.pattern
         known = None if pattern is None else self._tensor_rows.get(pattern)
         if known is None:
-            fields = [(name, field.get) for field in self._shared_of_tensors for name in field.columns]
+            fields = self._shared_of_tensors
             known = [
-                {"tensor": tensor.number, **{name: _capped(get(tensor)) for name, get in fields}}
-                for tensor in tensors
+                (tensor.number, *[_capped(field.get(tensor)) for field in fields]) for tensor in tensors
             ]
             if pattern is not None:
                 self._tensor_rows.put(pattern, known, _size(record))
         return known
 
 
-def _divided(fields: Sequence[Field], shared: Collection[str]) -> tuple[list[Field], list[tuple[str, Get]]]:
-    """The fields that messages of a pattern share; of the others, each of one column, name and getter."""
-    of_each = [field for field in fields if field.key not in shared]
-    return [field for field in fields if field.key in shared], [
-        (name, field.get) for field in of_each for name in field.columns
-    ]
+def _divided(fields: Sequence[Field], shared: Collection[str]) -> tuple[list[Field], list[Field]]:
+    """The fields that messages of a pattern share, and the others, of which each has one column."""
+    return [one for one in fields if one.key in shared], [one for one in fields if one.key not in shared]
+
+
+def _names(fields: Iterable[Field]) -> tuple[str, ...]:
+    return tuple([name for field in fields for name in field.columns])
 
 
 def _size(record: RpcRecord) -> int:
@@ -139,14 +133,21 @@ def _size(record: RpcRecord) -> int:
     return sum(map(len, record.tp.payloads)) * TREE_WEIGHT
 
 
-def _cells(field: Field, values: tuple[Any, ...]) -> ParquetRow:
+def _cells(field: Field, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """What is in the columns of a field that has these values."""
-    names = field.columns
     first = values[0] if values else None
-    if len(names) > 1:
-        return dict(zip(names, first or (None, None), strict=True))
-    ((name, cells),) = names.items()
-    return {name: list(values) if cells in SEVERAL else _capped(first)}
+    if len(field.columns) > 1:
+        return first or (None, None)
+    (cells,) = field.columns.values()
+    return (list(values) if cells in SEVERAL else _capped(first),)
+
+
+def _cell_maker(field: Field) -> Callable[[Any], Any] | None:
+    """What makes the cell of a field that has one column; None: the value itself is it."""
+    (cells,) = field.columns.values()
+    if cells in SEVERAL:
+        return lambda value: list(several(value))
+    return None if cells in ("text", "bool") else _first
 
 
 def _first(value: Any) -> Any:
@@ -157,7 +158,7 @@ def _first(value: Any) -> Any:
 
 
 def _capped(value: Any) -> Any:
-    return min(value, MAX_INT64) if type(value) is int else value
+    return MAX_INT64 if type(value) is int and value > MAX_INT64 else value
 
 
 SEVERAL = frozenset({"list of text", "list of int64", "map"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from rpcinspect.export.parquet.table_file import ParquetRow
+from rpcinspect.fields.plain import Json
 from rpcinspect.filter.matches import Shown
 from rpcinspect.session.contexts import ContextSpan, context_spans
 from rpcinspect.session.model import AutogradContext, Session
@@ -32,7 +32,7 @@ _context, _span, _call = cells_of(CONTEXT), cells_of(SPAN), cells_of(CALL)
 
 def edge_rows(
     session: Session, contexts: Sequence[AutogradContext], spans: Sequence[ContextSpan]
-) -> Iterator[ParquetRow]:
+) -> Iterator[Json]:
     """A row for each edge of each context."""
     columns = session.messages
     for context, span in zip(contexts, spans, strict=True):
@@ -43,12 +43,12 @@ def edge_rows(
             yield {**of, **edge_json(edge), "gradient_expected": expected, "gradients": len(edge.backward)}
 
 
-def call_rows(calls: OfSession) -> Iterator[ParquetRow]:
+def call_rows(calls: OfSession) -> Iterator[Json]:
     """A row for each request with its answer."""
     return map(_call, chain.from_iterable(calls.batches(calls.rows)))
 
 
-def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[ParquetRow]]]:
+def session_rows(session: Session, shown: Shown | None) -> Iterator[tuple[str, Iterable[Json]]]:
     """Yields the rows of each of these tables: all captures, workers and pipes, of the rest what shown
     messages take part in."""
     contexts = session.contexts if shown is None else shown.contexts(session)

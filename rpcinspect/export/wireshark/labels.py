@@ -73,7 +73,7 @@ class MessageLabels:
 
     def __init__(self, session: Session, source: CaptureBytes) -> None:
         self._session = session
-        self._known = AtEachRow(session, KNOWN)
+        self._known = AtEachRow(session, dict.fromkeys(KNOWN))
         self._names = names_of(session)
         self._reader = Reader(source, hashes=False)
         self._functions: dict[int, str] = {}
