@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
     from rpcinspect.run.run import RunModel
+
+EACH_BYTES = 1500
+"""Of a record in memory, beside its bytes."""
+KEPT_BYTES = 1 << 26
+"""Of records that are kept rather than read again."""
 
 
 class View(Protocol):
@@ -78,6 +83,34 @@ class Inputs:
         with self.decoding() as decoding:
             shown = take_chosen(decoding, [], chosen)
             return self.named(decoding.session), shown
+
+    def session_then_records(
+        self, chosen: Filter | None, stack: ExitStack
+    ) -> tuple[Session, Shown | None, Decoding, Iterator[RpcRecord]]:
+        """Makes a pass, for the session and for what the filter picks; then gives every record once more, and
+        the decoding that they are of. That is the same where a run is small, else another pass."""
+        decoding = stack.enter_context(self.decoding())
+        selection = None
+        if chosen is not None:
+            from rpcinspect.filter.selection import Selection
+
+            selection = Selection(chosen, decoding.bytes)
+        kept: list[RpcRecord] = []
+        size = 0
+        for records in decoding.blocks():
+            size += sum([record.tp.length + EACH_BYTES for record in records])
+            if size <= KEPT_BYTES:
+                kept += records
+            if selection is not None:
+                for record in records:
+                    selection.feed(record)
+        shown = None if selection is None else selection.finish(decoding.session)
+        session = self.named(decoding.session)
+        if size <= KEPT_BYTES:
+            return session, shown, decoding, iter(kept)
+        kept.clear()
+        again = stack.enter_context(self.decoding())
+        return session, shown, again, again.records()
 
     def named(self, session: Session) -> Session:
         """Returns the session with copied inputs called by their own names."""

@@ -119,6 +119,8 @@ class MessageValues:
     @property
     def contexts(self) -> tuple[int, ...]:
         """The command's comes first, then those of the envelopes."""
+        if self.record.pattern is not None and self.record.ids:  # which are all that it has
+            return self.record.ids[:1]
         own = command_context(self.command)
         found = [envelope.autograd_metadata.autograd_context_id for envelope in self.autograd]
         return tuple(found) if own is None else (own, *found)
@@ -126,6 +128,8 @@ class MessageValues:
     @property
     def edges(self) -> tuple[int, ...]:
         """The command's comes first, then those of the envelopes, innermost first."""
+        if self.record.pattern is not None and self.record.ids:
+            return self.record.ids[1:]
         carriers: list[Any] = [self.command, *reversed(self.autograd)]
         found = [getattr(carrier, "autograd_metadata", None) for carrier in carriers]
         return tuple([metadata.autograd_message_id for metadata in found if metadata is not None])

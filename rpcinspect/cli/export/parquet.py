@@ -47,7 +47,7 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
             yield f"--partition: a name of 1 to {MAX_PARTITION} characters is needed"
 
     def run(self) -> int:
-        """Makes the session in a first pass, writes tables in a second; returns the exit code."""
+        """Makes the session, then writes tables; returns the exit code."""
         from contextlib import ExitStack
 
         from rpcinspect import exit_codes
@@ -64,18 +64,17 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
                 tell([f"{lake.place} has it already"], None)
                 return exit_codes.OK
             inputs = Inputs(self, stack, twice=True)
-            session, shown = inputs.session(chosen)
-            with inputs.decoding() as decoding:
-                if self.partition is None:
-                    _must_be_free(lake, session)
-                with held_back():  # what was begun is known before it can be dropped
-                    lake.begin(session, shown, decoding.bytes, hashes=not self.no_hash)
-                for record in decoding.records():
-                    lake.feed(record)
-                rows = lake.finish()
-                with held_back():
-                    size = lake.publish()
-                say_what_is_unread(decoding)
+            session, shown, decoding, records = inputs.session_then_records(chosen, stack)
+            if self.partition is None:
+                _must_be_free(lake, session)
+            with held_back():  # what was begun is known before it can be dropped
+                lake.begin(session, shown, decoding.bytes, hashes=not self.no_hash)
+            for record in records:
+                lake.feed(record)
+            rows = lake.finish()
+            with held_back():
+                size = lake.publish()
+            say_what_is_unread(decoding)
             say_if_empty(session)
             names = ("messages", "tensors", "calls", "edges", "findings")
             told = ", ".join(counted(rows[name], name[:-1]) for name in names)
