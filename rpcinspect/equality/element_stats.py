@@ -182,6 +182,15 @@ def element_of(dtype: str, codes: Codes) -> object:
     return element_value(row, codes.tobytes())
 
 
+def elements_of(dtype: str, codes: Codes) -> list[object]:
+    """Returns several, shape (elements, parts)."""
+    row = DTYPES[dtype]
+    if row.values_per_byte > 1 or dtype == "float4_e2m1fn_x2":
+        return [element_of(dtype, code) for code in codes]
+    raw, size = codes.tobytes(), row.item_bytes
+    return [element_value(row, raw[at : at + size]) for at in range(0, len(raw), size)]
+
+
 def value_of(dtype: str, codes: Codes) -> JsonValue:
     """Returns an element as JSON; complex numbers and pairs of float4 as lists of two."""
     value = element_of(dtype, codes)

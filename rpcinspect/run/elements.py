@@ -7,13 +7,13 @@ reading the others; statistics and a histogram, made block by block.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rpcinspect.equality.elements import Storage, Tensors
+from rpcinspect.equality.elements import ElementBlock, Storage, Tensors
 from rpcinspect.equality.floats import FLOATS, Codes
 from rpcinspect.errors import DecodeError
 from rpcinspect.rpc.dtypes import DTYPES
@@ -104,6 +104,34 @@ def statistics_of(tensors: Tensors, meta: TensorMeta) -> Statistics:
     )
 
 
+class Norm(Struct, frozen=True):
+    """The Euclidean norm of the finite elements of a tensor; None where none is."""
+
+    count: int
+    nan: int
+    infinite: int
+    norm: float | None
+
+
+def norm_of(dtype: str, blocks: Iterable[ElementBlock]) -> Norm:
+    """What `statistics_of` says of these, in a third of the time. Raises `DecodeError` where bytes are not
+    there."""
+    count = nan = infinite = 0
+    norm = 0.0
+    for numbers in _floats(dtype, blocks):
+        count += len(numbers)
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = float(numbers.dot(numbers))
+        if not math.isfinite(square):  # an element is not, or is so large that its square is not
+            nan += int(np.isnan(numbers).sum())
+            infinite += int(np.isinf(numbers).sum())
+            usable = numbers[np.isfinite(numbers)]
+            with np.errstate(over="ignore"):
+                square = float(usable.dot(usable))
+        norm = math.hypot(norm, math.sqrt(square))
+    return Norm(count, nan, infinite, norm if count > nan + infinite else None)
+
+
 def bins_of(tensors: Tensors, meta: TensorMeta, told: Statistics, bins: int) -> Bins | None:
     """Returns a histogram of the elements, whose statistics are known; None where none is finite. Where all
     are the same there is one range."""
@@ -122,10 +150,14 @@ def bins_of(tensors: Tensors, meta: TensorMeta, told: Statistics, bins: int) -> 
 
 
 def _numbers(tensors: Tensors, meta: TensorMeta) -> Iterator[NDArray[np.float64]]:
-    for block in tensors.blocks(meta):
+    return _floats(meta.dtype, tensors.blocks(meta))
+
+
+def _floats(dtype: str, blocks: Iterable[ElementBlock]) -> Iterator[NDArray[np.float64]]:
+    for block in blocks:
         if block.unknown is not None:
             raise DecodeError("tensor", "bytes of the tensor were not captured")
-        yield _as_floats(meta.dtype, block.codes)
+        yield _as_floats(dtype, block.codes)
 
 
 def _as_floats(dtype: str, codes: Codes) -> NDArray[np.float64]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rpcinspect.equality.element_stats import element_of
-from rpcinspect.equality.elements import ReadExtent, Tensors, tensors_of
+from rpcinspect.equality.element_stats import elements_of
+from rpcinspect.equality.elements import ElementBlock, ReadExtent, Tensors, tensors_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import body_of, envelope_json
 from rpcinspect.fields.phrases import counted, packed, printable, shorten
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.rpc.tensor import TensorMeta
 
 VALUES = 8
 MAX_TEXT = 1000
@@ -82,27 +83,27 @@ def _fields(told: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
             yield prefix + name, str(value)
 
 
-def first_values(record: RpcRecord, read: ReadExtent) -> list[str]:
-    """The first elements of each tensor; empty where there are none, or none are known."""
-    tensors = tensors_of(record, read)
-    return [_first_values(tensors, number) for number in range(len(record.rpc.tensors))]
-
-
 def _first_values(tensors: Tensors, number: int) -> str:
     """The first elements of a tensor; empty where there are none, or none are known."""
     meta = tensors.metas[number]
-    storage = tensors.storage(meta)
-    if storage is None or storage.extent is None:
-        return ""
     try:
-        block = next(tensors.blocks(meta), None)
+        block = next(blocks_of(tensors, meta), None)
     except DecodeError as error:
         return f"can't be told: {error}"
-    if block is None:
-        return ""
-    shown = []
-    for at in range(min(VALUES, len(block.codes))):
-        unknown = block.unknown is not None and block.unknown[at]
-        shown.append("?" if unknown else str(element_of(meta.dtype, block.codes[at])))
+    return "" if block is None else values_text(meta.dtype, block)
+
+
+def blocks_of(tensors: Tensors, meta: TensorMeta) -> Iterator[ElementBlock]:
+    """The elements of a tensor; none where no byte is known. Raises `DecodeError` as `Tensors.blocks`."""
+    storage = tensors.storage(meta)
+    if storage is not None and storage.extent is not None:
+        yield from tensors.blocks(meta)
+
+
+def values_text(dtype: str, block: ElementBlock) -> str:
+    """The first elements of a block."""
+    shown = list(map(str, elements_of(dtype, block.codes[:VALUES])))
+    if block.unknown is not None:
+        shown = ["?" if unknown else text for text, unknown in zip(shown, block.unknown, strict=False)]
     more = len(block.codes) > VALUES
     return ", ".join(shown) + (", …" if more else "")

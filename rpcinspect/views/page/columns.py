@@ -8,7 +8,7 @@ that they point into, each string once. What a column names by another message's
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import orjson
 
@@ -49,6 +49,8 @@ COLUMNS = (
 )
 """`index` and `time` are distances to the message before; `latency` is there where the partner is not shown;
 `short` is what `--calls` says of a request or its answer."""
+MAX_TOLD = 256
+"""Of what messages say, that is kept."""
 MAX_TEXT = 300
 """Of what a row says; the details say all of it."""
 
@@ -110,6 +112,13 @@ def _doubt(doubt: Doubt) -> list[int]:
     """Whether it may be of the sender's own program, whether of a request that was not captured; of how many
     others, and which."""
     return [doubt.own, doubt.unseen, len(doubt.parents), *doubt.parents[:MAX_PARENTS]]
+
+
+@lru_cache(MAX_TOLD)
+def _loaded(text: bytes) -> Json:
+    """What a message says, made once of many that say the same; nobody changes it."""
+    told: Json = orjson.loads(text)
+    return told
 
 
 class _Columns:
@@ -198,8 +207,7 @@ class _Columns:
         return call_text(asked, call.name, within, housekeeping=call.housekeeping)
 
     def _told(self, record: RpcRecord) -> Json:
-        told: Json = orjson.loads(self._texts.of(record))
-        return told
+        return _loaded(self._texts.of(record))
 
     def _context(self, call: Exchange | None) -> int:
         """The place of the message's context, an answer's like its request's; -1 for none."""

@@ -14,14 +14,19 @@ import gzip
 import re
 import shlex
 from base64 import b64encode
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from rpcinspect.capture.source import STDIN_NAME
+from rpcinspect.equality.elements import ElementBlock, Tensors
+from rpcinspect.equality.elements import tensors_of as located_tensors
 from rpcinspect.equality.floats import FLOATS
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.field import Seen
@@ -31,7 +36,11 @@ from rpcinspect.fields.plain import Json
 from rpcinspect.fields.session import failure_json
 from rpcinspect.fields.table import BY_NAME
 from rpcinspect.filter.matches import Shown
+from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.message import TYPE_NAMES
+from rpcinspect.rpc.patterns import Pattern
+from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.elements import norm_of
 from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.message import Tensor, tensors_of
 from rpcinspect.run.run import RunModel
@@ -39,7 +48,7 @@ from rpcinspect.run.tensors import LastRead
 from rpcinspect.views.graph_words import gradients_words
 from rpcinspect.views.html.kit import file_text, html
 from rpcinspect.views.jsonl.message import MessageRenderer
-from rpcinspect.views.message_facts import first_values
+from rpcinspect.views.message_facts import blocks_of, values_text
 from rpcinspect.views.page.columns import WorkerLanes, columns_of
 from rpcinspect.views.page.overview import PageSelection, page_of, part_of
 from rpcinspect.views.questions.contexts import graph_json
@@ -64,9 +73,11 @@ SCRIPTS = (
 )
 """In the order in which they are joined."""
 
-ASKED = ("id", "pipe", "capture", "fn", "tensor.nbytes")
+ASKED, ASKED_OF_PATTERN = ("id", "pipe", "capture"), ("fn", "tensor.nbytes")
 """Fields of filters that no line of `--format jsonl` has from `envelopes` on; the script reads the others
-there, or has them in columns."""
+there, or has them in columns. All messages of a pattern say the same of the second."""
+MAX_PATTERN_BYTES, EACH_TENSOR = 1 << 20, 100
+"""Of what is kept of patterns."""
 FLOATING = {*FLOATS, "complex32", "complex64", "complex128"}
 
 
@@ -102,26 +113,61 @@ def _data(run: RunModel, part: PageSelection) -> Iterator[bytes]:
 def _messages(run: RunModel, part: PageSelection) -> Iterator[bytes]:
     """Each message as `--format jsonl` has it, from `envelopes` on, with what filters ask for beside that,
     the first values and the norms of its tensors."""
-    renderer, reader = MessageRenderer(run.bytes), Reader(run.bytes, hashes=False)
+    renderer, asked = MessageRenderer(run.bytes), _Asked(run)
     for index in part.indexes:
         record = run.messages[index]
-        message = MessageValues(record, reader)
-        more: Json = {"asked": {name: BY_NAME[name].values(message) for name in ASKED}}
-        if record.rpc.tensors:
-            more["values"] = record.told(lambda one: first_values(one, run.read))
-            more["norms"] = record.told(lambda one: [*map(_norm, tensors_of(one, LastRead(run.bytes)))])
+        more: Json = {"asked": asked.of(record)}
+        if record.like.tensors:
+            told = record.told(lambda one: _elements(one, run))
+            more["values"], more["norms"] = [values for values, _ in told], [norm for _, norm in told]
         failure = run.session.failures.get(record.row)
         if failure is not None:
             more["failure"] = failure_json(failure)
         yield cut(b"%b,%b" % (orjson.dumps(more)[:-1], renderer.tail(record)))
 
 
-def _norm(tensor: Tensor) -> Json | None:
+class _Asked:
+    """What filters ask of a message, beside its line."""
+
+    def __init__(self, run: RunModel) -> None:
+        self._reader = Reader(run.bytes, hashes=False)
+        self._known: BoundedCache[Pattern, Json] = BoundedCache(MAX_PATTERN_BYTES)
+
+    def of(self, record: RpcRecord) -> Json:
+        """By the name of the field."""
+        message, pattern = MessageValues(record, self._reader), record.pattern
+        shared = None if pattern is None else self._known.get(pattern)
+        if shared is None:
+            shared = {name: BY_NAME[name].values(message) for name in ASKED_OF_PATTERN}
+            if pattern is not None:
+                self._known.put(pattern, shared, len(pattern.rpc.tensors) * EACH_TENSOR)
+        return {name: BY_NAME[name].values(message) for name in ASKED} | shared
+
+
+def _elements(record: RpcRecord, run: RunModel) -> list[tuple[str, Json | None]]:
+    """Of each tensor its first values, and what `_norm` says."""
+    tensors = located_tensors(record, run.read)
+    return [_first_and_norm(tensors, tensor) for tensor in tensors_of(record, LastRead(run.bytes))]
+
+
+def _first_and_norm(tensors: Tensors, tensor: Tensor) -> tuple[str, Json | None]:
+    """The bytes are read once for both."""
+    blocks = blocks_of(tensors, tensor.meta)
+    try:
+        first = next(blocks, None)
+    except DecodeError as error:
+        return f"can't be told: {error}", None
+    if first is None:
+        return "", None
+    return values_text(tensor.dtype, first), _norm(tensor, chain((first,), blocks))
+
+
+def _norm(tensor: Tensor, blocks: Iterator[ElementBlock]) -> Json | None:
     """What the elements of a tensor of floats come to, whose bytes are all there and lie in its storage."""
     if tensor.dtype not in FLOATING or not tensor.affordable:
         return None
     try:
-        found = tensor.statistics()
+        found = norm_of(tensor.dtype, blocks)
     except DecodeError:
         return None
     if not found.count:
@@ -172,18 +218,37 @@ def _script() -> str:
 KEYS = b"|".join((b"id", b"context_id", b"autograd_message_id", b"begin_ns", b"end_ns", b"backward_ns"))
 IDS = re.compile(rb'("(?:%b)":)(-?\d+)' % KEYS)
 """A string can't hold this: the quotes in it are escaped."""
-LONG = re.compile(rb"[:\[,]-?\d{16}")
+SHAPE = bytes.maketrans(
+    bytes(range(256)), bytes(b"0"[0] if 48 <= c < 58 else b":"[0] if c in b":[," else c for c in range(256))
+)
+"""Digits become 0, and what stands before a number a colon: a search for that is ten times one for a pattern."""
+LONG = (b":" + b"0" * 16, b":-" + b"0" * 16)
 STRING_OR_LONG = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])')
+BETWEEN = b",\n"
+"""Objects; within one a line break is escaped."""
 HEX = re.compile(rb'("payload_hex":"[0-9a-f]{1024})[0-9a-f]+')
 LEVEL = 6
 CHUNK_BYTES = 1 << 17
 """Of JSON that is unpacked at once when one of its objects is looked at."""
+CHUNKS_AHEAD = 8
 
 
 def exact(json: bytes) -> bytes:
-    """Returns the JSON with long numbers as strings, which JavaScript would round."""
-    json = IDS.sub(rb'\1"\2"', json)
-    if LONG.search(json) is None:
+    """Returns the JSON with long numbers as strings, which JavaScript would round; also of several objects."""
+    parts = IDS.split(json)  # (other text, key, number)…: a tenth of what replacing each takes
+    parts[1::3] = [key + b'"' for key in parts[1::3]]
+    parts[2::3] = [number + b'"' for number in parts[2::3]]
+    json = b"".join(parts)
+    return BETWEEN.join(map(_exact, json.split(BETWEEN))) if _has_long(json) else json
+
+
+def _has_long(json: bytes) -> bool:
+    shape = json.translate(SHAPE)
+    return any(one in shape for one in LONG)
+
+
+def _exact(json: bytes) -> bytes:
+    if not _has_long(json):
         return json
     return STRING_OR_LONG.sub(lambda m: m[0] if m[0][:1] == b'"' else b'"%b"' % m[0], json)
 
@@ -204,14 +269,26 @@ def packed_json(value: Any) -> bytes:
 
 
 def chunks(objects: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The JSON of objects, some at a time: (how many, a packed list of them)."""
+    """The JSON of objects, some at a time: (how many, a packed list of them). Another core packs meanwhile."""
+    waiting: deque[tuple[int, Future[bytes]]] = deque()
+    with ThreadPoolExecutor(1) as packer:
+        for batch in _batches(objects):
+            waiting.append((len(batch), packer.submit(packed_text, b"[%b]" % exact(BETWEEN.join(batch)))))
+            if len(waiting) > CHUNKS_AHEAD:
+                count, packed = waiting.popleft()
+                yield count, packed.result()
+        for count, packed in waiting:
+            yield count, packed.result()
+
+
+def _batches(objects: Iterable[bytes]) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     size = 0
     for json in objects:
-        batch.append(exact(json))
+        batch.append(json)
         size += len(json)
         if size >= CHUNK_BYTES:
-            yield len(batch), packed_text(b"[%b]" % b",\n".join(batch))
+            yield batch
             batch, size = [], 0
     if batch:
-        yield len(batch), packed_text(b"[%b]" % b",\n".join(batch))
+        yield batch
