@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rpcinspect"
 
 LAYERS = (
-    {"errors", "problems", "limits", "exit_codes", "signals", "unexpected"},
+    {"errors", "problems", "limits", "exit_codes", "signals", "unexpected", "late_pattern"},
     {"files"},
     {"capture"},
     {"tcp"},

@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 
+LOG_FORMAT, LOG_MAGIC = "rpclog", b'{"rpclog":'
+"""Name of the format of logs, and what the first line begins with."""
+
 
 class ReportProblem(Protocol):
     """Takes the reason of a problem, the number of the packet that it concerns, and a place in the input."""

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from rpcinspect.capture.block import LogBlock, LogRecord, ReportProblem
+from rpcinspect.capture.block import LOG_MAGIC, LogBlock, LogRecord, ReportProblem
 from rpcinspect.capture.source import WINDOW, Source
 from rpcinspect.errors import CaptureError, NoRoomError
+from rpcinspect.late_pattern import late
 
-MAGIC = b'{"rpclog":'
-"""What the first line begins with."""
 VERSION = 1
-FORMAT = "rpclog"
 BEGIN = b'{"rpc'
 """What each line of a header begins with, the first one too."""
 
@@ -144,7 +141,7 @@ class _LogWalk:
                 return None
             if line == b"\n":
                 return None, at + 1
-            if line.startswith(MAGIC):
+            if line.startswith(LOG_MAGIC):
                 _check_version(line)
                 return None, at + len(line)
             header, frame, text = _read_header(line)
@@ -341,4 +338,4 @@ def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
 
 Typed = TypeVar("Typed", RecordFrame, OwnBytes, FirstLine)
 
-_BASE64_TAIL = re.compile(rb'\s*:\s*"([A-Za-z0-9+/=]*)"\s*}\s*')
+_BASE64_TAIL = late(rb'\s*:\s*"([A-Za-z0-9+/=]*)"\s*}\s*')

@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.capture.block import Int64s, LogBlock, PacketBlock, ReportProblem, TcpBlock
-from rpcinspect.capture.log import FORMAT, MAGIC, read_log
+from rpcinspect.capture.block import (
+    LOG_FORMAT,
+    LOG_MAGIC,
+    Int64s,
+    LogBlock,
+    PacketBlock,
+    ReportProblem,
+    TcpBlock,
+)
 from rpcinspect.capture.pcap import FILE_HEADER, MAGICS, PcapLayout, read_pcap
 from rpcinspect.capture.pcapng import SECTION_HEADER, first_link_type, read_pcapng
 from rpcinspect.capture.source import Source, open_source
@@ -166,7 +173,7 @@ class CaptureReader(Closing):
                 raise
             self._read_by_tshark(source, reading, error)
             return
-        if self.format == FORMAT:
+        if self.format == LOG_FORMAT:
             self.reader = "log"
         elif may_ask_tshark and (link_type := _link_type(source, self.format)) in WLAN:
             reason = f"its packets are 802.11 frames (link type {link_type}), which are not read here"
@@ -272,7 +279,7 @@ class CaptureReader(Closing):
 
 
 def _recognise(source: Source, problems: list[Problem]) -> tuple[str, ReadFormat]:
-    head = source.window(0, len(MAGIC))[:16]  # no other is as long
+    head = source.window(0, len(LOG_MAGIC))[:16]  # no other is as long
     if not head:
         raise CaptureError(f"{source.name}: {problems[0].reason if problems else 'empty file'}")
     for magic, name, read in READERS:
@@ -293,12 +300,18 @@ def _link_type(source: Source, format: str) -> int:
     return PcapLayout.from_header(source.window(0, FILE_HEADER)[:FILE_HEADER], source.name).link_type
 
 
+def _read_log(source: Source, capture: int, report: ReportProblem) -> Iterator[LogBlock]:
+    from rpcinspect.capture.log import read_log  # which packets need not wait for
+
+    return read_log(source, capture, report)
+
+
 ReadFormat = Callable[[Source, int, ReportProblem], Iterator[PacketBlock] | Iterator[LogBlock]]
 
 READERS: tuple[tuple[bytes, str, ReadFormat], ...] = (
     *((magic, "pcap", read_pcap) for magic in MAGICS),
     (SECTION_HEADER, "pcapng", read_pcapng),
-    (MAGIC, FORMAT, read_log),
+    (LOG_MAGIC, LOG_FORMAT, _read_log),
 )
 """Magic bytes, name of the format, function that reads it."""
 

@@ -7,7 +7,6 @@ way back, and by the descriptor, which names the device where each tensor is to 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest, MessageGroups
 from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.late_pattern import late
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
@@ -24,12 +24,10 @@ from rpcinspect.session.model import Finding, MessageColumns
 from rpcinspect.session.words import counted, numbers, several, shorten, unique
 from rpcinspect.tensorpipe.control_types import ControlLayout
 
-REFUSED = re.compile(r"device mapping is not available for destination|only supports CPU tensors by default")
+REFUSED = late(r"device mapping is not available for destination|only supports CPU tensors by default")
 """What torch/csrc/distributed/rpc/tensorpipe_agent.cpp says of tensors that it does not send."""
-REFUSED_WAY = re.compile(
-    r"(Request|Response) device mapping is not available for destination ([^\s,]{1,200})"
-)
-REFUSED_DEVICE = re.compile(r"(?:found tensor on device: |for device )([a-z]{1,20}(?::\d{1,4})?)")
+REFUSED_WAY = late(r"(Request|Response) device mapping is not available for destination ([^\s,]{1,200})")
+REFUSED_DEVICE = late(r"(?:found tensor on device: |for device )([a-z]{1,20}(?::\d{1,4})?)")
 """What was to be sent to whom, and where its tensor was, in the same words."""
 META = "meta"
 """The device without memory: TensorPipe moves nothing from it, and no device map may name it."""

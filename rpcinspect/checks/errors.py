@@ -18,7 +18,6 @@ texts of the user's, which say the same of errors that have nothing to do with e
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -28,6 +27,7 @@ from msgspec.structs import replace
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.lost_workers import OF_TENSORPIPE, Loss, Losses
+from rpcinspect.late_pattern import late
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
@@ -47,7 +47,7 @@ MAX_LOOKED_AT = 64
 """Errors that arrived at a worker before, among which the cause of the next one is looked for."""
 MAX_LOSSES = 1024
 """Errors of connections of which it is asked whom they are about."""
-NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
+NUMBER = late(r"0x[0-9a-fA-F]+|[0-9]+")
 
 
 class _Failure(Struct, eq=False):

@@ -19,18 +19,19 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.late_pattern import late
 from rpcinspect.session.model import NONE
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import duration, lack_of_memory
 
-OF_TENSORPIPE = re.compile(r"this error originated at tensorpipe/|RPC ran for more than set timeout")
+OF_TENSORPIPE = late(r"this error originated at tensorpipe/|RPC ran for more than set timeout")
 """Nothing of the user's own says that; others may speak of files or of connections that are not RPC's."""
-LATE = re.compile(r"RPC ran for more than set timeout \((\d{1,12}) ms\)")
-ENDED = re.compile(
+LATE = late(r"RPC ran for more than set timeout \((\d{1,12}) ms\)")
+ENDED = late(
     r"\bEOF\b|end of file|EPIPE|broken pipe|ECONNRE(?:SET|FUSED)|connection (?:reset|refused)|timed out",
     re.IGNORECASE,
 )
-REFUSED = re.compile(r"ECONNREFUSED|connection refused", re.IGNORECASE)
+REFUSED = late(r"ECONNREFUSED|connection refused", re.IGNORECASE)
 NEVER = 1 << 62
 MAX_STEPS = 64
 """Workers that were lost one because of the other."""

@@ -10,7 +10,6 @@ those of such errors.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from msgspec import Struct, field
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.optimizers import STEPS, Optimizers, OptimizerStep
+from rpcinspect.late_pattern import late
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
@@ -32,7 +32,7 @@ from rpcinspect.session.words import counted, numbers, packed, unique
 MODIFIED = "needed for gradient computation has been modified by an inplace operation"
 """How autograd says that a backward pass met a weight that is not the one of its forward pass."""
 
-EXPECTED = re.compile(r"expected version (\d{1,12})")
+EXPECTED = late(r"expected version (\d{1,12})")
 UNKNOWN = 1 << 62
 """Any number of steps may have been before it."""
 

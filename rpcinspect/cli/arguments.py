@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rpcinspect.cli.guard import UsageMistake
-from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import read_packed
+from rpcinspect.late_pattern import late
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 from rpcinspect.rpc.types import unpack_id
+
+if TYPE_CHECKING:
+    from rpcinspect.equality.rules import Rules
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
@@ -48,7 +51,7 @@ def worker_names(given: Iterable[str]) -> dict[int, str]:
     return found
 
 
-WORKER_NAME = re.compile(r"[\w:.-]{1,127}", re.ASCII)
+WORKER_NAME = late(r"[\w:.-]{1,127}", re.ASCII)
 
 
 def context_id(given: str | None) -> int | None:
@@ -75,7 +78,7 @@ UNITS = {
     **{name: 1000**power for power, name in enumerate(("B", "KB", "MB", "GB", "TB"))},
     **{name: 1024**power for power, name in enumerate(("KIB", "MIB", "GIB", "TIB"), 1)},
 }
-SIZE = re.compile(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) *({'|'.join(UNITS)})")
+SIZE = late(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) *({'|'.join(UNITS)})")
 
 
 def unpacking(limit: str | None) -> Unpacking:
@@ -90,6 +93,8 @@ def unpacking(limit: str | None) -> Unpacking:
 
 def rules(rtol: float | None, atol: float | None, **others: Any) -> Rules:
     """Reads `--rtol` and `--atol` into what counts as a difference."""
+    from rpcinspect.equality.rules import Rules
+
     for name, value in (("--rtol", rtol), ("--atol", atol)):
         if value is not None and not 0 <= value < math.inf:
             raise UsageMistake(f"{name} {value:g}: must be 0 or more, finite")

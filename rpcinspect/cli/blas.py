@@ -1,8 +1,8 @@
 """numpy without threads for its linear algebra, of which we do none.
 
-In: a process that has not imported numpy yet. Out: one that has. OpenBLAS starts a thread for each core when it
-is loaded, and each of them spins for some 50 ms, waiting for work: that is more time of cores than all of our
-start. What we start, such as the user's job, gets the environment as it was.
+In: a process that has not imported numpy yet. Out: one that has. OpenBLAS starts a thread for each core when
+it is loaded, and each of them spins for some 50 ms, waiting for work: that is more time of cores than all of
+our start. What we start, such as the user's job, gets the environment as it was.
 """
 
 from __future__ import annotations

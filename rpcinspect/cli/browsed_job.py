@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 
 from rpcinspect.browse.marks import Marks
 from rpcinspect.capture import Followed
-from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.ending import end_at_once
+from rpcinspect.cli.guard import guarded
 from rpcinspect.cli.output import say
 from rpcinspect.cli.record import RecordCommand
 from rpcinspect.cli.recording import recorded_as_asked

@@ -24,8 +24,9 @@ def end_at_once(code: int) -> NoReturn:
 
 
 def end_soon(code: object) -> None:
-    """Ends the process as `sys.exit` with this code would. Returns where that is Python's to do: other threads
-    run, a profiler wants to tell what it saw, the code is a text, or standard output can't be written."""
+    """Ends the process as `sys.exit` with this code would. Returns where that is Python's to do: other
+    threads run, a profiler wants to tell what it saw, the code is a text, or standard output can't be
+    written."""
     watched = sys.getprofile() is not None or sys.gettrace() is not None
     if watched or threading.active_count() > 1 or not isinstance(code, int | None):
         return

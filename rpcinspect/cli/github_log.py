@@ -14,7 +14,9 @@ import os
 import re
 from typing import ClassVar, TextIO
 
-COMMAND = re.compile(r"^(\s*):(?=:)|##\[", re.MULTILINE)
+from rpcinspect.late_pattern import late
+
+COMMAND = late(r"^(\s*):(?=:)|##\[", re.MULTILINE)
 
 
 class GithubLog:

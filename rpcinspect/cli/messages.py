@@ -132,10 +132,12 @@ def _write_session(
     view: JsonLines, session: Session, shown: Shown | None, command: DecodeCommand, output: BinaryIO
 ) -> None:
     """Writes a session with the messages that the view was fed."""
-    from rpcinspect.views.jsonl.document import session_pieces
+    if command.format == "json":
+        from rpcinspect.views.jsonl.document import session_pieces
 
-    document = command.format == "json"
-    pieces = session_pieces(view, session, shown) if document else view.finish(session, shown)
+        pieces = session_pieces(view, session, shown)
+    else:
+        pieces = view.finish(session, shown)
     output.writelines(map(printable_json, pieces))
 
 

@@ -6,7 +6,6 @@ imported only now: its fields are the options, its text is the help.
 
 import inspect
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
@@ -148,7 +147,9 @@ class Program(Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.list_commands(ctx) and os.path.isfile(args[0]):
-            from rpcinspect.fields.phrases import printable  # not at each start
+            import shlex  # not at each start
+
+            from rpcinspect.fields.phrases import printable
 
             told = f"No such command '{args[0]}'. Did you mean: rpcinspect decode {shlex.join(args)}"
             ctx.fail(printable(told))

@@ -6,13 +6,13 @@ contract's `envelopes` and `body`. `SAYS` lists what each command has of the fie
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.plain import Json, Picked, number, plain, text
+from rpcinspect.late_pattern import late
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.render import render, render_args
@@ -301,8 +301,8 @@ def error_json(message: str | bytes, exception_type: str | None = None) -> Json:
     return {"type": exception_type, "node_id": node_id, "text": message}
 
 
-_ON_WORKER = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^\n]*\):\n")
-_ON_NODE = re.compile(r"Error on Node (\d{1,5}): ")
+_ON_WORKER = late(r"On WorkerInfo\(id=(\d{1,5}), name=[^\n]*\):\n")
+_ON_NODE = late(r"Error on Node (\d{1,5}): ")
 """How torch starts the text of a failure that it passes on: of a call, and of a backward pass."""
-_EXCEPTION_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})\(")
+_EXCEPTION_NAME = late(r"([A-Za-z_][\w.]{0,200})\(")
 """The `repr` of an exception, which follows."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from rpcinspect.late_pattern import late
 from rpcinspect.rpc.message import TYPE_NAMES
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.words import packed, read_packed
@@ -32,9 +33,9 @@ DURATIONS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000
 SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 SIZES |= {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
-_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)([A-Za-zµ]*)", re.ASCII)
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z_][\w.:/-]*", re.ASCII)
+_NUMBER = late(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)([A-Za-zµ]*)", re.ASCII)
+_WHOLE = late(r"[+-]?\d+", re.ASCII)
+_PLAIN = late(r"[A-Za-z_][\w.:/-]*", re.ASCII)
 _RESERVED = {"and", "or", "not", "in"}
 
 
@@ -66,7 +67,7 @@ def unquote(token: str) -> str:
     return inner if token[0] == "'" else _ESCAPED.sub(r"\1", inner)
 
 
-_ESCAPED = re.compile(r'\\(["\\])')
+_ESCAPED = late(r'\\(["\\])')
 
 
 def _text(word: str) -> str:

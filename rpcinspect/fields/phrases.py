@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from json.encoder import py_encode_basestring_ascii as ascii_json
 from typing import Any
 
 from rpcinspect.fields.body import body_of
 from rpcinspect.fields.plain import text
 from rpcinspect.fields.templates import template
+from rpcinspect.late_pattern import late
 from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd
@@ -36,7 +36,7 @@ MAX_NAME = 40
 MAX_INDEXES = 8
 """Of messages that are named in a line."""
 CACHE_BYTES = 1 << 22
-_BEYOND_ASCII = re.compile("[^\x00-\x7e]")
+_BEYOND_ASCII = late("[^\x00-\x7e]")
 
 
 def printable(value: str) -> str:
@@ -59,6 +59,8 @@ def printable_json(lines: bytes) -> bytes:
 
 
 def _escaped(found: re.Match[str]) -> str:
+    from json.encoder import py_encode_basestring_ascii as ascii_json  # what few captures need
+
     character = found[0]
     return character if character.isprintable() else ascii_json(character)[1:-1]
 

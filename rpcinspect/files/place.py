@@ -24,12 +24,13 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from rpcinspect.errors import OutputError
+from rpcinspect.late_pattern import late
 
 MAX_LINKS = 40
 PRIVATE = 0o600
@@ -148,11 +149,18 @@ def _refuse_a_strangers(path: Path, there: os.stat_result, folder: str) -> None:
         )
 
 
-_DESCRIPTORS = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
+_DESCRIPTORS = late(r"/proc/(\d+)(?:/task/\d+)?/fd")
 """The folder in which Linux shows a process's open files as links."""
 
 
-HOST = blake2b(os.uname().nodename.encode(errors="surrogateescape"), digest_size=4).hexdigest()
+@cache
+def host() -> str:
+    """What tells this host from others, short."""
+    from hashlib import blake2b  # a part of the start, which who writes to standard output need not wait for
+
+    return blake2b(os.uname().nodename.encode(errors="surrogateescape"), digest_size=4).hexdigest()
+
+
 MAX_NAME = 200
 """Bytes of an output's name that are in the name beside it: file systems take 255."""
 LOCK = "lock"
@@ -186,7 +194,7 @@ def new_folder(place: Path, name: str) -> tuple[Path, int]:
 
 def sweep(folder: Path, name: str) -> None:
     """Removes what runs of ours that were killed have left of outputs of this name."""
-    known = re.compile(re.escape(f".{_short(name)}.{HOST}-") + r"[0-9a-f]{16}\.part")
+    known = re.compile(re.escape(f".{_short(name)}.{host()}-") + r"[0-9a-f]{16}\.part")
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if known.fullmatch(entry.name):
@@ -226,7 +234,7 @@ def sync(descriptor: int) -> None:
 
 
 def _name(folder: Path, name: str) -> Path:
-    return folder / f".{_short(name)}.{HOST}-{os.urandom(8).hex()}.part"
+    return folder / f".{_short(name)}.{host()}-{os.urandom(8).hex()}.part"
 
 
 def _short(name: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from rpcinspect.late_pattern import late
 from rpcinspect.pickles.judge import Judge
 from rpcinspect.pickles.semantic import SCRIPT_PREFIX, is_fork, is_type_text, tensor_reference
 from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Value, children, is_deeper
@@ -123,7 +124,7 @@ def _complex(call: PickleCall) -> bool:
 
 
 _TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
-_DEVICE = re.compile(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
+_DEVICE = late(r"(cpu|cuda|meta|mps|xla|xpu|hpu|ipu|mtia|privateuseone)(:\d{1,3})?", re.ASCII)
 
 JIT_CALLS: dict[Global, _Form] = {
     _TENSOR: _is_tensor,

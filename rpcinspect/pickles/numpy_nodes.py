@@ -13,6 +13,7 @@ import re
 import struct
 from typing import NamedTuple
 
+from rpcinspect.late_pattern import late
 from rpcinspect.pickles.safe_names import ADDRESSES
 from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value
 
@@ -101,7 +102,7 @@ _PLAIN = {
 ARGS = "with arguments that its own pickling never writes"
 FORGED = "a state forged for it"
 NDARRAY = Global("numpy", "ndarray")
-_KIND = re.compile(r"([biufcmMSUVO])(\d{1,9})", re.ASCII)
+_KIND = late(r"([biufcmMSUVO])(\d{1,9})", re.ASCII)
 _NATIVE = {
     "b": (1,),
     "i": (1, 2, 4, 8),

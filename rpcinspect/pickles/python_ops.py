@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from struct import Struct
 
+from rpcinspect.late_pattern import late
 from rpcinspect.pickles.python_state import NO_FRAME, State, changeable, extend, set_items
 from rpcinspect.pickles.tree import (
     Buffer,
@@ -217,7 +218,7 @@ def _little(raw: bytes) -> int:
 
 _U8, _U32, _I32, _U64 = Struct("<B"), Struct("<I"), Struct("<i"), Struct("<Q")
 
-_ESCAPE = re.compile(rb"\\(\n|[\\'\"abfnrtv]|[0-7]{1,3}|x[0-9a-fA-F]{2})", re.DOTALL)
+_ESCAPE = late(rb"\\(\n|[\\'\"abfnrtv]|[0-7]{1,3}|x[0-9a-fA-F]{2})", re.DOTALL)
 _ESCAPES = {
     b"\n": b"",
     b"\\": b"\\",

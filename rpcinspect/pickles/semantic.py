@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rpcinspect.late_pattern import late
 from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, children
 
 
@@ -246,7 +247,7 @@ RECEIVERS = frozenset({"_tensor_receiver", "_py_rref_receiver", "_script_module_
 MAX_TYPE_TEXT = 1_000
 MAX_TYPE_DEPTH = 16
 """Of the text of a type, which torch's parser reads by recursion without a limit."""
-_TYPE_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
+_TYPE_TEXT = late(r"[A-Za-z_][A-Za-z0-9_.]*([A-Za-z0-9_., \[\]()]*)", re.ASCII)
 GETATTR = Global("builtins", "getattr")
 """How pickles write bound methods, and torch its receivers of tensors and RRefs."""
 PICKLER = Global("torch.distributed.rpc.internal", "_InternalRPCPickler")

@@ -9,10 +9,9 @@ method and an RRef, as `_call_method` in PyTorch's tutorials.
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
+from rpcinspect.late_pattern import late
 from rpcinspect.pickles import semantic
 from rpcinspect.pickles.safe_names import HELPERS, MAKE_OPTIMIZERS
 from rpcinspect.pickles.semantic import GETATTR
@@ -178,7 +177,7 @@ PROXIES = frozenset(
 )
 REMOTE_FORWARD = Global("_remote_module_non_scriptable", "_remote_forward")
 RECONSTRUCTOR = Global("copyreg", "_reconstructor")
-MANGLED = re.compile(r"^__torch__\.|___torch_mangle_\d+\.")
+MANGLED = late(r"^__torch__\.|___torch_mangle_\d+\.")
 
 _REMOTE_MODULE = "torch.distributed.nn.api.remote_module"
 CREATE = Global(_REMOTE_MODULE, "_create_module")

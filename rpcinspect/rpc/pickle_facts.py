@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from rpcinspect.errors import DecodeError
+from rpcinspect.late_pattern import late
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.audit import NOTHING, Audit, audit, audit_jit
 from rpcinspect.pickles.jit import read_jit
@@ -35,7 +36,7 @@ from rpcinspect.rpc.envelope import ENVELOPES
 
 CACHE_BYTES = 1 << 22
 
-WORKER_INFO = re.compile(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASCII)
+WORKER_INFO = late(r"On WorkerInfo\(id=(\d{1,9}), name=([^)]*)\):", re.ASCII)
 """How `_run_function` in torch/distributed/rpc/internal.py begins the text of a remote error."""
 
 

@@ -14,20 +14,21 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from rpcinspect.late_pattern import late
 from rpcinspect.pickles.semantic import remote_exception
 from rpcinspect.rpc.command import ExceptionResponse
 from rpcinspect.rpc.record import RpcRecord
 
 TORCHSCRIPT_FAILED = "The following operation failed in the TorchScript interpreter"
 
-NODE = re.compile(r"On WorkerInfo\(id=(\d{1,5}), name=[^)\n]*\):|[Ee]rror on [Nn]ode (\d{1,5}):", re.ASCII)
-_BREAK = re.compile(r"\n|\\+n")
-_ESCAPED = re.compile(r"\\([ntr\\'\"])")
+NODE = late(r"On WorkerInfo\(id=(\d{1,5}), name=[^)\n]*\):|[Ee]rror on [Nn]ode (\d{1,5}):", re.ASCII)
+_BREAK = late(r"\n|\\+n")
+_ESCAPED = late(r"\\([ntr\\'\"])")
 """Escapes of other characters, as of control codes (`\\x1b`), stay as they are."""
 _UNESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
-_LET_THROUGH = re.compile(r"(?:[\w.]+: |[\w.]+\(|[\s'\"\\])*")
+_LET_THROUGH = late(r"(?:[\w.]+: |[\w.]+\(|[\s'\"\\])*")
 """What stands before another worker's error where no words were added: `RuntimeError('KeyError: 'On …`."""
-_CALL = re.compile(r"[A-Za-z_][\w.]*\(.*\)", re.DOTALL)
+_CALL = late(r"[A-Za-z_][\w.]*\(.*\)", re.DOTALL)
 
 
 class RemoteError(Struct, frozen=True):

@@ -16,7 +16,6 @@ passed on as it is.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from itertools import islice
@@ -50,7 +49,9 @@ def logical_bytes(meta: TensorMeta, storage: StorageBytes, *, max_bytes: int = M
 
 def sha256(meta: TensorMeta, storage: StorageBytes, *, max_bytes: int = MAX_LOGICAL_BYTES) -> str:
     """Hex digest of `logical_bytes`, in bounded memory. Raises as that does."""
-    digest = hashlib.sha256()
+    from hashlib import sha256 as hasher  # a part of the start, which a table need not wait for
+
+    digest = hasher()
     for chunk in _chunks(meta, storage, max_bytes):
         digest.update(chunk)
     return digest.hexdigest()

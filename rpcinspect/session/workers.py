@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rpcinspect.late_pattern import late
 from rpcinspect.session.identity import End, EndKey, IdentityEvidence, WorkerKey
 from rpcinspect.session.model import Arrival, Worker
 from rpcinspect.session.pipe_jobs import Job, ListenerKey, place
@@ -259,7 +260,7 @@ def names_by_id(ids: Mapping[str, Iterable[int]]) -> dict[int, str]:
     return {worker_id: next(iter(found)) for worker_id, found in names.items() if len(found) == 1}
 
 
-ID_LABEL = re.compile(r"worker:(-?\d{1,18})", re.ASCII)
+ID_LABEL = late(r"worker:(-?\d{1,18})", re.ASCII)
 
 
 def is_name(label: str) -> bool:

@@ -21,6 +21,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from rpcinspect.late_pattern import late
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.store.directory import StoreEntry, directory_key
 from rpcinspect.store.operations import (
@@ -347,5 +348,5 @@ class _Side:
                 self._times.popleft()
 
 
-_MEETING_KEY = re.compile(r"/rpc_prefix_\d{1,9}/0/\d{1,9}\Z", re.ASCII)
+_MEETING_KEY = late(r"/rpc_prefix_\d{1,9}/0/\d{1,9}\Z", re.ASCII)
 """Under which a rank tells where its Gloo listens."""

@@ -13,6 +13,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from rpcinspect.late_pattern import late
+
 
 class StoreEntry(Struct, frozen=True):
     """At this time this key had this value."""
@@ -58,15 +60,15 @@ class DirectoryKey(Struct, frozen=True):
     """The id whose name it is, or the name whose address."""
 
 
-_NAME_KEY = re.compile(r"(?:^|/)names/(\d{1,9})\Z", re.ASCII)
+_NAME_KEY = late(r"(?:^|/)names/(\d{1,9})\Z", re.ASCII)
 
-_ADDRESS_KEY = re.compile(r"(?:^|/)addrs/(.+)\Z", re.DOTALL)
+_ADDRESS_KEY = late(r"(?:^|/)addrs/(.+)\Z", re.DOTALL)
 
-_MEMBERS_KEY = re.compile(r"(?:^|/)names/_ALL_WORKER_INFOS\Z")
+_MEMBERS_KEY = late(r"(?:^|/)names/_ALL_WORKER_INFOS\Z")
 
-_GROUP = re.compile(r"/rpc_prefix_(\d{1,9})/", re.ASCII)
+_GROUP = late(r"/rpc_prefix_(\d{1,9})/", re.ASCII)
 
-_MEMBER = re.compile(r"([^,]+)-(\d{1,9}),", re.ASCII)
+_MEMBER = late(r"([^,]+)-(\d{1,9}),", re.ASCII)
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,8 @@ from enum import Enum
 
 from msgspec import Struct
 
+from rpcinspect.late_pattern import late
+
 
 class StoreGeneration(Enum):
     """Releases of PyTorch that number the operations alike."""
@@ -119,6 +121,6 @@ _OPENINGS = (
 )
 """What a client sends first, except:"""
 
-_DYNAMIC_GROUP_1_9 = re.compile(rb"\x01[\x00-\xff]\x00{7}/rpc_prefix_", re.DOTALL)
+_DYNAMIC_GROUP_1_9 = late(rb"\x01[\x00-\xff]\x00{7}/rpc_prefix_", re.DOTALL)
 _DYNAMIC_GROUP_EXAMPLE = b"\x01\x25" + bytes(7) + b"/rpc_prefix_"
 """COMPARE_SET of the token of a group without a fixed world size, which counts no workers."""

@@ -16,13 +16,14 @@ from ipaddress import IPv6Address
 
 from msgspec import Struct, field
 
+from rpcinspect.late_pattern import late
 from rpcinspect.store.directory import StoreEntry, directory_key
 
 MAX_READ = 4096
 """Addresses that are kept of one visit."""
 SOCKADDR_BYTES = 136
 """Of an address of Gloo: `struct sockaddr_storage` and a number."""
-_KEY = re.compile(r"^(.*?)/rpc_prefix_(\d{1,9})/(?:0/(\d{1,9})$|(shutdown/))?", re.ASCII)
+_KEY = late(r"^(.*?)/rpc_prefix_(\d{1,9})/(?:0/(\d{1,9})$|(shutdown/))?", re.ASCII)
 
 
 class Visit(Struct, kw_only=True):

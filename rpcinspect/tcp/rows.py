@@ -130,8 +130,8 @@ def alternatives(rows: Rows, chosen: Mask, yes: Rows, kind_yes: Kinds, kind_no: 
 
 
 def distinct_numbers(values: Numbers) -> list[int]:
-    """Returns the different values in order. Not by np.unique, which loads numpy's masked arrays to see whether
-    these are some: as long as reading a small capture takes."""
+    """Returns the different values in order. Not by np.unique, which loads numpy's masked arrays to see
+    whether these are some: as long as reading a small capture takes."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])

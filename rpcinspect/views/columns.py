@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.fields.field import Get
 from rpcinspect.fields.phrases import end_label
 from rpcinspect.fields.plain import ATOMS, Json, plain
+
+if TYPE_CHECKING:
+    from rpcinspect.fields.field import Get
 
 Style: TypeAlias = Literal["", "bad", "odd"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.files.place import HOST, is_at, new_file, new_folder, sweep, sync, sync_folder, take_place
+from rpcinspect.files.place import host, is_at, new_file, new_folder, sweep, sync, sync_folder, take_place
 
 WRITER = """
 import sys
@@ -33,7 +33,7 @@ def names(folder: Path) -> list[str]:
 def test_a_name_says_what_it_is_for_and_nobody_else_may_look(tmp_path: Path) -> None:
     path, descriptor = new_file(tmp_path / "run.pcap", 0o600)
     folder, lock = new_folder(tmp_path, "tables")
-    assert re.fullmatch(rf"\.run\.pcap\.{HOST}-[0-9a-f]{{16}}\.part", path.name)
+    assert re.fullmatch(rf"\.run\.pcap\.{host()}-[0-9a-f]{{16}}\.part", path.name)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert is_at(path, descriptor)
@@ -74,7 +74,7 @@ def test_only_what_is_ours_by_name_is_removed(tmp_path: Path) -> None:
     strange = [".run.pcap.part", ".run.pcap.ffffffff-0123456789abcdef.part", ".run.pcapX.part", "run.pcap"]
     for name in strange:
         (tmp_path / name).write_bytes(b"")
-    link = tmp_path / f".run.pcap.{HOST}-0123456789abcdef.part"
+    link = tmp_path / f".run.pcap.{host()}-0123456789abcdef.part"
     (tmp_path / "target").write_bytes(b"mine")
     link.symlink_to("target")
     sweep(tmp_path, "run.pcap")

@@ -84,9 +84,7 @@ def arrow_table(
     return pa.Table.from_batches(batches, schema)
 
 
-def _batches(
-    rows: Iterable[ParquetRow], names: Sequence[str], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def _batches(rows: Iterable[ParquetRow], names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     there = iter(rows)
     while some := list(islice(there, BATCH_ROWS)):
         yield record_batch(some, names, schema)

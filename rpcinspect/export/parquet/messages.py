@@ -31,7 +31,16 @@ MAX_BYTES = 1 << 22
 OF_PATTERN = frozenset(
     {
         *("envelope", "body", "function", "arg", "kwargs", "async", "value", "problem"),
-        *("failed", "error.type", "error.node_id", "error.text", "sender", "devices", "retain_graph", "grads"),
+        *(
+            "failed",
+            "error.type",
+            "error.node_id",
+            "error.text",
+            "sender",
+            "devices",
+            "retain_graph",
+            "grads",
+        ),
         *("rref_id", "fork_id", "profiling_id", "tensors"),
     }
 )
@@ -77,7 +86,12 @@ class MessageRows:
         self._tensor_rows: BoundedCache[Pattern, list[ParquetRow]] = BoundedCache(MAX_BYTES)
         self.columns = _names((*self._shared, *self._own, *seen))
         """Of rows of messages."""
-        self.tensor_columns = ("tensor", *_names(self._shared_of_tensors), "message", *_names(self._own_of_tensors))
+        self.tensor_columns = (
+            "tensor",
+            *_names(self._shared_of_tensors),
+            "message",
+            *_names(self._own_of_tensors),
+        )
         """Of rows of tensors."""
 
     def of(self, record: RpcRecord) -> tuple[ParquetRow, list[ParquetRow]]:
@@ -111,9 +125,7 @@ class MessageRows:
         known = None if pattern is None else self._tensor_rows.get(pattern)
         if known is None:
             fields = self._shared_of_tensors
-            known = [
-                (tensor.number, *[_capped(field.get(tensor)) for field in fields]) for tensor in tensors
-            ]
+            known = [(tensor.number, *[_capped(field.get(tensor)) for field in fields]) for tensor in tensors]
             if pattern is not None:
                 self._tensor_rows.put(pattern, known, _size(record))
         return known

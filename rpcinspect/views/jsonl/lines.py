@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 from msgspec import UNSET, defstruct
@@ -19,7 +19,6 @@ from msgspec.json import Encoder
 from rpcinspect.fields.plain import Json, Picked, text
 from rpcinspect.fields.session import AtTheEnd, Known
 from rpcinspect.fields.table import MESSAGE
-from rpcinspect.filter.matches import Shown
 from rpcinspect.problems import Problem
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session, Totals
@@ -36,6 +35,9 @@ from rpcinspect.views.questions.session import (
     worker_json,
 )
 from rpcinspect.views.spool import Spool
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
 
 BATCH = 4000
 """Message lines that are put together at a time."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.fields.phrases import amount, counted, duration, indexes, path_label, pieces, printable
-from rpcinspect.filter.matches import Shown
 from rpcinspect.problems import Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
 from rpcinspect.tcp.clocks import ClockOffset
@@ -21,6 +21,9 @@ from rpcinspect.views.questions.session import WORKER, lasts
 from rpcinspect.views.text.columns import table_lines
 from rpcinspect.views.words import moment, place_words
 from rpcinspect.views.worker_logs import file_lines
+
+if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
 
 COUNTS = (
     Column(title="message", of=itemgetter(0)),

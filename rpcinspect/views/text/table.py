@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.text import Text
 
 from rpcinspect.fields.phrases import Phrases, duration, end_label, join_ends
-from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.spool import Spool
 
 if TYPE_CHECKING:
+    from rpcinspect.filter.matches import Shown
     from rpcinspect.session.model import LogEvent
 
 TYPE_WIDTH = 29
