@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from rich.cells import cell_len
-from rich.text import Text
 
 from rpcinspect.browse.lines import MAX_LINE, LineLook, ListLine
 from rpcinspect.fields.phrases import shorten
 from rpcinspect.views.columns import Cell, Links, Table
 from rpcinspect.views.text.columns import BETWEEN, Part, cell_text
+from rpcinspect.views.text.console import StyledText
 
 NAMED = re.compile(r"(?<!\w)#(\d{1,18})\b")
 """A message; `tensor#0` is none."""
@@ -121,7 +121,7 @@ def _pieces_of(row: _Row, width: int) -> list[_Piece]:
 def _rows_of(part: Part) -> Iterable[_Row]:
     if isinstance(part, Table):
         return _table_rows(part)
-    if isinstance(part, Text):
+    if isinstance(part, StyledText):
         look = LOOKS.get(str(part.style).rpartition(" ")[2], "")
         lines = part.plain.split("\n")
         return [_Row(line, look if not at else "", wraps=True) for at, line in enumerate(lines)]

@@ -26,7 +26,7 @@ REASONS = ("invisible-transport", "failed-init", "no-rpc")
 NOTHING = "No RPC messages"
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rpcinspect.views.text.console import TextConsole
 
 
 @contextmanager
@@ -87,29 +87,27 @@ def _is_same(output: Path, name: str) -> bool:
 
 
 @contextmanager
-def open_console(path: Path | None, *, grows: bool = False) -> Iterator[Console]:
+def open_console(path: Path | None, *, grows: bool = False) -> Iterator[TextConsole]:
     """Styled text for what `open_output` opens; styles reach terminals only."""
-    from rich.console import Console  # a tenth of the start, which JSON need not wait for
+    from rpcinspect.views.text.console import console_for
 
     with open_output(path, grows=grows) as output:
         if path is None:
             file = cast("TextIO", InertText(sys.stdout)) if is_github_log() else None
-            yield Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+            yield console_for(file)
             return
         text = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", write_through=True)
         try:
-            yield Console(file=text, highlight=False, markup=False, emoji=False, soft_wrap=True)
+            yield console_for(text)
         finally:
             text.detach()  # who opened the file closes it
 
 
 def tell(lines: Iterable[str], path: Path | None) -> None:
     """Lines of plain text as all that is written, whatever they quote made harmless."""
-    from rich.text import Text
-
     with open_console(path) as console:
         for line in lines:
-            console.print(Text(printable(line)))
+            console.print(printable(line))
 
 
 def give_up_stdout() -> None:

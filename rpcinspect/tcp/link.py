@@ -37,6 +37,7 @@ from rpcinspect.tcp.rows import (
     distinct_numbers,
     ether_types,
     gather,
+    is_one_of,
     joined,
 )
 
@@ -221,7 +222,7 @@ TAGS: dict[int, Layer] = {
 }
 """EtherType of what lies between link and network header → how to step over it."""
 
-_IS_TAG = np.isin(np.arange(1 << 16), list(TAGS))
+_IS_TAG = is_one_of(TAGS)
 
 ETHERTYPES = {
     0x0806: "arp",
@@ -300,7 +301,7 @@ UDP_PORTS: dict[int, Layer] = {
 }
 """Port of a UDP datagram's receiver → how to find what it carries."""
 
-_IS_TUNNEL_PORT = np.isin(np.arange(1 << 16), list(UDP_PORTS))
+_IS_TUNNEL_PORT = is_one_of(UDP_PORTS)
 
 TUNNELS: dict[int, Layer] = {
     4: carries(0, IPV4),

@@ -6,7 +6,7 @@ What the link, tunnel and IP layers share. A layer is a function from (window, `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,13 @@ def distinct_numbers(values: Numbers) -> list[int]:
     first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     found: list[int] = ordered[first].tolist()
+    return found
+
+
+def is_one_of(numbers: Iterable[int]) -> Mask:
+    """Returns for each number of 16 bits whether it is one of these."""
+    found = np.zeros(1 << 16, dtype=np.bool_)
+    found[list(numbers)] = True
     return found
 
 

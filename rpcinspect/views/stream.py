@@ -6,8 +6,6 @@ Indexes count completions and hold only within this output; names are those know
 
 from __future__ import annotations
 
-from rich.console import Console
-
 from rpcinspect.fields.phrases import Phrases, end_label
 from rpcinspect.fields.session import SoFar, is_housekeeping, pipe_ends
 from rpcinspect.filter.matches import Shown
@@ -17,6 +15,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.jsonl.lines import head_lines, lines, message_lines, tail_lines
 from rpcinspect.views.jsonl.message import MessageRenderer
+from rpcinspect.views.text.console import TextConsole
 from rpcinspect.views.text.table import Layout, MessageRow, failed, line_width, write_line
 
 ENDS_WIDTH = 25
@@ -45,7 +44,7 @@ class JsonStream:
 class TableStream:
     """Prints the table line by line."""
 
-    def __init__(self, decoding: Decoding, console: Console, *, show_all: bool) -> None:
+    def __init__(self, decoding: Decoding, console: TextConsole, *, show_all: bool) -> None:
         self._decoding = decoding
         self._console = console
         self._show_all = show_all

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rich.console import Console
-
 from rpcinspect.diff.model import Aligned, Comparison, Found, Side
 from rpcinspect.fields.phrases import (
     Phrases,
@@ -26,6 +24,7 @@ from rpcinspect.run.run import RunModel
 from rpcinspect.views.diff.words import following, lacking, numbers, verdict_line
 from rpcinspect.views.difference import ONE_SIDED, told
 from rpcinspect.views.text.columns import show_lines
+from rpcinspect.views.text.console import TextConsole
 from rpcinspect.views.text.table import write_line
 
 MAX_DIFFERENCES = 4
@@ -38,7 +37,7 @@ MAX_PHRASE = 160
 
 
 def show_diff(
-    comparison: Comparison, runs: tuple[RunModel, RunModel], console: Console, *, show_all: bool = False
+    comparison: Comparison, runs: tuple[RunModel, RunModel], console: TextConsole, *, show_all: bool = False
 ) -> None:
     """Prints the summary; with `show_all` every difference too, before it."""
     if show_all:

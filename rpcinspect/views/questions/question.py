@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from rich.text import Text
 
 from rpcinspect.fields.plain import Json
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.text.columns import Part
+from rpcinspect.views.text.console import StyledText
 
 if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
@@ -45,4 +45,4 @@ def answer_parts(how: Question, run: RunModel, shown: Shown | None, every: bool)
     if some or not of or how.shows(run):
         yield from how.show(run, every)
         yield "", ""
-    yield Text(shown.words(some, of, how.noun), style="bold")
+    yield StyledText(shown.words(some, of, how.noun), style="bold")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-
 from rpcinspect.fields.phrases import counted, printable
 from rpcinspect.fields.plain import Json, plain, text
 from rpcinspect.replayer.against import MessagePair, SourceResult
@@ -24,6 +22,7 @@ from rpcinspect.views.replay.plan_table import step_ends
 from rpcinspect.views.replay.replay_json import difference_json, report_json
 from rpcinspect.views.replay.replay_table import verdict_line
 from rpcinspect.views.text.columns import Part, show_lines
+from rpcinspect.views.text.console import TextConsole
 
 MAX_VALUE = 40
 """Of a value in a cell."""
@@ -47,7 +46,12 @@ WORDS = {
 
 
 def show_against(
-    first: SourceResult, second: SourceResult, pairs: Sequence[MessagePair], console: Console, *, every: bool
+    first: SourceResult,
+    second: SourceResult,
+    pairs: Sequence[MessagePair],
+    console: TextConsole,
+    *,
+    every: bool,
 ) -> None:
     """Prints the table, and the verdict of each replay. `every`: messages that are all the same too."""
     show_lines(_parts(first, second, pairs, every=every), console)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-
 from rpcinspect.fields.phrases import counted, printable, shorten
 from rpcinspect.fields.plain import Json, picked, plain, text
 from rpcinspect.replayer.matrix import CombinationResult, FirstDifference, worst_verdict
@@ -18,6 +16,7 @@ from rpcinspect.views.difference import told
 from rpcinspect.views.jsonl.lines import lines
 from rpcinspect.views.replay.replay_json import difference_json
 from rpcinspect.views.text.columns import Part, show_lines
+from rpcinspect.views.text.console import TextConsole
 
 MAX_VALUE = 24
 """Of a value in a cell."""
@@ -36,7 +35,7 @@ COLUMNS = (
 )
 
 
-def show_matrix(results: Sequence[CombinationResult], console: Console) -> None:
+def show_matrix(results: Sequence[CombinationResult], console: TextConsole) -> None:
     """Prints the table, then why combinations failed, and the likely reasons of differences."""
     show_lines(_parts(results), console)
 

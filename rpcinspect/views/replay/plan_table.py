@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console
 
 from rpcinspect.fields.phrases import counted, end_label, indexes, join_ends, printable
 from rpcinspect.pickles.safe_names import STANDARD_LIBRARY
@@ -23,13 +22,14 @@ from rpcinspect.replayer.planning.model import (
     some_of,
 )
 from rpcinspect.replayer.planning.sources import MAIN_NAMES
+from rpcinspect.views.text.console import TextConsole
 from rpcinspect.views.text.table import pad, write_line
 
 MAX_DOUBTS = 10
 STYLES = {"send": "", "answer": "cyan", "skip": "dim"}
 
 
-def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
+def show_plan(plan: Plan, console: TextConsole, *, control: bool = False) -> None:
     """Prints everything, what would be refused first; `control`: the agents' own calls too."""
     for line, style in _names(plan):
         write_line(console, line, style)
@@ -39,7 +39,7 @@ def show_plan(plan: Plan, console: Console, *, control: bool = False) -> None:
         write_line(console, line, style)
 
 
-def _show_session(session: PlannedSession, console: Console, of: int, *, control: bool) -> None:
+def _show_session(session: PlannedSession, console: TextConsole, of: int, *, control: bool) -> None:
     write_line(console, f"{session_title(session, of)} ({printable(session.cast.why)})", "bold")
     for line in given_lines(session):
         write_line(console, line, "yellow")

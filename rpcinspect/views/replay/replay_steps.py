@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from rpcinspect.equality.difference import Difference
 from rpcinspect.fields.phrases import counted, duration, printable
 from rpcinspect.replayer.playing.outcome import FAILED_HERE, Result, StepOutcome, error_line
 from rpcinspect.replayer.playing.report import SessionResult, first_difference
 from rpcinspect.views.difference import difference_phrase
 from rpcinspect.views.replay.plan_table import session_title, skip_phrase, step_ends, step_heads
+from rpcinspect.views.text.console import TextConsole
 from rpcinspect.views.text.table import write_line
 
 RESULT_WORDS: dict[Result, str] = {
@@ -34,7 +33,7 @@ RESULT_STYLES: dict[Result, str] = {
 SIDES = ("captured", "live")
 
 
-def show_steps(session: SessionResult, console: Console, of: int) -> None:
+def show_steps(session: SessionResult, console: TextConsole, of: int) -> None:
     """Every step of a session, in its order."""
     write_line(console, session_title(session.planned, of), "bold")
     heads = step_heads([one.step for one in session.steps])

@@ -12,8 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
-from rich.console import Console
-from rich.text import Text
 
 from rpcinspect.fields.phrases import (
     counted,
@@ -43,6 +41,7 @@ from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.views.replay.plan_table import allow_line, given_lines, name_line, needed_lines, session_title
 from rpcinspect.views.replay.replay_steps import RESULT_STYLES, outcome_lines, show_steps, told
 from rpcinspect.views.text.columns import Line
+from rpcinspect.views.text.console import StyledText, TextConsole
 
 UNTIMELY = frozenset(type_name(kind) for kind in CLEAN_UP)
 """Types of what agents send when Python drops something."""
@@ -72,7 +71,7 @@ VERDICT_WORDS = {"tolerance": "within the tolerance", "nothing-to-replay": "noth
 def show_replay(
     outcome: ReplayOutcome,
     made: Report,
-    console: Console,
+    console: TextConsole,
     *,
     every_step: bool = False,
     error: str | None = None,
@@ -83,7 +82,7 @@ def show_replay(
         for session in sessions:
             show_steps(session, console, len(sessions))
     for line, style in report_lines(outcome, made, error):
-        console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
+        console.print(StyledText(line, style=style), soft_wrap=not console.is_terminal)
 
 
 def report_lines(outcome: ReplayOutcome, made: Report, error: str | None = None) -> Iterator[Line]:

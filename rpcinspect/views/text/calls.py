@@ -13,8 +13,6 @@ from itertools import islice
 
 from msgspec import Struct
 from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from rpcinspect.fields.phrases import MAX_NAME, counted, duration, end_label, join_ends, shorten, some
 from rpcinspect.filter.matches import Shown
@@ -22,6 +20,7 @@ from rpcinspect.run.causes import MAX_SHOWN, Causes
 from rpcinspect.session.model import Session
 from rpcinspect.views.jsonl.calls import BATCH, CallRow, OfSession
 from rpcinspect.views.text.columns import Line
+from rpcinspect.views.text.console import StyledText, TextConsole
 from rpcinspect.views.text.summary import hidden_words
 from rpcinspect.views.text.table import ONE_LINE_FROM, cut_line, line_width, pad, write_line
 
@@ -55,7 +54,7 @@ HEADER = ("#", "answer", "seconds", "caller → callee", "took", "call and resul
 
 
 def show_calls(
-    calls: OfSession, session: Session, console: Console, *, show_all: bool, shown: Shown | None = None
+    calls: OfSession, session: Session, console: TextConsole, *, show_all: bool, shown: Shown | None = None
 ) -> None:
     """Prints everything; with `show_all` housekeeping, too."""
     rows = calls.rows if show_all else calls.calls
@@ -73,7 +72,7 @@ def show_calls(
                     write_line(console, layout.lines(_cells(call, depth, start)), _style(call))
         write_line(console, "")
     for line, style in _below(calls, len(rows), failed, open_, show_all, shown):
-        console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
+        console.print(StyledText(line, style=style), soft_wrap=not console.is_terminal)
 
 
 def nested(rows: Sequence[int], session: Session, causes: Causes) -> Iterator[tuple[int, int]]:
@@ -104,7 +103,7 @@ def _style(call: CallRow) -> str:
     return "yellow" if call.answer is None else "dim" if call.housekeeping else ""
 
 
-def _layout(session: Session, console: Console) -> CallLayout:
+def _layout(session: Session, console: TextConsole) -> CallLayout:
     ends = map(join_ends, map(end_label, session.clients), map(end_label, session.servers))
     last = max(session.messages.time_ns) - session.messages.time_ns[int(session.order[0])]
     return CallLayout(

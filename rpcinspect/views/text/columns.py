@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from rpcinspect.fields.phrases import indexes, shorten_middle
 from rpcinspect.views.columns import Cell, Table
+from rpcinspect.views.text.console import StyledText, TextConsole
 from rpcinspect.views.text.table import cut_line, line_width, pad, write_line
 
 Line: TypeAlias = tuple[str, str]
 """Text and style."""
-Part: TypeAlias = Line | Text | Table | Callable[[int | None], Iterable[Line]]
+Part: TypeAlias = Line | StyledText | Table | Callable[[int | None], Iterable[Line]]
 """A line, a text of several styles, a table, or what lays lines out for a width."""
 LEAST, BESIDE = 18, 28
 """Cells left of the column that gives way: so few where all columns then have room; else so many."""
@@ -84,11 +83,11 @@ def _blocks(widths: Sequence[int], shown: Sequence[int], width: int | None) -> I
     yield block
 
 
-def show_lines(parts: Iterable[Part], console: Console) -> None:
+def show_lines(parts: Iterable[Part], console: TextConsole) -> None:
     """Prints parts; a sentence that is longer than a terminal is wide takes several lines."""
     width = line_width(console)
     for part in parts:
-        if isinstance(part, Text):
+        if isinstance(part, StyledText):
             console.print(part, soft_wrap=width is None)
             continue
         for line, style in _lines(part, width):
@@ -105,8 +104,12 @@ def _lines(part: Line | Table | Callable[[int | None], Iterable[Line]], width: i
     return part(width) if callable(part) else (part,)
 
 
-def _wrapped(line: str, width: int, console: Console) -> Iterator[str]:
+def _wrapped(line: str, width: int, console: TextConsole) -> Iterator[str]:
     """A sentence in lines that begin below its first word, but for the first."""
     begin = " " * (len(line) - len(line.lstrip()))
+    from rich.console import Console
+    from rich.text import Text
+
+    assert isinstance(console, Console)  # others have no edge
     within = Text(line.strip()).wrap(console, max(1, width - len(begin)))
     return (begin + one.plain.rstrip() for one in within)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.text import Text
-
 from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import body_of, envelope_json, tensor_text
 from rpcinspect.fields.phrases import counted, duration, packed, path_label, printable, shorten, some
@@ -26,6 +24,7 @@ from rpcinspect.session.model import NONE, Session
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.unexpected import unexpected
 from rpcinspect.views.message_parts import VISIBLE, event_words, stream_parts, tensor_facts
+from rpcinspect.views.text.console import StyledText
 from rpcinspect.views.words import moment
 
 FAILURES = {
@@ -43,7 +42,7 @@ MAX_PARENTS = 8
 
 def detail(
     record: RpcRecord, session: Session, source: CaptureBytes, *, rows: int | None = HEX_ROWS
-) -> Iterator[Text]:
+) -> Iterator[StyledText]:
     """Yields all parts of one message; of ranges of bytes so many rows in hexadecimal: 0, no range; None, all
     of each."""
     for part in (
@@ -59,26 +58,28 @@ def detail(
             yield _problem(unexpected(error, "view", record.location))
 
 
-def _problem(problem: Problem) -> Text:
-    return Text(f"  problem: {problem.layer}: {printable(problem.reason)}", style="red")
+def _problem(problem: Problem) -> StyledText:
+    return StyledText(f"  problem: {problem.layer}: {printable(problem.reason)}", style="red")
 
 
-def _title(text: str) -> Text:
-    return Text(f"\n{text}", style="bold")
+def _title(text: str) -> StyledText:
+    return StyledText(f"\n{text}", style="bold")
 
 
-def _field(name: str, value: object, indent: int = 2) -> Text:
+def _field(name: str, value: object, indent: int = 2) -> StyledText:
     told = shorten(printable(str(value)), MAX_FIELD)
-    return Text(f"{' ' * indent}{name}: {told}".rstrip())
+    return StyledText(f"{' ' * indent}{name}: {told}".rstrip())
 
 
-def _head(record: RpcRecord, session: Session) -> Iterator[Text]:
+def _head(record: RpcRecord, session: Session) -> Iterator[StyledText]:
     row, tp = record.row, record.tp
     messages = session.messages
     source, destination = session.source(row), session.destination(row)
     name = type_name(record.rpc.message.type)
     number = int(session.index[row])
-    yield Text(f"message {number}: {name}, {printable(source)} → {printable(destination)}", style="bold")
+    yield StyledText(
+        f"message {number}: {name}, {printable(source)} → {printable(destination)}", style="bold"
+    )
     yield _field("id", record.rpc.message.id)
     partner = messages.partner[row]
     if partner != NONE:
@@ -126,7 +127,7 @@ def cause_words(causes: Causes, number: int) -> str:
     return f"{' or '.join(ways)} (ambiguous)"
 
 
-def _envelopes(record: RpcRecord) -> Iterator[Text]:
+def _envelopes(record: RpcRecord) -> Iterator[StyledText]:
     for envelope in record.rpc.envelopes:
         told = envelope_json(envelope)
         events = told.pop("events", None)
@@ -136,7 +137,7 @@ def _envelopes(record: RpcRecord) -> Iterator[Text]:
             yield from _events(events)
 
 
-def _events(events: list[dict[str, Any]]) -> Iterator[Text]:
+def _events(events: list[dict[str, Any]]) -> Iterator[StyledText]:
     """One line per profiler event; times count from the first."""
     yield _field("events", counted(len(events), "event"))
     start = min((event["cpu_ns"] for event in events), default=0)
@@ -144,7 +145,7 @@ def _events(events: list[dict[str, Any]]) -> Iterator[Text]:
         yield _field(str(number), event_words(event, start), 4)
 
 
-def _body(record: RpcRecord) -> Iterator[Text]:
+def _body(record: RpcRecord) -> Iterator[StyledText]:
     told = dict(body_of(record).json)
     yield _title(f"body {told.pop('type')}")
     unknown = told.pop("payload_hex", None)
@@ -155,13 +156,13 @@ def _body(record: RpcRecord) -> Iterator[Text]:
     yield from _fields(told)
     audit = record.facts.audit
     for error in audit.errors:
-        yield Text(f"  unsafe: {printable(f'{error.name}: {error.reason}')}", style="red")
+        yield StyledText(f"  unsafe: {printable(f'{error.name}: {error.reason}')}", style="red")
     if audit.dangerous_call is not None:
         called = audit.dangerous_call
-        yield Text(f"  dangerous call: {printable(f'{called.name}: {called.reason}')}", style="red")
+        yield StyledText(f"  dangerous call: {printable(f'{called.name}: {called.reason}')}", style="red")
 
 
-def _fields(told: dict[str, Any]) -> Iterator[Text]:
+def _fields(told: dict[str, Any]) -> Iterator[StyledText]:
     for name, value in told.items():
         if name in ("context_id", "autograd_message_id"):
             yield _field(name, f"{value} ({packed(value)})")
@@ -177,19 +178,19 @@ def _fields(told: dict[str, Any]) -> Iterator[Text]:
             yield from _value(name, value, 2)
 
 
-def _value(name: str, value: object, indent: int) -> Iterator[Text]:
+def _value(name: str, value: object, indent: int) -> Iterator[StyledText]:
     """Captured text with line breaks, as tracebacks have, stays readable: a line each."""
     if isinstance(value, str) and "\n" in value:
         yield _field(name, "", indent)
         for line in value[:MAX_FIELD].split("\n"):
-            yield Text(f"{' ' * (indent + 2)}{printable(line)}".rstrip())
+            yield StyledText(f"{' ' * (indent + 2)}{printable(line)}".rstrip())
         if len(value) > MAX_FIELD:
-            yield Text(f"{' ' * (indent + 2)}… {counted(len(value) - MAX_FIELD, 'more character')}")
+            yield StyledText(f"{' ' * (indent + 2)}… {counted(len(value) - MAX_FIELD, 'more character')}")
     else:
         yield _field(name, value, indent)
 
 
-def _tensors(record: RpcRecord, session: Session, read: LastRead, rows: int | None) -> Iterator[Text]:
+def _tensors(record: RpcRecord, session: Session, read: LastRead, rows: int | None) -> Iterator[StyledText]:
     firsts: dict[int | None, int] = {}
     """Of each storage the first tensor, at which its bytes are shown."""
     for index, meta in enumerate(record.rpc.tensors):
@@ -200,7 +201,7 @@ def _tensors(record: RpcRecord, session: Session, read: LastRead, rows: int | No
         yield from _storage(record, meta, first, session, read, rows)
 
 
-def _tensor(record: RpcRecord, meta: TensorMeta, read: LastRead) -> Iterator[Text]:
+def _tensor(record: RpcRecord, meta: TensorMeta, read: LastRead) -> Iterator[StyledText]:
     """What is known of a tensor, and its first elements."""
     for name, text in tensor_facts(record, meta):
         yield _field(name, text)
@@ -222,7 +223,7 @@ def _tensor(record: RpcRecord, meta: TensorMeta, read: LastRead) -> Iterator[Tex
 
 def _storage(
     record: RpcRecord, meta: TensorMeta, first: int, session: Session, read: LastRead, rows: int | None
-) -> Iterator[Text]:
+) -> Iterator[StyledText]:
     """The bytes of a tensor's storage and where they lie; shared ones are shown at the first tensor only."""
     storage = storage_of(record, meta)
     if storage is None or storage.extent is None:
@@ -234,21 +235,21 @@ def _storage(
     for capture, offset, length in pieces[:PIECES]:
         info = session.captures[capture]
         unpacked = f" ({info.compression}, unpacked)" if info.compression else ""
-        yield Text(f"  bytes: {offset}..{offset + length} of {path_label(info.path)}{unpacked}")
+        yield StyledText(f"  bytes: {offset}..{offset + length} of {path_label(info.path)}{unpacked}")
     if len(pieces) > PIECES:
         yield _field("bytes", f"and {counted(len(pieces) - PIECES, 'more piece')}")
     data = bytes_of(record, meta, read)
     if data and rows != 0:
-        yield Text(hexdump(data, 0, rows))
+        yield StyledText(hexdump(data, 0, rows))
 
 
-def _bytes(record: RpcRecord, rows: int | None) -> Iterator[Text]:
+def _bytes(record: RpcRecord, rows: int | None) -> Iterator[StyledText]:
     """The frames of the descriptor connection, cut into the parts that were told above."""
     of = "part" if record.tp.pipe.logged else "stream"
     for part in stream_parts(record):
         yield _title(f"bytes of {part.name}: {part.start}..{part.start + len(part.data)} of the {of}")
         if part.data:
-            yield Text(hexdump(part.data, part.start, rows))
+            yield StyledText(hexdump(part.data, part.start, rows))
 
 
 def hexdump(data: bytes, start: int, rows: int | None = HEX_ROWS) -> str:

@@ -9,9 +9,6 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
-
 from rpcinspect.fields.phrases import amount, counted, duration, indexes, path_label, pieces, printable
 from rpcinspect.problems import Problem
 from rpcinspect.session.model import CaptureInfo, Finding, Session
@@ -19,6 +16,7 @@ from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.views.columns import Column, Table, table
 from rpcinspect.views.questions.session import WORKER, lasts
 from rpcinspect.views.text.columns import table_lines
+from rpcinspect.views.text.console import StyledText, TextConsole
 from rpcinspect.views.words import moment, place_words
 from rpcinspect.views.worker_logs import file_lines
 
@@ -35,26 +33,26 @@ NEGLIGIBLE_NS = 1_000
 """Clocks that agree so well need no word."""
 
 
-def show_summary(session: Session, console: Console, *, hidden: int, shown: Shown | None = None) -> None:
+def show_summary(session: Session, console: TextConsole, *, hidden: int, shown: Shown | None = None) -> None:
     """Prints everything; in words that wrap at a terminal's edge, in whole lines to a file."""
     for part in summary(session, hidden, shown):
         console.print(part, soft_wrap=not console.is_terminal)
 
 
-def summary(session: Session, hidden: int, shown: Shown | None = None) -> Iterator[Text]:
+def summary(session: Session, hidden: int, shown: Shown | None = None) -> Iterator[StyledText]:
     """Paragraph by paragraph."""
-    yield Text()
+    yield StyledText()
     yield from _captures(session)
     if shown is not None:
         match = "matches" if shown.count == 1 else "match"
-        yield Text(f"{counted(shown.count, 'message')} {match} {printable(shown.text)}", style="bold")
-        yield from (Text(f"  {hint}", style="yellow") for hint in shown.hints)
+        yield StyledText(f"{counted(shown.count, 'message')} {match} {printable(shown.text)}", style="bold")
+        yield from (StyledText(f"  {hint}", style="yellow") for hint in shown.hints)
     if hidden:
-        yield Text(hidden_words(hidden))
+        yield StyledText(hidden_words(hidden))
     yield from _sums(session)
     if session.worker_logs is not None:
         for line, strange in file_lines(session.worker_logs):
-            yield Text(line, style="yellow" if strange else "")
+            yield StyledText(line, style="yellow" if strange else "")
     if session.workers:
         yield from _table(table(WORKER, session.workers))
     by_type = session.totals.by_type if shown is None else shown.by_type(session)
@@ -62,15 +60,17 @@ def summary(session: Session, hidden: int, shown: Shown | None = None) -> Iterat
         yield from _table(table(COUNTS, [*by_type.items()]))
     findings = session.findings if shown is None else shown.findings(session)
     for finding in findings:
-        yield Text()
+        yield StyledText()
         yield finding_text(finding)
     others = len(session.findings) - len(findings)
     if others:
         name = "names" if others == 1 else "name"
-        yield Text()
-        yield Text(f"{counted(others, 'more finding')} {name} none of the messages that match: not shown")
+        yield StyledText()
+        yield StyledText(
+            f"{counted(others, 'more finding')} {name} none of the messages that match: not shown"
+        )
     if session.problems:
-        yield Text()
+        yield StyledText()
         yield from _problems(session)
 
 
@@ -79,18 +79,18 @@ def hidden_words(count: int) -> str:
     return f"{counted(count, 'housekeeping message')} hidden; --all shows them"
 
 
-def _captures(session: Session) -> Iterator[Text]:
+def _captures(session: Session) -> Iterator[StyledText]:
     messages = counted(session.totals.messages, "message")
     if len(session.captures) == 1:
-        yield Text(f"{messages} in {_capture(session.captures[0])}", style="bold")
+        yield StyledText(f"{messages} in {_capture(session.captures[0])}", style="bold")
         return
-    yield Text(f"{messages} in {len(session.captures)} captures", style="bold")
+    yield StyledText(f"{messages} in {len(session.captures)} captures", style="bold")
     for capture in session.captures:
-        yield Text(f"  {_capture(capture)}")
+        yield StyledText(f"  {_capture(capture)}")
         if capture.clock is not None and (
             capture.clock.certain or capture.clock.uncertainty_ns > NEGLIGIBLE_NS
         ):
-            yield Text(f"    {_clock(capture.clock)}")
+            yield StyledText(f"    {_clock(capture.clock)}")
 
 
 def _capture(capture: CaptureInfo) -> str:
@@ -112,7 +112,7 @@ def _clock(clock: ClockOffset) -> str:
     )
 
 
-def _sums(session: Session) -> Iterator[Text]:
+def _sums(session: Session) -> Iterator[StyledText]:
     totals = session.totals
     sizes = [f"{amount(totals.rpc_bytes)} of RPC", f"{amount(totals.tensor_bytes)} of tensors"]
     if totals.missing_bytes:
@@ -121,25 +121,25 @@ def _sums(session: Session) -> Iterator[Text]:
         sizes.append(f"{amount(totals.store_bytes)} of the TCPStore")
     if totals.skipped_bytes:
         sizes.append(f"{amount(totals.skipped_bytes)} of other traffic")
-    yield Text(", ".join(sizes))
+    yield StyledText(", ".join(sizes))
     counts = []
     if session.contexts:
         counts.append(counted(len(session.contexts), "autograd context"))
     if session.rrefs:
         counts.append(counted(len(session.rrefs), "RRef"))
     counts.append(counted(totals.problems, "decoding problem"))
-    yield Text(", ".join(counts))
+    yield StyledText(", ".join(counts))
 
 
-def _table(part: Table) -> Iterator[Text]:
+def _table(part: Table) -> Iterator[StyledText]:
     """A header and rows."""
-    yield Text()
-    yield from (Text(line, style=style) for line, style in table_lines(part))
+    yield StyledText()
+    yield from (StyledText(line, style=style) for line, style in table_lines(part))
 
 
-def finding_text(finding: Finding) -> Text:
+def finding_text(finding: Finding) -> StyledText:
     """A finding: severity and code, what it is, which messages, what helps."""
-    text = Text()
+    text = StyledText()
     text.append(f"{finding.severity}: {finding.code}", style=SEVERITY_STYLES[finding.severity])
     text.append(f"  {printable(finding.text)}")
     if finding.messages:
@@ -149,13 +149,13 @@ def finding_text(finding: Finding) -> Text:
     return text
 
 
-def _problems(session: Session) -> Iterator[Text]:
+def _problems(session: Session) -> Iterator[StyledText]:
     """Problems that belong to no message; those of messages are at their lines."""
     for problem in session.problems[:MAX_PROBLEMS]:
-        yield Text(problem_line(problem, session.captures), style="yellow")
+        yield StyledText(problem_line(problem, session.captures), style="yellow")
     more = len(session.problems) - MAX_PROBLEMS
     if more > 0:
-        yield Text(f"… and {counted(more, 'more problem')}; --format jsonl lists all", style="yellow")
+        yield StyledText(f"… and {counted(more, 'more problem')}; --format jsonl lists all", style="yellow")
 
 
 def problem_line(problem: Problem, captures: Sequence[CaptureInfo]) -> str:

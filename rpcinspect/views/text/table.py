@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
 
 from rpcinspect.fields.phrases import Phrases, duration, end_label, join_ends
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.views.spool import Spool
+from rpcinspect.views.text.console import StyledText, TextConsole
 
 if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
@@ -117,7 +116,7 @@ class MessageTable:
             rows.append((mark + phrase).encode("utf-8", "backslashreplace"))
         self._spool.extend(rows)
 
-    def show(self, session: Session, console: Console, shown: Shown | None = None) -> None:
+    def show(self, session: Session, console: TextConsole, shown: Shown | None = None) -> None:
         """Prints every line, or the lines of the messages in `shown`."""
         messages = session.messages
         if not messages:
@@ -257,7 +256,7 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - cell_len(text))
 
 
-def line_width(console: Console) -> int | None:
+def line_width(console: TextConsole) -> int | None:
     """Where to cut lines: at the terminal's edge, nowhere in a file."""
     return console.width if console.is_terminal else None
 
@@ -270,9 +269,9 @@ def cut_line(line: str, width: int | None) -> str:
     return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
 
 
-def write_line(console: Console, line: str, style: str = "") -> None:
+def write_line(console: TextConsole, line: str, style: str = "") -> None:
     """Prints one laid out line. rich takes a tenth of a millisecond for it, so plain lines go past it."""
     if style and console.is_terminal:
-        console.print(Text(line, style=style))
+        console.print(StyledText(line, style))
     else:
         console.file.write(f"{line}\n")
