@@ -15,6 +15,7 @@ import argparse
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -42,6 +43,11 @@ MOST_BYTES_A_MESSAGE = 400
 """By which the peak grows from `small` to `small-4`."""
 MORE_MESSAGES = 90_000
 """Of small-4 than of small."""
+IMPORTS = "import numpy, typer"
+BARE = f"import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; {IMPORTS}"
+"""Without numpy's threads, which spin: with them, half of the processor time of such a start is theirs."""
+VIEWS = ("latency", "contexts", "export html", "export parquet")
+BOTH = "decode --format jsonl, both"
 DPKT = """
 import sys, dpkt
 for _, data in dpkt.pcap.Reader(open(sys.argv[1], "rb")):
@@ -101,10 +107,34 @@ CASES = {
     "start": Case(
         {},
         {
-            "import numpy, typer, rich": [sys.executable, "-c", "import numpy, typer, rich, rich.console"],
+            IMPORTS: [sys.executable, "-c", BARE],
             "rpcinspect --help": [*RPCINSPECT, "--help"],
-            "decode a capture of 24 messages": [*DECODE, str(BASIC)],
+            "decode of 24 messages": [*DECODE, str(BASIC)],
+            "decode --format jsonl of 24": [*JSONL, str(BASIC)],
         },
+        (),
+        (("decode of 24 messages", IMPORTS, 1.3), ("decode --format jsonl of 24", IMPORTS, 1.3)),
+    ),
+    "views": Case(
+        {"small": ["small"], "small-again": ["small"]},
+        {
+            "decode --format jsonl": [*JSONL, on("small")],
+            "latency": [*RPCINSPECT, "latency", on("small")],
+            "contexts": [*RPCINSPECT, "contexts", on("small")],
+            "export html": [*RPCINSPECT, "export", "html", on("small"), "-o", "{folder}/page.html"],
+            "export parquet": [*RPCINSPECT, "export", "parquet", on("small"), "-o", "{folder}"],
+            BOTH: [
+                "sh",
+                "-c",
+                f"{shlex.join([*JSONL, on('small')])}; {shlex.join([*JSONL, on('small-again')])}",
+            ],
+            "diff with another recording": [*RPCINSPECT, "diff", on("small"), on("small-again")],
+        },
+        (),
+        (
+            *((view, "decode --format jsonl", 1.5) for view in VIEWS),
+            ("diff with another recording", BOTH, 1.5),
+        ),
     ),
     "small": Case(
         {"small": ["small"], "small-again": ["small"], "small-other": ["small", "--seed", "2"]},
@@ -180,7 +210,7 @@ def measure(commands: dict[str, list[str]], runs: int, compiled: str) -> dict[st
     for turn in range(runs + 1):
         for name, command in commands.items():
             with tempfile.TemporaryDirectory() as folder:
-                filled = [folder if word == "{folder}" else word for word in command]
+                filled = [word.replace("{folder}", folder) for word in command]
                 wall, cpu, memory = once(filled, environment)
             if turn:  # the first turn only warms the caches
                 found[name].wall.append(wall)

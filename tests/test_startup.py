@@ -125,3 +125,8 @@ def test_help_imports_no_decoder(arguments: tuple[str, ...]) -> None:
         "rpcinspect.exit_codes",
         "rpcinspect.unexpected",
     }
+
+
+@pytest.mark.parametrize("arguments", [DECODE["table"], DECODE["jsonl"]], ids=["table", "jsonl"])
+def test_a_capture_costs_no_masked_arrays_and_no_logs(arguments: tuple[str, ...]) -> None:
+    assert not imported(*arguments) & {"numpy.ma", "rpcinspect.capture.log", "rich.console"}

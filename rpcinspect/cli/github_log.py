@@ -14,9 +14,7 @@ import os
 import re
 from typing import ClassVar, TextIO
 
-from rpcinspect.late_pattern import late
-
-COMMAND = late(r"^(\s*):(?=:)|##\[", re.MULTILINE)
+COMMAND = re.compile(r"^(\s*):(?=:)|##\[", re.MULTILINE)
 
 
 class GithubLog:

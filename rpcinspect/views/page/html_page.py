@@ -73,9 +73,10 @@ SCRIPTS = (
 )
 """In the order in which they are joined."""
 
-ASKED, ASKED_OF_PATTERN = ("id", "pipe", "capture"), ("fn", "tensor.nbytes")
+ASKED_OF_EACH, ASKED_OF_PATTERN = ("id", "pipe", "capture"), ("fn", "tensor.nbytes")
+ASKED = (*ASKED_OF_EACH, *ASKED_OF_PATTERN)
 """Fields of filters that no line of `--format jsonl` has from `envelopes` on; the script reads the others
-there, or has them in columns. All messages of a pattern say the same of the second."""
+there, or has them in columns. All messages of a pattern say the same of the last two."""
 MAX_PATTERN_BYTES, EACH_TENSOR = 1 << 20, 100
 """Of what is kept of patterns."""
 FLOATING = {*FLOATS, "complex32", "complex64", "complex128"}
@@ -113,7 +114,7 @@ def _data(run: RunModel, part: PageSelection) -> Iterator[bytes]:
 def _messages(run: RunModel, part: PageSelection) -> Iterator[bytes]:
     """Each message as `--format jsonl` has it, from `envelopes` on, with what filters ask for beside that,
     the first values and the norms of its tensors."""
-    renderer, asked = MessageRenderer(run.bytes), _Asked(run)
+    renderer, asked = MessageRenderer(run.bytes), _AskedBeside(run)
     for index in part.indexes:
         record = run.messages[index]
         more: Json = {"asked": asked.of(record)}
@@ -126,7 +127,7 @@ def _messages(run: RunModel, part: PageSelection) -> Iterator[bytes]:
         yield cut(b"%b,%b" % (orjson.dumps(more)[:-1], renderer.tail(record)))
 
 
-class _Asked:
+class _AskedBeside:
     """What filters ask of a message, beside its line."""
 
     def __init__(self, run: RunModel) -> None:
@@ -141,7 +142,7 @@ class _Asked:
             shared = {name: BY_NAME[name].values(message) for name in ASKED_OF_PATTERN}
             if pattern is not None:
                 self._known.put(pattern, shared, len(pattern.rpc.tensors) * EACH_TENSOR)
-        return {name: BY_NAME[name].values(message) for name in ASKED} | shared
+        return {name: BY_NAME[name].values(message) for name in ASKED_OF_EACH} | shared
 
 
 def _elements(record: RpcRecord, run: RunModel) -> list[tuple[str, Json | None]]:
