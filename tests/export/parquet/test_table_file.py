@@ -11,13 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpcinspect.export.parquet import table_file
-from rpcinspect.export.parquet.table_file import BATCH_ROWS, ParquetFile
+from rpcinspect.export.parquet.table_file import BATCH_ROWS, ParquetFile, in_order
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string()), ("list", pa.list_(pa.int64()))])
 
 
-def row(number: int) -> dict[str, object]:
-    return {"number": number, "text": f"text {number % 7}", "list": [number, None]}
+def row(number: int) -> tuple[object, ...]:
+    return number, f"text {number % 7}", [number, None]
+
+
+def read(path: Path) -> list[tuple[object, ...]]:
+    """The rows of a file."""
+    return [tuple(one.values()) for one in pq.read_table(path).to_pylist()]
 
 
 @pytest.mark.parametrize("count", [0, 1, BATCH_ROWS - 1, BATCH_ROWS, 3 * BATCH_ROWS + 5])
@@ -28,7 +33,16 @@ def test_rows_come_out_as_they_went_in(count: int, tmp_path: Path) -> None:
         file.add(row(number))
     file.close()
     assert file.rows == count
-    assert pq.read_table(path).to_pylist() == [row(number) for number in range(count)]
+    assert read(path) == [row(number) for number in range(count)]
+
+
+def test_columns_come_by_their_names_and_others_are_null(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    file = ParquetFile(path.open("wb"), SCHEMA, ("list", "number"))
+    file.add(([1], 2))
+    file.close()
+    assert read(path) == [(2, None, [1])]
+    assert list(in_order([{"text": "a", "more": 0}], SCHEMA.names)) == [(None, "a", None)]
 
 
 @pytest.mark.parametrize(("rows", "size"), [(BATCH_ROWS * 2, 1 << 30), (1 << 30, 40_000)])
@@ -58,7 +72,7 @@ def test_memory_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pyte
     try:
         high = 0
         for number in range(60_000):
-            file.add({"number": number, "text": "x" * 50 + str(number), "list": [number] * 5})
+            file.add((number, "x" * 50 + str(number), [number] * 5))
             if not number % 1000:
                 high = max(high, pa.total_allocated_bytes() - before)
         peak = tracemalloc.get_traced_memory()[1]
@@ -73,7 +87,7 @@ def test_texts_are_kept_once_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     file = ParquetFile(path.open("wb"), SCHEMA)
     for number in range(5000):
-        file.add({**row(number), "text": "a long text that comes again and again" * 10})
+        file.add((number, "a long text that comes again and again" * 10, [number]))
     file.close()
     column = pq.ParquetFile(path).metadata.row_group(0).column(1)
     assert "RLE_DICTIONARY" in column.encodings
