@@ -140,7 +140,7 @@ class _LogWalk:
                     self._tell("the log ends within a header line", at)
                 return None
             if line == b"\n":
-                return None, at + 1
+                return None, self._windows.behind_newlines(at)
             if line.startswith(LOG_MAGIC):
                 _check_version(line)
                 return None, at + len(line)
@@ -245,6 +245,11 @@ class _Windows:
             if len(self._data) <= searched:
                 return None
 
+    def behind_newlines(self, at: int) -> int:
+        """Where the newlines at `at` end, as far as the window has them: a writer may leave thousands."""
+        match = _NEWLINES.match(self._data, at - self._start)
+        return at if match is None else self._start + match.end()
+
     def find(self, at: int, what: bytes) -> int | None:
         """Returns the next place of these bytes from `at` on; moves the window there."""
         found = self._data.find(what, max(0, at - self._start)) if at >= self._start else -1
@@ -338,4 +343,5 @@ def _typed(header: dict[str, Any], kind: type[Typed]) -> Typed:
 
 Typed = TypeVar("Typed", RecordFrame, OwnBytes, FirstLine)
 
+_NEWLINES = late(rb"\n+")
 _BASE64_TAIL = late(rb'\s*:\s*"([A-Za-z0-9+/=]*)"\s*}\s*')

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import shutil
 import struct
@@ -151,10 +152,9 @@ def _text(path: Path) -> str | None:
         return None
 
 
-MAGIC = b"rpcqueu1"
+MAGIC = b"rpcqueu2"
 FIELDS = struct.Struct("=8s10Q")
 DATA_AT = 4096
-ENTRY = struct.Struct("=QII")
 NO_BATCH = (1 << 64) - 1
 LOCK_SECONDS = 5.0
 
@@ -164,19 +164,20 @@ class MessageQueue(Struct, frozen=True):
 
     `native/queue.cpp` fills it, in memory that the process shares with this file. Numbers are native. At 0:
 
-        magic       8 bytes, `rpcqueu1`; anything else was never a queue
+        magic       8 bytes, `rpcqueu2`; anything else was never a queue
         capacity    bytes of the ring, which begins at 4096
         head        bytes ever reserved in the ring; a position is taken modulo the capacity
         tail        bytes ever written into the log
         batch_tail, batch_at
-                    the tail when a batch was begun, and where it begins in the log; 2^64-1: none is in hand
+                    the tail when a batch was begun, and where its first record begins in the log; 2^64-1:
+                    none is in hand
         messages, bytes, dropped, failed
                     what was counted
         over        not 0: recording ended early, what is left is not for the log
 
-    The ring is a row of entries, each at a multiple of 16: length (8 bytes), whether it is complete (4),
-    unused (4), and a whole record of the log, rounded up to 16; it goes on at the ring's begin where it
-    reaches the end. A batch is a newline and then the records of entries from the tail on.
+    The ring is a row of records as they are in the log; it goes on at the ring's begin where it reaches the
+    end. The first byte of a record is 0 as long as it is being copied; the rest of its header line is there.
+    A batch is newlines, if any, and then records from the tail on.
     """
 
     capacity: int
@@ -241,12 +242,15 @@ def open_log(log: Path) -> BinaryIO:
 
 def _records(file: int, queue: MessageQueue) -> Iterator[bytes]:
     """Returns the complete records; one that was being copied is of no use."""
-    at = queue.tail
-    while at < queue.head:
-        length, complete, _ = ENTRY.unpack(_ring(file, queue.capacity, at, ENTRY.size))
-        if complete:
-            yield _ring(file, queue.capacity, at + ENTRY.size, length)
-        at += ENTRY.size + -(-length // ENTRY.size) * ENTRY.size
+    data = _ring(file, queue.capacity, queue.tail, queue.head - queue.tail)
+    at = 0
+    while at < len(data):
+        body = data.index(b"\n", at) + 1
+        size = json.loads(b"{" + data[at + 1 : body]).get("bytes", 0)
+        end = body + size + (size != 0)
+        if data[at]:
+            yield data[at:end]
+        at = end
 
 
 def _ring(file: int, capacity: int, at: int, length: int) -> bytes:
@@ -275,7 +279,7 @@ def _already_there(log: int, queue: MessageQueue, records: list[bytes]) -> int:
     blotted out."""
     if queue.batch_at == NO_BATCH or queue.batch_tail != queue.tail:
         return 0
-    at = queue.batch_at + 1
+    at = queue.batch_at
     for number, record in enumerate(records):
         found = os.pread(log, len(record), at)
         if found != record:

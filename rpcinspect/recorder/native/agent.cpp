@@ -13,11 +13,13 @@
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <map>
 
 namespace rpcinspect {
 
@@ -188,6 +190,49 @@ const std::string& empty_table() {
   return *table;
 }
 
+// All that the pickle of one plain tensor depends on; empty for others.
+std::vector<int64_t> shape_of(const at::Tensor& tensor) {
+  static const c10::DispatchKeySet plain = [] {
+    c10::InferenceMode off(false);
+    return at::empty({0}).key_set();
+  }();
+  if (tensor.key_set() != plain || tensor.has_names()) {
+    return {};
+  }
+  std::vector<int64_t> shape{
+      int64_t(tensor.scalar_type()), tensor.requires_grad(), tensor.storage_offset(), int64_t(tensor.storage().nbytes())};
+  shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
+  shape.insert(shape.end(), tensor.strides().begin(), tensor.strides().end());
+  return shape;
+}
+
+// The tables of messages with one tensor: most have the shape of an earlier one, and pickling is most of what recording
+// costs a small call.
+class Tables {
+ public:
+  std::string make(const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>* data) {
+    const std::vector<int64_t> shape = tensors.size() == 1 ? shape_of(tensors.front()) : std::vector<int64_t>();
+    if (shape.empty()) {
+      return make_table(tensors, data);
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    const auto found = known_.find(shape);
+    if (found != known_.end()) {
+      *data = tensors;
+      return found->second;
+    }
+    if (known_.size() >= kMost) {
+      known_.clear();
+    }
+    return known_[shape] = make_table(tensors, data);
+  }
+
+ private:
+  static constexpr size_t kMost = 256;
+  std::mutex mutex_;
+  std::map<std::vector<int64_t>, std::string> known_;
+};
+
 at::Tensor on_cpu(const c10::Storage& storage) {
   c10::NoGradGuard no_grad;
   auto options = at::TensorOptions().dtype(at::kByte).device(storage.device());
@@ -204,6 +249,7 @@ bool take(
     const std::vector<c10::Device>& devices,
     const std::vector<c10::Stream>& streams,
     const Limits& limits,
+    Tables& tables,
     Snapshot& snapshot) {
   if (message.tensors().empty()) {
     snapshot.table = empty_table();
@@ -213,7 +259,7 @@ bool take(
   c10::MultiStreamGuard guard{c10::ArrayRef<c10::Stream>(streams)};
   snapshot.tensors = rpc::cloneSparseTensors(message.tensors()).vec();
   std::vector<at::Tensor> data;
-  snapshot.table = make_table(snapshot.tensors, &data);
+  snapshot.table = tables.make(snapshot.tensors, &data);
   snapshot.storages.reserve(data.size());
   for (size_t i = 0; i < data.size(); ++i) {
     const c10::Storage& storage = data[i].storage();
@@ -314,7 +360,7 @@ class Recorder {
       const std::vector<c10::Stream>& streams,
       const std::function<void(Snapshot&)>& amend = nullptr) {
     Snapshot snapshot;
-    if (!take(message, devices, streams, limits_, snapshot)) {
+    if (!take(message, devices, streams, limits_, tables_, snapshot)) {
       return;
     }
     if (amend) {
@@ -387,6 +433,7 @@ class Recorder {
 
   Queue queue_;
   const Limits limits_;
+  Tables tables_;
   const int64_t way_;
   const std::string self_;
   std::string job_;

@@ -7,6 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -34,28 +37,50 @@ struct Header {
   std::atomic<uint64_t> over; // recording ended early: what is still here is not for the log
 };
 
-struct Entry {
-  uint64_t size;
-  std::atomic<uint32_t> complete;
-  uint32_t unused;
-};
-
 namespace {
 
-constexpr char kMagic[9] = "rpcqueu1";
+constexpr char kMagic[9] = "rpcqueu2";
 constexpr size_t kHeaderBytes = 4096;
-constexpr size_t kEntryBytes = sizeof(Entry);
+constexpr size_t kBlock = 4096; // what is written past the page cache begins and ends at a multiple of this
+constexpr size_t kDirectBytes = size_t(256) << 10; // less goes through the page cache, which is as quick then
+constexpr size_t kEnough = size_t(4) << 20; // the writer begins when so much is there
+constexpr size_t kBatchBytes = size_t(16) << 20; // and writes no more before the room of this in the ring is free again
+constexpr size_t kStreamed = size_t(64) << 10; // larger pieces are copied past the processor's caches
 constexpr uint64_t kNoBatch = ~uint64_t(0);
 constexpr milliseconds kPatience{5000};
 constexpr milliseconds kPause{20};
+constexpr double kForgotten = 0.99; // of what is known of a way, with each batch that went the other
+constexpr double kTooLongNs = 1e7; // of one write to the disk: the queue gets full meanwhile
 constexpr size_t kMaxPieces = 512; // of one system call; IOV_MAX is 1024
 constexpr char kFirstLine[] = "{\"rpclog\":1}\n";
 
-static_assert(sizeof(Header) <= kHeaderBytes && sizeof(Entry) == 16, "agent.py says otherwise");
+static_assert(sizeof(Header) <= kHeaderBytes, "agent.py says otherwise");
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "atomics are to work between processes");
 
-size_t rounded(size_t size) {
-  return (size + kEntryBytes - 1) / kEntryBytes * kEntryBytes;
+uint64_t block_begin(uint64_t at) {
+  return at / kBlock * kBlock;
+}
+uint64_t block_end(uint64_t at) {
+  return block_begin(at + kBlock - 1);
+}
+
+// Copies what nobody reads soon: the ring takes the place of the job's data in no cache, and is not read into one before
+// it is overwritten. Half the time of memcpy.
+void copy(char* to, const char* from, size_t size) {
+#ifdef __SSE2__
+  if (size >= kStreamed) {
+    const size_t first = -reinterpret_cast<uintptr_t>(to) % 64;
+    std::memcpy(to, from, first);
+    for (to += first, from += first, size -= first; size >= 64; to += 64, from += 64, size -= 64) {
+      for (int i = 0; i < 4; ++i) {
+        const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i);
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, part);
+      }
+    }
+    _mm_sfence();
+  }
+#endif
+  std::memcpy(to, from, size);
 }
 
 // One thread of this process at a time has the lock on the log, whichever queue it writes for: such a lock is the
@@ -166,7 +191,7 @@ Queue::~Queue() {
 }
 
 void Queue::map(const Options& options) {
-  capacity_ = rounded(std::max(options.queue_bytes, size_t(1) << 16));
+  capacity_ = block_end(std::max(options.queue_bytes, size_t(1) << 16));
   mapped_ = kHeaderBytes + capacity_;
   int descriptor = -1;
   int flags = MAP_SHARED | MAP_POPULATE; // no page is missing when a call is in hand
@@ -216,19 +241,18 @@ bool Queue::push(const std::vector<Piece>& pieces, bool is_message) {
     size += piece.size;
   }
   bool taken = false;
-  if (kEntryBytes + rounded(size) > capacity_ / 2) {
+  if (size > capacity_ / 2) {
     taken = push_large(pieces, size);
   } else {
     uint64_t at = 0;
-    taken = reserve(size, &at);
+    taken = reserve(pieces.front(), size, &at);
     if (taken) {
-      auto* entry = reinterpret_cast<Entry*>(data_ + at % capacity_);
-      uint64_t to = at + kEntryBytes;
-      for (const Piece& piece : pieces) {
-        copy_in(to, piece.data, piece.size);
-        to += piece.size;
+      uint64_t to = at + pieces.front().size;
+      for (size_t i = 1; i < pieces.size(); ++i) {
+        copy_in(to, pieces[i]);
+        to += pieces[i].size;
       }
-      entry->complete.store(1, std::memory_order_release);
+      __atomic_store_n(data_ + at % capacity_, *static_cast<const char*>(pieces.front().data), __ATOMIC_RELEASE);
     }
   }
   if (!taken) {
@@ -240,11 +264,12 @@ bool Queue::push(const std::vector<Piece>& pieces, bool is_message) {
   return true;
 }
 
-bool Queue::reserve(size_t size, uint64_t* at) {
-  const uint64_t need = kEntryBytes + rounded(size);
+// Takes room for a record, in which its header line stands at once, except for its first byte: that comes when all of
+// the record is there.
+bool Queue::reserve(const Piece& line, size_t size, uint64_t* at) {
   std::unique_lock<std::mutex> lock(push_mutex_);
   const auto has_room = [&] {
-    return header_->head.load() - header_->tail.load() + need <= capacity_ || !is_open();
+    return header_->head.load() - header_->tail.load() + size <= capacity_ || !is_open();
   };
   if (has_room()) {
     gave_up_ = false;
@@ -262,25 +287,26 @@ bool Queue::reserve(size_t size, uint64_t* at) {
     return false;
   }
   const uint64_t head = header_->head.load(std::memory_order_relaxed);
-  auto* entry = new (data_ + head % capacity_) Entry();
-  entry->size = size;
-  entry->complete.store(0, std::memory_order_relaxed);
-  header_->head.store(head + need, std::memory_order_release);
-  if (head + need - header_->tail.load() > capacity_ / 4) {
+  reserved_.push_back(head + size);
+  copy_in(head, line);
+  data_[head % capacity_] = 0;
+  header_->head.store(head + size, std::memory_order_release);
+  if (head + size - header_->tail.load() > std::min(capacity_ / 4, kEnough)) {
     wake_.notify_one();
   }
   *at = head;
   return true;
 }
 
-void Queue::copy_in(uint64_t at, const void* data, size_t size) {
+void Queue::copy_in(uint64_t at, const Piece& piece) {
+  const auto* from = static_cast<const char*>(piece.data);
   const size_t begin = at % capacity_;
-  const size_t first = std::min(size, capacity_ - begin);
+  const size_t first = std::min(piece.size, capacity_ - begin);
   if (first != 0) {
-    std::memcpy(data_ + begin, data, first);
+    copy(data_ + begin, from, first);
   }
-  if (size > first) {
-    std::memcpy(data_, static_cast<const char*>(data) + first, size - first);
+  if (piece.size > first) {
+    copy(data_, from + first, piece.size - first);
   }
 }
 
@@ -299,6 +325,7 @@ bool Queue::push_large(const std::vector<Piece>& pieces, size_t size) {
   std::vector<Piece> all{{"\n", 1}};
   all.insert(all.end(), pieces.begin(), pieces.end());
   if (write_all(all) == size + 1) {
+    mine_until_ = at + off_t(size) + 1;
     return true;
   }
   const int error = errno;
@@ -382,66 +409,63 @@ void Queue::drain() {
   write_losses();
 }
 
-// Where the first record begins that somebody still copies, or the last one ends.
-uint64_t Queue::complete_until() const {
-  const uint64_t head = header_->head.load(std::memory_order_acquire);
-  uint64_t at = header_->tail.load();
-  size_t pieces = 1;
-  while (at < head && pieces + 2 <= kMaxPieces) {
-    const auto* entry = reinterpret_cast<const Entry*>(data_ + at % capacity_);
-    if (entry->complete.load(std::memory_order_acquire) == 0) {
+// Where the first record begins that somebody still copies, or enough for one batch ends.
+uint64_t Queue::complete_until() {
+  taken_.clear();
+  {
+    std::lock_guard<std::mutex> guard(push_mutex_);
+    taken_.swap(reserved_);
+  }
+  ends_.insert(ends_.end(), taken_.begin(), taken_.end());
+  const uint64_t tail = header_->tail.load();
+  uint64_t at = tail;
+  for (const uint64_t end : ends_) {
+    const bool is_complete = __atomic_load_n(data_ + at % capacity_, __ATOMIC_ACQUIRE) != 0;
+    if (!is_complete || (at != tail && end - tail > kBatchBytes)) {
       break;
     }
-    at += kEntryBytes + rounded(entry->size);
-    pieces += 2;
+    at = end;
   }
   return at;
 }
 
-std::vector<Piece> Queue::pieces_of(uint64_t at, size_t size) const {
-  const size_t begin = at % capacity_;
-  const size_t first = std::min(size, capacity_ - begin);
-  std::vector<Piece> pieces{{data_ + begin, first}};
-  if (size > first) {
-    pieces.push_back({data_, size - first});
-  }
-  return pieces;
-}
-
+// Writes whole records from the tail on.
 bool Queue::write_queued(uint64_t end) {
-  const uint64_t tail = header_->tail.load();
-  // a line of its own, in case that a record of another process was cut
-  std::vector<Piece> pieces{{"\n", 1}};
-  std::vector<size_t> ends;
-  size_t total = 1;
-  for (uint64_t at = tail; at < end;) {
-    const auto* entry = reinterpret_cast<const Entry*>(data_ + at % capacity_);
-    for (const Piece& piece : pieces_of(at + kEntryBytes, entry->size)) {
-      pieces.push_back(piece);
-    }
-    total += entry->size;
-    ends.push_back(total);
-    at += kEntryBytes + rounded(entry->size);
-  }
   LogLock lock(file_);
   if (!lock.is_held()) {
     return false;
   }
-  const off_t begin = ::lseek(file_, 0, SEEK_END);
+  const uint64_t tail = header_->tail.load();
+  const off_t at = ::lseek(file_, 0, SEEK_END);
+  const bool direct = is_for_the_disk(end - tail);
+  // begins a line of its own, in case that a record of another process was cut
+  size_t gap = at == mine_until_ ? 0 : 1;
+  if (direct) { // and then as far into a block as in the ring
+    gap += size_t(tail - uint64_t(at) - gap) % kBlock;
+  }
+  const off_t begin = at + off_t(gap);
   header_->batch_tail.store(tail);
   header_->batch_at.store(uint64_t(begin));
-  const size_t written = write_all(pieces);
-  if (written != total) {
+  const std::string lines(gap, '\n');
+  std::vector<Piece> pieces{{lines.data(), gap}};
+  const auto started = steady_clock::now();
+  const uint64_t written = write_all(pieces) == gap ? write_ring(tail, end, direct) : tail;
+  if (written != end) {
     const int error = errno;
-    size_t whole = 0;
-    for (const size_t one : ends) {
+    uint64_t whole = tail;
+    for (const uint64_t one : ends_) {
       whole = one <= written ? one : whole;
     }
-    if (::ftruncate(file_, begin + off_t(whole)) != 0) {
+    if (::ftruncate(file_, whole == tail ? at : begin + off_t(whole - tail)) != 0) {
       // the reader passes over what is left of it
     }
     fail(error, log_.c_str());
     return false;
+  }
+  learn(direct, end - tail, steady_clock::now() - started);
+  mine_until_ = begin + off_t(end - tail);
+  while (!ends_.empty() && ends_.front() <= end) {
+    ends_.pop_front();
   }
   header_->tail.store(end);
   header_->batch_at.store(kNoBatch);
@@ -450,6 +474,56 @@ bool Queue::write_queued(uint64_t end) {
   }
   space_.notify_all();
   return true;
+}
+
+// Until where a part of the ring was written; not to its end, with errno, where the file took no more.
+uint64_t Queue::write_ring(uint64_t from, uint64_t to, bool direct) {
+  uint64_t at = from;
+  if (direct) {
+    at += write_part(at, block_end(from));
+    if (at != block_end(from)) {
+      return at;
+    }
+    at += write_direct(at, block_begin(to));
+  }
+  return at + write_part(at, to);
+}
+
+size_t Queue::write_part(uint64_t from, uint64_t to) {
+  const size_t begin = from % capacity_;
+  const size_t first = std::min(size_t(to - from), capacity_ - begin);
+  std::vector<Piece> pieces{{data_ + begin, first}, {data_, size_t(to - from) - first}};
+  return write_all(pieces);
+}
+
+// Whether a batch is written past the page cache. That takes a fourth of the processor's time, and no memory from the
+// job, but where much comes, or the disk is slow, the page cache may be the quicker of the two.
+bool Queue::is_for_the_disk(size_t size) const {
+  const bool hurry = header_->head.load() - header_->tail.load() > capacity_ / 2;
+  return direct_ && size >= kDirectBytes && disk_ns_ * double(size) < kTooLongNs && !(hurry && cache_ns_ < disk_ns_);
+}
+
+// What a byte takes by either way: mostly what it took the last time, and less and less where it was not tried again.
+// A single slow write says little, since other processes may have had the processor.
+void Queue::learn(bool direct, size_t size, std::chrono::nanoseconds taken) {
+  if (size >= kDirectBytes) {
+    double& used = direct ? disk_ns_ : cache_ns_;
+    double& other = direct ? cache_ns_ : disk_ns_;
+    used = std::min(double(taken.count()) / double(size), 2 * used);
+    other *= kForgotten;
+  }
+}
+
+// Writes whole blocks, as far as the file takes them so; what is left goes through the page cache.
+size_t Queue::write_direct(uint64_t from, uint64_t to) {
+  direct_ = ::fcntl(file_, F_SETFL, O_APPEND | O_DIRECT) == 0;
+  if (!direct_) {
+    return 0; // a file system that can't
+  }
+  const size_t written = write_part(from, to);
+  direct_ = written == to - from;
+  ::fcntl(file_, F_SETFL, O_APPEND);
+  return written;
 }
 
 void Queue::write_losses() {

@@ -10,12 +10,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace rpcinspect {
 
@@ -42,7 +45,7 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  // Takes a record: header line, body and last newline in pieces, which are copied. False if it was dropped.
+  // Takes a record: header line, then body and last newline in pieces, which are copied. False if it was dropped.
   bool push(const std::vector<Piece>& pieces, bool is_message);
 
   // A line that says what was dropped; the same one is written once.
@@ -67,8 +70,8 @@ class Queue {
 
  private:
   void map(const Options& options);
-  bool reserve(size_t size, uint64_t* at);
-  void copy_in(uint64_t at, const void* data, size_t size);
+  bool reserve(const Piece& line, size_t size, uint64_t* at);
+  void copy_in(uint64_t at, const Piece& piece);
   bool push_large(const std::vector<Piece>& pieces, size_t size);
   void run();
   void drain(); // with the process's lock
@@ -76,8 +79,12 @@ class Queue {
   void write_losses();
   size_t write_all(std::vector<Piece>& pieces);
   void fail(int error, const char* what);
-  std::vector<Piece> pieces_of(uint64_t at, size_t size) const;
-  uint64_t complete_until() const;
+  uint64_t complete_until();
+  uint64_t write_ring(uint64_t from, uint64_t to, bool direct);
+  size_t write_part(uint64_t from, uint64_t to);
+  size_t write_direct(uint64_t from, uint64_t to);
+  bool is_for_the_disk(size_t size) const;
+  void learn(bool direct, size_t size, std::chrono::nanoseconds taken);
 
   const std::string log_;
   const std::string queue_file_;
@@ -96,6 +103,7 @@ class Queue {
 
   std::mutex push_mutex_; // who reserves
   std::condition_variable space_;
+  std::vector<uint64_t> reserved_; // where each record ends that the writer has not seen yet
   bool gave_up_ = false; // nobody waits again before there was room once more
   std::mutex wake_mutex_;
   std::condition_variable wake_;
@@ -104,6 +112,13 @@ class Queue {
   std::vector<std::string> unwritten_losses_;
   mutable std::mutex failure_mutex_;
   std::string failure_;
+  // the writer's, with the process's lock
+  std::vector<uint64_t> taken_;
+  std::deque<uint64_t> ends_; // of the records behind the tail
+  off_t mine_until_ = -1; // the log's end, if nobody else has written since
+  bool direct_ = true; // until the file system refuses
+  double disk_ns_ = 0.5; // what a byte took, past the page cache
+  double cache_ns_ = 0.2;
   std::unique_ptr<std::thread> thread_;
 };
 
