@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -76,6 +77,35 @@ for n in (3, 10000):
     assert len(found) == 2
     assert {t["storage_nbytes"] for t in found if t["placement"] == "certain"} == kept
     assert {t["placement"] for t in found} <= {"certain", "missing"}
+
+
+def test_tensors_of_like_shapes_are_told_apart(parent: Parent, tmp_path: Path) -> None:
+    """What a message with one tensor says of it is kept for when its like comes again: so each comes twice."""
+    output = run(
+        parent,
+        tmp_path,
+        """
+import json
+base = torch.arange(12)
+tensors = [base.reshape(3, 4), base.reshape(4, 3).t(), base.reshape(3, 4)[:, 1], torch.tensor(5)]
+tensors += [base[:4], base[4:8], base[:4].clone(), base.double(), base.double().requires_grad_()]
+tensors += [torch.complex(base.double(), base.double()), torch.complex(base.double(), base.double()).conj()]
+with open("sent.json", "w") as file:
+    for x in [*tensors, *reversed(tensors)]:
+        rpc.rpc_sync("worker1", functions.length, args=(x,))
+        whole = x.untyped_storage().nbytes()
+        about = str(x.dtype)[6:], x.shape, x.stride(), x.storage_offset(), whole, x.requires_grad, x.is_conj()
+        print(json.dumps(about), file=file)
+""",
+    )
+    keys = ("dtype", "shape", "stride", "offset", "storage_nbytes", "requires_grad", "conj")
+    found = [
+        [tensor[key] for key in keys]
+        for message in sorted(output.messages, key=lambda message: message["id"])
+        for tensor in message.get("tensors", [])
+    ]
+    assert found == [json.loads(line) for line in (tmp_path / "sent.json").read_text().splitlines()]
+    assert len(found) == 22
 
 
 def test_a_message_larger_than_the_queue_is_written_too(parent: Parent, tmp_path: Path) -> None:

@@ -196,11 +196,12 @@ std::vector<int64_t> shape_of(const at::Tensor& tensor) {
     c10::InferenceMode off(false);
     return at::empty({0}).key_set();
   }();
-  if (tensor.key_set() != plain || tensor.has_names()) {
+  if (tensor.key_set() != plain) { // a subclass, quantized, sparse, conjugated, named
     return {};
   }
-  std::vector<int64_t> shape{
-      int64_t(tensor.scalar_type()), tensor.requires_grad(), tensor.storage_offset(), int64_t(tensor.storage().nbytes())};
+  std::vector<int64_t> shape{int64_t(tensor.scalar_type()), tensor.requires_grad()};
+  shape.push_back(tensor.storage_offset());
+  shape.push_back(int64_t(tensor.storage().nbytes()));
   shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
   shape.insert(shape.end(), tensor.strides().begin(), tensor.strides().end());
   return shape;
