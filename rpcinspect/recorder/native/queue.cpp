@@ -44,13 +44,14 @@ constexpr size_t kHeaderBytes = 4096;
 constexpr size_t kBlock = 4096; // what is written past the page cache begins and ends at a multiple of this
 constexpr size_t kDirectBytes = size_t(256) << 10; // less goes through the page cache, which is as quick then
 constexpr size_t kEnough = size_t(4) << 20; // the writer begins when so much is there
-constexpr size_t kBatchBytes = size_t(16) << 20; // and writes no more before the room of this in the ring is free again
+constexpr size_t kBatchBytes = size_t(16) << 20; // and no more at a time, of which the room is free then
+constexpr size_t kLeastBytes = size_t(1) << 20; // or no more than this, to a slow disk
 constexpr size_t kStreamed = size_t(64) << 10; // larger pieces are copied past the processor's caches
 constexpr uint64_t kNoBatch = ~uint64_t(0);
 constexpr milliseconds kPatience{5000};
 constexpr milliseconds kPause{20};
 constexpr double kForgotten = 0.99; // of what is known of a way, with each batch that went the other
-constexpr double kTooLongNs = 1e7; // of one write to the disk: the queue gets full meanwhile
+constexpr double kLongNs = 1e7; // of one write to the disk: what comes meanwhile must find room
 constexpr size_t kMaxPieces = 512; // of one system call; IOV_MAX is 1024
 constexpr char kFirstLine[] = "{\"rpclog\":1}\n";
 
@@ -417,11 +418,12 @@ uint64_t Queue::complete_until() {
     taken_.swap(reserved_);
   }
   ends_.insert(ends_.end(), taken_.begin(), taken_.end());
+  const auto most = size_t(std::max(double(kLeastBytes), std::min(double(kBatchBytes), kLongNs / disk_ns_)));
   const uint64_t tail = header_->tail.load();
   uint64_t at = tail;
   for (const uint64_t end : ends_) {
     const bool is_complete = __atomic_load_n(data_ + at % capacity_, __ATOMIC_ACQUIRE) != 0;
-    if (!is_complete || (at != tail && end - tail > kBatchBytes)) {
+    if (!is_complete || (at != tail && end - tail > most)) {
       break;
     }
     at = end;
@@ -497,10 +499,10 @@ size_t Queue::write_part(uint64_t from, uint64_t to) {
 }
 
 // Whether a batch is written past the page cache. That takes a fourth of the processor's time, and no memory from the
-// job, but where much comes, or the disk is slow, the page cache may be the quicker of the two.
+// job, but where much comes the page cache may be the quicker of the two.
 bool Queue::is_for_the_disk(size_t size) const {
   const bool hurry = header_->head.load() - header_->tail.load() > capacity_ / 2;
-  return direct_ && size >= kDirectBytes && disk_ns_ * double(size) < kTooLongNs && !(hurry && cache_ns_ < disk_ns_);
+  return direct_ && size >= kDirectBytes && !(hurry && cache_ns_ < disk_ns_);
 }
 
 // What a byte takes by either way: mostly what it took the last time, and less and less where it was not tried again.
@@ -509,7 +511,7 @@ void Queue::learn(bool direct, size_t size, std::chrono::nanoseconds taken) {
   if (size >= kDirectBytes) {
     double& used = direct ? disk_ns_ : cache_ns_;
     double& other = direct ? cache_ns_ : disk_ns_;
-    used = std::min(double(taken.count()) / double(size), 2 * used);
+    used = std::min(double(taken.count()) / double(size), 4 * used);
     other *= kForgotten;
   }
 }
