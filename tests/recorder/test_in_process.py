@@ -80,7 +80,7 @@ for n in (3, 10000):
 
 
 def test_tensors_of_like_shapes_are_told_apart(parent: Parent, tmp_path: Path) -> None:
-    """What a message with one tensor says of it is kept for when its like comes again: so each comes twice."""
+    """What is said of a tensor is kept for when its like comes again: so each is sent twice."""
     output = run(
         parent,
         tmp_path,
