@@ -75,7 +75,7 @@ class JsonLines:
         `shown`."""
         yield lines(head_lines(session))
         for batch in self.batches(session, shown):
-            yield b"\n".join(batch) + b"\n"
+            yield b"\n".join((*batch, b""))
         yield lines(tail_lines(session, shown))
 
     def batches(self, session: Session, shown: Shown | None = None) -> Iterator[list[bytes]]:
@@ -93,15 +93,15 @@ class JsonLines:
 _HEAD = [field.key for field in MESSAGE if field.in_json]
 _Head = defstruct("_Head", [(key, Any, UNSET) for key in _HEAD], tag_field="kind", tag="message", gc=False)
 _columns = attrgetter(*_HEAD)
-_encode = Encoder().encode_lines
+_encode = Encoder().encode
 
 
 def message_lines(known: Known, tails: Iterable[bytes]) -> list[bytes]:
     """Returns the lines of the chosen messages without line breaks; `tails`: the parts that each record alone
     gives."""
     columns = [repeat(UNSET) if column is None else column for column in _columns(known)]
-    *heads, _ = _encode(list(map(_Head, *columns))).split(b"}\n")
-    return [b"%b,%b" % both for both in zip(heads, tails, strict=True)]
+    heads = map(_encode, map(_Head, *columns))
+    return [b",".join((head[:-1], tail)) for head, tail in zip(heads, tails, strict=True)]
 
 
 def message_line(record: RpcRecord, session: Session, source: CaptureBytes, *, hashes: bool = True) -> bytes:
