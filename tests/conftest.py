@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from rpcinspect.cli.collector import EVERY
-from rpcinspect.replayer.workers.workers import Workers
+from rpcinspect.replayer.workers.parent_process import ParentProcess
 from rpcinspect.unexpected import DEBUG
 from tests.forks import popen
 from tests.places import ROOT
@@ -24,7 +24,7 @@ for name, count in PROFILES.items():
     settings.register_profile(name, max_examples=count, deadline=None)
 settings.load_profile(PROFILE)
 
-Workers.start_process = staticmethod(popen)
+ParentProcess.start_process = staticmethod(popen)
 """Their parent is a fork: importing torch anew would take hundreds of tests three seconds each."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

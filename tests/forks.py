@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from rpcinspect.replayer.workers.workers import Workers
+from rpcinspect.replayer.workers.parent_process import ParentProcess
 from tests.places import ROOT
 
 FORKING = Path(__file__).with_name("forking.py")
@@ -102,7 +102,7 @@ def forks(kind: str = "torch") -> Forks:
 def workers_are_forks(torch: str) -> None:
     """Makes the parents of live workers, in this process, forks of the process that listens at `torch`."""
     others["torch"] = Others(torch)
-    Workers.start_process = staticmethod(popen)
+    ParentProcess.start_process = staticmethod(popen)
 
 
 def suits(arguments: Sequence[str], env: Mapping[str, str] | None) -> bool:

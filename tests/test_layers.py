@@ -131,7 +131,7 @@ NEVER_IMPORTED |= {"importlib", "runpy", "code", "codeop", "imp", "pkgutil", "to
 """What could run or import something that a capture names, or takes seconds to import."""
 NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 
-WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replayer.workers.workers", "rpcinspect.cli")
+WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replayer.workers.outputs", "rpcinspect.cli")
 """What writes to /proc, the output of live workers, and /dev/null."""
 
 REPLAYER = ("planning", "peers", "workers", "playing", "agent", "replayer", "matrix", "against")

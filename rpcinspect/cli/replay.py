@@ -1,6 +1,7 @@
 """`rpcinspect replay`: captured requests to live workers, which it starts."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rpcinspect.replayer.planning.plan import PlanOptions
     from rpcinspect.replayer.planning.sources import Sources
     from rpcinspect.replayer.replayer import ReplayOptions
+    from rpcinspect.replayer.workers.parent_process import ParentProcess
     from rpcinspect.replayer.workers.workers import WorkerOptions
 
 
@@ -138,9 +140,22 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
             from rpcinspect.cli.matrix import replayed_in_each
 
             return replayed_in_each(self)
-        from rpcinspect.cli.replaying import replayed
+        with self._begun() as parent:
+            from rpcinspect.cli.replaying import replayed
 
-        return replayed(self)
+            return replayed(self, parent=parent)
+
+    def _begun(self) -> AbstractContextManager["ParentProcess | None"]:
+        """Begins the process that live workers are forked from: it imports torch, which takes longest, while
+        all else is imported here, and the capture is read. None where it is not known yet which Python that
+        is, or where there is no torch."""
+        from rpcinspect.cli.requirements import missing_cuda, missing_torch
+        from rpcinspect.replayer.workers.parent_process import ParentProcess
+
+        cuda = self.device == "cuda"
+        if self.plan or self.interpreter is not None or missing_torch() or (cuda and missing_cuda()):
+            return nullcontext()
+        return ParentProcess(threads=self.thread_counts()[0], cuda=cuda)
 
     @property
     def player(self) -> "Engine":

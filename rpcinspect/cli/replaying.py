@@ -29,14 +29,16 @@ from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.playing.stops import StopError
 from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.workers.parent_process import ParentProcess
 from rpcinspect.replayer.workers.seeds import unknown
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Session
 from rpcinspect.views.ci.replay_cases import replay_suite
 
 
-def replayed(command: PlayOptions, refusal: str | None = None) -> int:
-    """Plans, replays, writes; returns the exit code. `refusal`: nothing is to be done, why."""
+def replayed(command: PlayOptions, refusal: str | None = None, parent: ParentProcess | None = None) -> int:
+    """Plans, replays, writes; returns the exit code. `refusal`: nothing is to be done, why. `parent`: of live
+    workers, begun already; the gate decides whether it is told anything."""
     if refusal is not None:
         _read_options(command)  # what is wrong with these is told first
         say(refusal)
@@ -44,7 +46,7 @@ def replayed(command: PlayOptions, refusal: str | None = None) -> int:
     with planned(command) as (made, run, options):
         if command.plan:
             return _planned(command, made)
-        return carry_out_and_write(command, made, run, options)
+        return carry_out_and_write(command, made, run, replace(options, parent=parent))
 
 
 @contextmanager

@@ -57,9 +57,10 @@ from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.replayer.workers.debug_relay import DebugRelay, Terminal
 from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
 from rpcinspect.replayer.workers.outputs import Show
+from rpcinspect.replayer.workers.parent_process import ParentProcess, Waiting
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.seeds import Seeds
-from rpcinspect.replayer.workers.workers import Waiting, WorkerOptions, Workers
+from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.rpc.questions import failed
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import RunModel
@@ -77,6 +78,8 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     """How a plan is carried out."""
 
     workers: WorkerOptions = field(default_factory=WorkerOptions)
+    parent: ParentProcess | None = None
+    """One that was begun for these workers, and is theirs now; None: it is started when it is needed."""
     rules: Rules = field(default_factory=lambda: Rules(strict=True))
     """What counts as a difference. Forms should: identical answers have them."""
     timeout_s: float | None = None
@@ -142,7 +145,7 @@ def replay(
                 assert options.terminal is not None
                 replayer.relay = stack.enter_context(DebugRelay(options.terminal))
             if workers is None and options.join is None:
-                started = Workers(with_modules(options.workers, plan), options.show, waiting)
+                started = Workers(with_modules(options.workers, plan), options.show, waiting, options.parent)
                 workers = stack.enter_context(started)
                 replayer.check_names(workers)
                 lacking = tuple(replayer.lacking(workers))

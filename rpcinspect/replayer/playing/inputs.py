@@ -18,7 +18,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.playing.translate import LiveMessage
-from rpcinspect.replayer.workers.workers import Waiting
+from rpcinspect.replayer.workers.parent_process import Waiting
 from rpcinspect.rpc.message import RpcMessage
 from rpcinspect.rpc.questions import size_of
 from rpcinspect.rpc.record import RpcRecord

@@ -73,8 +73,8 @@ from rpcinspect.replayer.playing.uncaptured import (
     refused_here,
     too_much,
 )
+from rpcinspect.replayer.workers.parent_process import Waiting
 from rpcinspect.replayer.workers.process_exit import EarlyExit
-from rpcinspect.replayer.workers.workers import Waiting
 from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING
 from rpcinspect.rpc.record import RpcRecord
@@ -202,29 +202,36 @@ class Player:
             due = list(self._schedule.ready(now, now - self._quiet_since, answers_only=held))
             for one in due:
                 self._send(one)
-            if self._endings and not due:
+            if due:
+                self._note_progress()
+            elif self._endings:
                 self._end_worker(now - self._quiet_since)
             over = self._schedule.empty and not self._sent and not held
             if over and not due and now - self._quiet_since >= LAST_S:
                 self._end_if_killed()
                 return
-            wake = self._schedule.wake_in(now, 0.0 if due else now - self._quiet_since)
-            tick = min(max((now - self._quiet_since) / 2, SHORTEST_TICK_S), TICK_S)
+            quiet_s = 0.0 if due else now - self._quiet_since
+            wake = self._schedule.wake_in(now, quiet_s)
+            tick = LAST_S - quiet_s if over else min(max(quiet_s / 2, SHORTEST_TICK_S), TICK_S)
             events = self._loop.wait(tick if wake is None or held else min(wake, TICK_S))
             self._renew(now)
             late, self._late = self._late, []
             progress = [self._take(event) for event in (*late, *events)]
-            if due or any(progress):
-                self._quiet_since = time.monotonic()
-                self._told_s = 0.0
-                self.wall_s = self._quiet_since - self._began
-            elif not over and (ended := self._first_ended()) is not None:
+            if any(progress):
+                self._note_progress()
+            elif not (due or over) and (ended := self._first_ended()) is not None:
                 self._end(ended.text)
                 return
-            elif wake is None and not held:
+            elif not due and wake is None and not held:
                 self._give_up_silent(time.monotonic() - self._quiet_since)
             if not held:
                 self._tell_waiting(time.monotonic() - self._quiet_since)
+
+    def _note_progress(self) -> None:
+        """Something was sent, or has come."""
+        self._quiet_since = time.monotonic()
+        self._told_s = 0.0
+        self.wall_s = self._quiet_since - self._began
 
     def _held(self) -> bool:
         """Returns whether no request is to be sent, since a live worker holds, or will soon; while it does,

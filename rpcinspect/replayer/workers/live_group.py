@@ -172,10 +172,11 @@ class LiveGroup(Closing):
             one.mute()
 
     def close(self) -> None:
-        """Ends the workers, then the store; calling it again is fine."""
+        """Ends the workers and the store; calling it again is fine."""
         self.mute()
-        for one in reversed(self._processes):
-            one.end()
+        self._all.end(*(one.pid for one in self._processes))
+        for one in self._processes:
+            one.release()
 
 
 def _gradients(rows: Sequence[Object], blob: bytes) -> tuple[LeafGradient, ...]:

@@ -50,12 +50,16 @@ class Outputs(Closing):
             thread.start()
         self._closed = False
 
-    def new(self, name: str) -> ProcessOutput:
-        """A pipe for a process; `name`: what its lines are shown under."""
+    def new(self, name: str, reader: int | None = None) -> ProcessOutput:
+        """A pipe for a process; `name`: what its lines are shown under. `reader`: our end of a pipe that the
+        process has already; it is ours to close from now on."""
         room = self._rooms.setdefault(name, _Room()) if self._show is not None else None
-        output = ProcessOutput(name, room, lambda name, line: self._lines.put((name, line)), self._tell)
+        output = ProcessOutput(name, room, self._line, self._tell, reader)
         self._tell(output)
         return output
+
+    def _line(self, name: str, line: str) -> None:
+        self._lines.put((name, line))
 
     def _tell(self, news: ProcessOutput | None) -> None:
         if not self._closed:
@@ -117,17 +121,23 @@ class ProcessOutput:
     """The pipe of a process: `writer` is its end."""
 
     def __init__(
-        self, name: str, room: _Room | None, show: Show, tell: Callable[[ProcessOutput], None]
+        self,
+        name: str,
+        room: _Room | None,
+        show: Show,
+        tell: Callable[[ProcessOutput], None],
+        reader: int | None = None,
     ) -> None:
         self.name = name
-        self.reader, self.writer = os.pipe()
+        self.reader, self.writer = os.pipe() if reader is None else (reader, -1)
         os.set_blocking(self.reader, False)
         self._show = show
         self._tell = tell
         self._lines = None if room is None else _Lines(room)
         self._tail = bytearray()
         self._lock = threading.Lock()
-        self._handed = self._released = False
+        self._handed = reader is not None
+        self._released = False
 
     def hand_over(self) -> None:
         """Closes the end of the process, which has its own by now; calling it again is fine."""

@@ -8,15 +8,18 @@ an import that fails, a report for our process, whatever the module has done to 
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import importlib
+import importlib.machinery
 import os
 import pdb
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias, TypeVar
 
 PACKAGE = Path(__file__).resolve().parents[2]
 MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_module"}
@@ -24,10 +27,14 @@ MADE_BY = {"_remote_module_non_scriptable": "torch.distributed.nn.api.remote_mod
 MAIN_NAMES = ("__main__", "__mp_main__")
 MAX_LINE = 1_000
 """Characters of an error's first line."""
+TORCH = "torch.distributed.rpc"
+Begin: TypeAlias = Callable[[str], None]
+"""Called with the name of each import."""
+T = TypeVar("T")
 
 
-def load_and_tell(options: dict[str, Any], control: Any) -> dict[str, str] | None:
-    """What `load` does; tells our process of each import. None: one has failed, and it was told why."""
+def told_if_fails(control: Any, imports: Callable[[Begin], T]) -> T | None:
+    """Imports something; tells our process of each import. None: one has failed, and it was told why."""
     module = ""
 
     def begin(name: str) -> None:
@@ -36,45 +43,97 @@ def load_and_tell(options: dict[str, Any], control: Any) -> dict[str, str] | Non
         control.send({"importing": name})
 
     try:
-        missing = load(options, begin)
-        keep_standard_files()
-        return missing
+        return imports(begin)
     except BaseException as error:  # a module may raise anything, SystemExit too
         control.send(failed_import(module, error))
         return None
 
 
-def load(options: dict[str, Any], begin: Callable[[str], None]) -> dict[str, str]:
-    """Imports torch and the user's modules; calls `begin` with the name of each import. Returns which of the
-    names in messages are not there, and why."""
-    begin("torch.distributed.rpc")
-    import torch.distributed.autograd
-    import torch.distributed.rpc  # noqa: F401
+def import_torch(begin: Begin) -> bool:
+    """Imports torch. Raises whatever that does."""
+    begin(TORCH)
+    with no_garbage():
+        importlib.import_module("torch.distributed.autograd")
+        importlib.import_module(TORCH)
+    if importlib.import_module("torch.cuda").is_initialized():
+        raise RuntimeError("torch has initialised CUDA when it was imported, and can't be forked then")
+    return True
 
+
+@contextlib.contextmanager
+def no_garbage() -> Iterator[None]:
+    """For imports of torch's own modules: nobody looks for garbage in what they make, now or in a worker,
+    which would have pages of its own then."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def shadowed(path: Sequence[str], imported: Iterable[str]) -> bool:
+    """Returns whether folders that come first have another module of the name of one that was imported."""
+    for name in imported:
+        taken = getattr(sys.modules.get(name), "__spec__", None)
+        if "." not in name and taken is not None and taken.has_location:
+            found = importlib.machinery.PathFinder.find_spec(name, path)
+            origin = None if found is None else found.origin  # a folder that is no package has none
+            if origin is not None and os.path.realpath(origin) != os.path.realpath(taken.origin):
+                return True
+    return False
+
+
+def load_and_tell(options: dict[str, Any], control: Any) -> dict[str, str] | None:
+    """What `load` does, and `told_if_fails`."""
+    missing = told_if_fails(control, functools.partial(load, options))
+    if missing is not None:
+        keep_standard_files()
+    return missing
+
+
+def load(options: dict[str, Any], begin: Begin) -> dict[str, str]:
+    """Imports what messages name of torch, then the user's modules; returns which of the names in messages
+    are not there, and why."""
     if options["debug"]:
         import rpcinspect.replayer.workers.live_debugger  # noqa: F401
     sys.breakpointhook = pdb.set_trace = refuse_breakpoint
     sys.argv = [options["main"] or "rpcinspect"]
     sys.dont_write_bytecode = True  # nothing may be left beside the user's files
+    names = sorted(set(options["names"]))
+    has_main = options["main"] is not None
+    with no_garbage():
+        missing = find_names((name for name in names if is_torchs(name)), begin, has_main=has_main)
     for name in options["imports"]:
         begin(name)
         importlib.import_module(name)
-    if options["main"] is not None:
+    if has_main:
         from rpcinspect.replayer.workers.live_worker import load_main
 
         begin(Path(options["main"]).stem)
         load_main(options["main"])
+    missing |= find_names((name for name in names if not is_torchs(name)), begin, has_main=has_main)
+    begin("")
+    check_files(options["files"])
+    return missing
+
+
+def is_torchs(name: str) -> bool:
+    """Whether a name in messages is one of torch's own, if it is anything."""
+    return name.startswith("torch.")
+
+
+def find_names(names: Iterable[str], begin: Begin, *, has_main: bool) -> dict[str, str]:
+    """Imports the modules of names in messages; returns which can't be found there, and why."""
     missing = {}
     failed: dict[str, str] = {}
     begun = ""
-    for name in sorted(set(options["names"])):
+    for name in names:
         if (module := name.rpartition(".")[0]) != begun:
             begin(begun := module)
-        why = find_name(name, failed, has_main=options["main"] is not None)
+        why = find_name(name, failed, has_main=has_main)
         if why is not None:
             missing[name] = why
-    begin("")
-    check_files(options["files"])
     return missing
 
 

@@ -1,13 +1,14 @@
 """The processes in which live workers run; the only module that imports torch, the user's modules and their
 code.
 
-Started as a script, by `workers.py`, with an end of a socket pair and a JSON object that says what to
-import. That process, the *fork server*, imports everything once and then only forks: a process that hosts a
+Started as a script, by `parent_process.py`, with an end of a socket pair and a JSON object that says where
+modules are. That process, the *fork server*, imports torch at once: nothing else can be its matter before a
+capture is judged. It is told then what else to import, and from then on only forks: a process that hosts a
 group's store, and one for each live worker. It has no agent, no store and no thread of its own, since what
 has started threads can't be forked safely. A forked worker talks to our process over a socket pair of its
 own. What has initialised CUDA can't be forked either, and a module of the user's may do so when it is
-imported: where workers may use GPUs (`late`), the fork server imports nothing, and each process that it forks
-imports everything for itself.
+imported: where workers may use GPUs (`late`), the fork server imports torch alone, and each process that it
+forks imports the rest for itself.
 
 Nobody is left behind: a worker is killed by the kernel when the fork server dies; the fork server kills all
 workers by their ids, and whatever else descends from it, when its socket closes, and removes the scratch
@@ -55,10 +56,11 @@ MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
 class ForkServer:
     """Forks processes and reaps them; carries out one command of our process at a time."""
 
-    def __init__(self, control: Any, scratch: str, options: dict[str, Any]) -> None:
+    def __init__(self, control: Any, scratch: str) -> None:
         self.control = control
         self.scratch = scratch
-        self.options = options
+        self.options: dict[str, Any] = {}
+        """What is imported beside torch."""
         self.children: dict[int, str] = {}
         """Process id → scratch directory."""
         self._wake, wake = socket.socketpair()
@@ -92,7 +94,8 @@ class ForkServer:
             if command["do"] == "fork":
                 self.fork(command)
             elif command["do"] == "end":
-                self.kill(command["pid"])
+                for pid in command["pids"]:
+                    self.kill(pid)
             elif command["do"] == "abort":
                 self.kill(command["pid"], signal.SIGABRT)
             if not self.control.said_more:
@@ -438,43 +441,82 @@ def find_own_package() -> None:
         spec.loader.exec_module(package)
 
 
-def main() -> None:
-    """Runs `worker_main.py FILE_NUMBER OPTIONS`."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    options = json.loads(sys.argv[2])
-    for stream in (sys.stdout, sys.stderr):  # whoever is killed has said what he had printed
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    faulthandler.enable(file=2)
-    sys.path[:] = [*options["path"], *options["sys_path"]]
-    find_own_package()
+def begin(control: Any, scratch: str) -> ForkServer:
+    """Makes this process one that nobody has to look after: it may not do what workers may not, and ends with
+    our process."""
     from rpcinspect.replayer.workers.bounds import forbid_cores, forbid_privileges, prctl
-    from rpcinspect.replayer.workers.worker_imports import flush, load_and_tell, print_error
-    from rpcinspect.replayer.workers.worker_protocol import ControlSocket
 
     set_parent_death_signal(signal.SIGTERM)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     forbid_cores()
     forbid_privileges()
-    control = ControlSocket(socket.socket(fileno=int(sys.argv[1])))
-    scratch = tempfile.mkdtemp(prefix=f"rpcinspect-{os.getppid()}-")
     os.environ.update(HOME=scratch, TMPDIR=scratch)  # torch and the user's modules may write when imported
     tempfile.tempdir = None
-    server = ForkServer(control, scratch, options)
+    server = ForkServer(control, scratch)
     # No exception, which would have to pass through whatever is being imported.
     signal.signal(signal.SIGTERM, lambda *_: server.give_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    return server
+
+
+def prepare(server: ForkServer, given: dict[str, Any], before: set[str]) -> bool:
+    """Imports torch; then, when told what, the rest. False: nothing more is to be done. `before`: the modules
+    that Python and we needed to get here."""
+    from rpcinspect.replayer.workers.worker_imports import (
+        import_torch,
+        load_and_tell,
+        shadowed,
+        told_if_fails,
+    )
+
+    control = server.control
+    if told_if_fails(control, import_torch) is None:
+        return False
+    if (options := given.get("load")) is None:
+        message = control.receive(FOREVER_S)
+        if message is None:
+            return False
+        options = message[0]
+        if shadowed(options["path"], set(sys.modules) - before):
+            begin_anew({**given, "sys_path": [*options["path"], *given["sys_path"]], "load": options})
+        sys.path[:0] = options["path"]
+    server.options = options
+    ready: dict[str, Any] = {"ready": True}
+    if not options["late"]:
+        missing = load_and_tell(options, control)
+        if missing is None:
+            return False
+        ready |= about(missing)
+    set_parent_death_signal(0)  # from here on the end of the socket says that our process is gone
+    control.send(ready)
+    return True
+
+
+def begin_anew(given: dict[str, Any]) -> NoReturn:
+    """Starts this program again, in this process: torch has imported something for which the user has a
+    module of the same name, which is to be found first."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    os.execv(sys.executable, [sys.executable, "-I", "-B", __file__, sys.argv[1], json.dumps(given)])
+
+
+def main() -> None:
+    """Runs `worker_main.py FILE_NUMBER OPTIONS`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    given = json.loads(sys.argv[2])
+    for stream in (sys.stdout, sys.stderr):  # whoever is killed has said what he had printed
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable(file=2)
+    sys.path[:] = given["sys_path"]
+    find_own_package()
+    before = set(sys.modules)
+    from rpcinspect.replayer.workers.worker_imports import flush, print_error
+    from rpcinspect.replayer.workers.worker_protocol import ControlSocket
+
+    server = begin(ControlSocket(socket.socket(fileno=int(sys.argv[1]))), given["scratch"])
     code = 0
     try:
-        control.send({"scratch": scratch})
-        ready: dict[str, Any] = {"ready": True}
-        if not options["late"]:
-            missing = load_and_tell(options, control)
-            if missing is None:
-                return
-            ready |= about(missing)
-        set_parent_death_signal(0)  # from here on the end of the socket says that our process is gone
-        control.send(ready)
-        server.serve()
+        if prepare(server, given, before):
+            server.serve()
     except BaseException as error:  # the user's modules may have changed anything that is called here
         print_error(error)
         code = 1

@@ -1,48 +1,40 @@
-"""The processes of live workers: one parent that imports torch, and what is forked from it.
+"""The processes of live workers, which are forked from one parent.
 
 In: what the user wants imported, and the roles of new processes. Out: a `WorkerProcess` for each, with a
 socket to talk to it (`live_group.py` does). This process imports neither torch nor anything of the user's;
-`worker_main` does, in processes of their own with an environment, a directory and a process group of their
-own. Everything that was started ends when the `Workers` are closed, however that comes about, and when this
-process dies.
+the parent does (`parent_process.py`), in processes with an environment, a directory and a process group of
+their own. Everything that was started ends when the `Workers` are closed, however that comes about, and when
+this process dies.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import Struct
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
-from rpcinspect.replayer.workers.environment import worker_environment
-from rpcinspect.replayer.workers.interpreters import Interpreter, need_recent, own_path
+from rpcinspect.replayer.workers.interpreters import Interpreter, need_recent
 from rpcinspect.replayer.workers.outputs import Outputs, ProcessOutput, Show
+from rpcinspect.replayer.workers.parent_process import (
+    END_S,
+    LOOK_S,
+    QUIT_S,
+    ParentProcess,
+    Waiting,
+    failed_import,
+)
 from rpcinspect.replayer.workers.process_exit import Exit, quoted
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
 
-WORKER_MAIN = Path(__file__).with_name("worker_main.py")
 IMPORTING = "import"
 """What is shown of the process that imports, is shown under this name."""
-QUIT_S = 10.0
-END_S = 2.0
-"""Until it is known how a process has ended whose socket is closed."""
 TRACEBACK_S = 2.0
 """For a process to write where its threads are."""
-LOOK_S = 1.0
-"""How often it is told what is waited for."""
-Waiting: TypeAlias = Callable[[str, float], None]
-"""Called now and then while something is waited for, with what that is, and for how many seconds."""
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -121,47 +113,30 @@ class WorkerProcess:
 
 
 class Workers(Closing):
-    """The process that all live workers are forked from. Use it in a `with` statement."""
-
-    start_process: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
-    """Starts a program."""
+    """The parent process, and what is forked from it. Use it in a `with` statement."""
 
     def __init__(
         self,
         options: WorkerOptions | None = None,
         show: Show | None = None,
         waiting: Waiting = lambda what, seconds: None,
+        parent: ParentProcess | None = None,
     ) -> None:
-        """Starts the fork server and waits until everything is imported. `show` gets the lines that processes
-        write. Raises `ReplayError` with the reason of a failure."""
+        """Waits until the parent process has imported everything; it ends with the `Workers`. `show` gets the
+        lines that processes write. `parent`: one that was begun already, for such options. Raises
+        `ReplayError` with the reason of a failure."""
         self.options = options or WorkerOptions()
         self._waiting = waiting
-        self._ended: dict[int, Exit] = {}
-        """Process id → how it ended, in the order in which they did."""
         self._parent_exit: Exit | None = None
         """Of each child that nobody is left to tell of."""
         self._children: dict[int, WorkerProcess] = {}
-        self._ready = False
-        self._scratch: str | None = None
         self._closed = False
-        self._importing = ""
-        """The module that is being imported."""
+        self._parent = parent or begun(self.options)
         self._outputs = Outputs(show)
-        self._output = self._outputs.new(IMPORTING)
-        self._control, theirs = ControlSocket.pair()
+        self._output = self._outputs.new(IMPORTING, self._parent.take_output())
+        self._parent.tail = self._output.tail
         try:
-            self._process = self._spawn(theirs)
-        except BaseException:
-            self._control.close()
-            self._output.release()
-            self._outputs.close()
-            raise
-        finally:
-            theirs.close()
-            self._output.hand_over()
-        try:
-            ready = self._until("ready", self.options.import_timeout_s, "the workers' parent process")
-            self._ready = True
+            ready = self._parent.load(self._to_load(), self.options.import_timeout_s, waiting)
             self._gpus = self._look() if self.options.cuda else None
             ready = self._gpus or ready
             self.torch_version = str(ready.get("torch"))
@@ -191,8 +166,9 @@ class Workers(Closing):
         ours, theirs = ControlSocket.pair()
         try:
             files = (theirs.sock.fileno(), output.writer)
-            self._control.send({"do": "fork", **command}, files=files)
-            pid = int(self._until("forked", self.options.start_timeout_s, who)["forked"])
+            self._parent.send({"do": "fork", **command}, files)
+            told = self._parent.until("forked", self.options.start_timeout_s, who, self._waiting)
+            pid = int(told["forked"])
         except BaseException:
             ours.close()
             output.release()
@@ -224,7 +200,7 @@ class Workers(Closing):
                     self._waiting(what, time.monotonic() - began)
                     continue
                 with contextlib.suppress(ReplayError):
-                    self._control.send({"do": "abort", "pid": child.pid})
+                    self._parent.send({"do": "abort", "pid": child.pid})
                     child.wait(TRACEBACK_S)
                 text = f"{child.who} was not ready within {seconds:g} s{imports}{quoted(child.tail())}"
                 raise ReplayError(text) from None
@@ -236,7 +212,7 @@ class Workers(Closing):
                 what = f"{child.who} to import {report['importing']}"
                 imports = f" (it imports {report['importing']})"
             elif "failed" in report:
-                why = _failed_import(report) if "importing" in report else report["failed"]
+                why = failed_import(report) if "importing" in report else report["failed"]
                 raise ReplayError(f"{child.who} could not start: {why}{quoted(child.tail())}")
             else:
                 return report
@@ -246,17 +222,18 @@ class Workers(Closing):
         the next one to do so."""
         try:
             while not self._closed and self._parent_exit is None:
-                if self._heard(timeout_s) is None:
-                    self._parent_exit = self._exit_of_parent()
+                if self._parent.heard(timeout_s) is None:
+                    self._parent_exit = self._parent.wait()
                 timeout_s = 0.0
         except SilenceError:  # there is no more news
             pass
         except ReplayError:  # what it says is no news
-            self._parent_exit = self._exit_of_parent()
+            self._parent_exit = self._parent.wait()
         orphaned = self._parent_exit
+        ended = self._parent.ended
         if orphaned is None:
-            return self._ended
-        return self._ended | {pid: orphaned for pid in self._children if pid not in self._ended}
+            return ended
+        return ended | {pid: orphaned for pid in self._children if pid not in ended}
 
     def wait(self, pid: int, timeout_s: float) -> Exit | None:
         """Waits for the end of a forked process and returns how it has ended; None: it still runs."""
@@ -266,19 +243,16 @@ class Workers(Closing):
             found = self.ends(left).get(pid)
         return found
 
-    def _exit_of_parent(self) -> Exit:
-        """How the parent process has ended, and its children with it."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
-        return Exit(None, parent_code=self._process.poll())
-
-    def end(self, pid: int) -> None:
-        """Kills a forked process and waits for its end."""
-        if self._closed or pid not in self._children or pid in self._ended:
+    def end(self, *pids: int) -> None:
+        """Kills forked processes, all at once, and waits for their ends."""
+        running = [pid for pid in pids if pid in self._children and pid not in self._parent.ended]
+        if self._closed or not running:
             return
         with contextlib.suppress(ReplayError):  # the parent is gone, and has taken its children along
-            self._control.send({"do": "end", "pid": pid})
-            self.wait(pid, QUIT_S)
+            self._parent.send({"do": "end", "pids": running})
+            deadline = time.monotonic() + QUIT_S
+            for pid in running:
+                self.wait(pid, deadline - time.monotonic())
 
     def close(self) -> None:
         """Ends every process that was started and removes their directories; calling it again is fine."""
@@ -286,35 +260,18 @@ class Workers(Closing):
             return
         self._closed = True
         try:
-            with contextlib.suppress(ReplayError, subprocess.TimeoutExpired):
-                if self._ready:
-                    self._control.send({"do": "quit"})
-                else:  # it imports, and listens to nothing else
-                    self._process.terminate()
-                self._control.close()
-                self._process.wait(QUIT_S)
+            self._parent.close()
         finally:
-            self._control.close()
-            if self._process.poll() is None:
-                # Linux kills the workers with their parent; elsewhere they are told by their ids.
-                self._process.kill()
-                self._process.wait()
-                for pid in set(self._children) - set(self._ended):
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(pid, signal.SIGKILL)
-            if self._scratch is not None:
-                shutil.rmtree(self._scratch, ignore_errors=True)
             self._output.release()
             for child in self._children.values():
                 child.release()
             self._outputs.close()
 
-    def _spawn(self, theirs: ControlSocket) -> subprocess.Popen[bytes]:
+    def _to_load(self) -> Object:
         options = self.options
         main_folder = [str(Path(options.main).resolve().parent)] if options.main else []
-        what = {
+        return {
             "path": [str(Path(folder).resolve()) for folder in options.path] + main_folder,
-            "sys_path": own_path() if options.interpreter is None else list(options.interpreter.path),
             "imports": list(options.imports),
             "files": dict(options.files),
             "names": list(options.names),
@@ -322,71 +279,8 @@ class Workers(Closing):
             "debug": options.debug,
             "late": options.cuda,
         }
-        number = theirs.sock.fileno()
-        program = sys.executable if options.interpreter is None else options.interpreter.program
-        # -I: neither the folder of the script nor this shell's PYTHONPATH decides what is imported.
-        return type(self).start_process(
-            [program, "-I", "-B", str(WORKER_MAIN), str(number), json.dumps(what)],
-            pass_fds=(number,),
-            stdin=subprocess.DEVNULL,
-            stdout=self._output.writer,
-            stderr=self._output.writer,
-            env=worker_environment(options.threads, cuda=options.cuda),
-            cwd="/",
-            start_new_session=True,  # Ctrl-C is ours to act on
-        )
-
-    def _until(self, key: str, timeout_s: float, who: str) -> Object:
-        """Waits for the next report of the parent process that has this key."""
-        began = time.monotonic()
-        while True:
-            waited_s = time.monotonic() - began
-            try:
-                heard = self._heard(max(min(LOOK_S, timeout_s - waited_s), 0.0))
-            except SilenceError:
-                if waited_s < timeout_s:
-                    what = f"the import of {self._importing}" if self._importing else who
-                    self._waiting(what, time.monotonic() - began)
-                    continue
-                waits = f" (it imports {self._importing})" if self._importing else ""
-                if self._importing:
-                    self._process.send_signal(signal.SIGABRT)  # it writes first where it hangs
-                    self._exit_of_parent()
-                told = f"{who} was not ready within {timeout_s:g} s{waits}"
-                raise ReplayError(f"{told}{quoted(self._output.tail())}") from None
-            if heard is None:
-                raise ReplayError(f"{self._end_of_parent()}{quoted(self._output.tail())}")
-            if "failed" in heard:
-                raise ReplayError(f"{_failed_import(heard)}{quoted(self._output.tail())}")
-            if key in heard:
-                return heard
-
-    def _end_of_parent(self) -> str:
-        """Says how the parent process has ended; a module that it imports may end it."""
-        how = self._exit_of_parent().parent_text
-        if self._importing and not self._ready:
-            return f"importing {self._importing} ended the process: it {how}"
-        return f"the workers' parent process {how}"
-
-    def _heard(self, timeout_s: float) -> Object | None:
-        """Returns the next report of the parent process; None: it has ended. Raises `ReplayError` if it takes
-        too long."""
-        heard = self._control.receive(timeout_s)
-        if heard is None:
-            return None
-        what = heard[0]
-        if "scratch" in what:
-            self._scratch = str(what["scratch"])
-        if "importing" in what:
-            self._importing = str(what["importing"])
-        if "ended" in what:
-            self._ended[int(what["ended"])] = Exit(int(what["status"]), int(what["peak"]))
-        return what
 
 
-def _failed_import(heard: Object) -> str:
-    """Says which module can't be imported, and why."""
-    head = f"importing {heard['importing']}" if heard.get("importing") else "import"
-    if "exit" not in heard:
-        return f"{head}: {heard['failed']}"
-    return f'{head} exited with {heard["exit"]}: guard its script code with if __name__ == "__main__"'
+def begun(options: WorkerOptions) -> ParentProcess:
+    """A parent process for live workers with these options, which has begun to import torch."""
+    return ParentProcess(threads=options.threads, cuda=options.cuda, interpreter=options.interpreter)
