@@ -21,14 +21,18 @@ from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.replayer.playing.inputs import KeptMessages
 from rpcinspect.replayer.playing.report import report
 from rpcinspect.replayer.replayer import ReplayOptions
+from rpcinspect.replayer.workers.parent_process import ParentProcess
 from rpcinspect.run.run import RunModel
 
 if TYPE_CHECKING:
     from rpcinspect.cli.replay import ReplayCommand
 
 
-def replayed_against(command: ReplayCommand) -> int:
-    """Replays by both sources and compares; returns the exit code."""
+def replayed_against(
+    command: ReplayCommand, parent: ParentProcess | None, parent_of_other: ParentProcess | None
+) -> int:
+    """Replays by both sources and compares; returns the exit code. The parents of live workers may have begun
+    already, as in `replayed`."""
     other = second_source(command)
     if not _replaces_something(command):
         what = "replaces no file of --path or --main: both replays may run the same code"
@@ -40,8 +44,9 @@ def replayed_against(command: ReplayCommand) -> int:
             if refused.refused:
                 say(f"by {label(source)}:")
                 return carry_out_and_write(source, refused, run, its)
-        first = _result(command, made, run, options)
-        second = _result(other, others, run, other.replay_options(files))
+        first = _result(command, made, run, replace(options, parent=parent))
+        its = other.replay_options(files)
+        second = _result(other, others, run, replace(its, parent=parent_of_other))
         found = list(pairs(first, second, options.rules))
     if command.format == "jsonl":
         from rpcinspect.views.replay.against import against_lines

@@ -133,9 +133,10 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
 
     def _replayed(self) -> int:
         if self.against is not None:
-            from rpcinspect.cli.against import replayed_against
+            with self._begun() as first, self._begun() as second:
+                from rpcinspect.cli.against import replayed_against
 
-            return replayed_against(self)
+                return replayed_against(self, first, second)
         if not self.plan and (self.matrix or len(self.thread_counts()) > 1):
             from rpcinspect.cli.matrix import replayed_in_each
 

@@ -47,6 +47,12 @@ def test_everything_identical() -> None:
     assert visible(ran.out)
 
 
+@pytest.mark.parametrize(("arguments", "code"), [((BASIC,), 4), ((CAPTURES / "basic_chain.py",), 3)])
+def test_what_is_not_replayed_leaves_nothing(arguments: tuple[Path], code: int) -> None:
+    """The parent of live workers had begun meanwhile."""
+    assert replay(*arguments).code == code
+
+
 def test_by_torchs_own_agent() -> None:
     ran = replay(BASIC, "--path", CAPTURES, "--engine", "agent", "--format", "jsonl")
     assert ran.code == 0
