@@ -88,7 +88,8 @@ CHILDREN = (
     *(
         f"rpcinspect.replayer.{name}"
         for name in (
-            *("workers.worker_main", "workers.worker_imports", "workers.live_worker", "workers.objects"),
+            *("workers.worker_main", "workers.worker_imports", "workers.worker_roles"),
+            *("workers.live_worker", "workers.objects"),
             *("workers.live_gradients", "workers.live_debugger", "workers.live_nonfinite"),
             *("workers.called_functions", "workers.remote_pdb", "workers.editor_link"),
             *("workers.live_errors", "workers.live_hooks"),
@@ -138,7 +139,7 @@ REPLAYER = ("planning", "peers", "workers", "playing", "agent", "replayer", "mat
 """The parts of `replayer`, from the bottom up."""
 REPLAYER_UPWARDS = {
     ("rpcinspect.replayer.planning.plan", "rpcinspect.replayer.agent.passes"),
-    ("rpcinspect.replayer.workers.worker_main", "rpcinspect.replayer.agent.main"),
+    ("rpcinspect.replayer.workers.worker_roles", "rpcinspect.replayer.agent.main"),
     ("rpcinspect.replayer.workers.live_debugger", "rpcinspect.replayer.agent.tensors"),
 }
 """(who, what): a plan asks what an engine can't do; a process of torch may be played by its agent; a debugger

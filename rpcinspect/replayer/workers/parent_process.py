@@ -63,6 +63,7 @@ class ParentProcess(Closing):
         number = theirs.sock.fileno()
         what = {
             "scratch": self._scratch,
+            "anew": False,
             "sys_path": own_path() if interpreter is None else list(interpreter.path),
         }
         program = sys.executable if interpreter is None else interpreter.program
