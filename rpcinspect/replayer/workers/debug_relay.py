@@ -202,6 +202,7 @@ class DebugRelay(Closing):
             self._waiting.append(worker)
         elif say == "go-on":
             worker.listener.go_on(worker.name, str(what["key"]), str(what["to"]))
+            worker.control.send({})
         elif say == "quit":
             worker.listener.quit()
 

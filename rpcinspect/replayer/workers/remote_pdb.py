@@ -61,8 +61,9 @@ class DebugLink:
         return named
 
     def go_on(self, key: str, to: str) -> None:
-        """Says that what held goes on, to the next stop or to the next message."""
-        self.say({"say": "go-on", "key": key, "to": to})
+        """Says that what held goes on, to the next stop or to the next message; waits until our process knows
+        it, which may get the answer first otherwise, and send the next message."""
+        self.ask({"say": "go-on", "key": key, "to": to})
 
     def quit(self) -> None:
         """Asks our process to end the replay, and waits for that."""

@@ -131,6 +131,8 @@ def test_a_dialogue(relay: DebugRelay, notes: Notes, ends: list[ControlSocket], 
     os.write(screen.keyboard, b" a line\n")
     assert reply(one) == {"line": "half a line\n"}
     one.send({"say": "go-on", "key": "#7", "to": "message"})
+    assert reply(one) == {}
+    assert notes.told[-1] == ("go-on", "one", "#7", "message")  # before the worker goes on
     one.send({"say": "quit"})
     one.send({"say": "read"})
     os.close(screen.keyboard)
