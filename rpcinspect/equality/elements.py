@@ -154,8 +154,13 @@ class Tensors:
         return ElementBlock(start, codes_of(part, read(piece)), _unknown(part, extent))
 
 
+NO_TENSORS = Tensors((), ())
+
+
 def tensors_of(record: RpcRecord, read: ReadExtent) -> Tensors:
     """The tensors of a record."""
+    if not (record.tp.tensors or record.like.tensors):
+        return NO_TENSORS
     storages = [storage_of(tensor, read) for tensor in record.tp.tensors]
     return Tensors(record.rpc.tensors, storages, record.tp.hashes)
 

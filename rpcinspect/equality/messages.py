@@ -8,6 +8,7 @@ under which number a message was sent is no difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -112,9 +113,8 @@ class _Comparison(Struct, eq=False):
     # Bodies: `_FIELDS` says how each field of a command is compared.
 
     def body(self, a: Command, b: Command) -> Iterator[Difference]:
-        for name, compare in _FIELDS.items():
-            if hasattr(a, name):
-                yield from compare(self, getattr(a, name), getattr(b, name))
+        for name, compare in _fields_of(type(a)):
+            yield from compare(self, getattr(a, name), getattr(b, name))
 
     def pickles(self, data_a: bytes, data_b: bytes) -> Iterator[Difference]:
         facts_a, facts_b = self.a.facts, self.b.facts
@@ -280,3 +280,9 @@ _FIELDS: dict[str, _CompareCommands] = {
     "payload": _Comparison.payload,
 }
 """Fields of commands, in the order in which they are compared; those of one name mean the same in each."""
+
+
+@cache
+def _fields_of(command: type) -> list[tuple[str, _CompareCommands]]:
+    """Returns those of a kind of command."""
+    return [(name, compare) for name, compare in _FIELDS.items() if hasattr(command, name)]

@@ -41,6 +41,8 @@ class RemoteError(Struct, frozen=True):
 
 def error_of(record: RpcRecord) -> RemoteError | None:
     """Returns the failure that an answer reports; None for other messages."""
+    if record.pattern is not None:  # no message that fails becomes one
+        return None
     command, pickle = record.rpc.command, record.facts.pickle
     if isinstance(command, ExceptionResponse):
         return RemoteError(None, command.text.decode("utf-8", "backslashreplace"))
