@@ -34,8 +34,8 @@ main()
 
 
 def test_other_threads_are_waited_for() -> None:
-    wait = "threading.Thread(target=lambda: (threading.Event().wait(0.2), print('done'))).start(); main()"
-    assert ended(wait, "--version").stdout.splitlines()[1:] == ["done"]
+    wait = "threading.Thread(target=lambda: (threading.main_thread().join(), print('done'))).start()"
+    assert ended(f"{wait}\nmain()", "--version").stdout.splitlines()[1:] == ["done"]
 
 
 def test_a_profiler_tells_what_it_saw() -> None:
