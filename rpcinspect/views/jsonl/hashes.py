@@ -7,11 +7,11 @@ end.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import takewhile
 from queue import Empty, SimpleQueue
-from secrets import token_hex
 from threading import Thread
 
 from msgspec import Struct
@@ -101,7 +101,7 @@ class HashThreads(Closing):
             self._start()
         if self._open - self._known.qsize() >= 2 * len(self._threads):  # no thread will be idle meanwhile
             return self._hash(part)
-        waited = Waited(row, token_hex(32), part)
+        waited = Waited(row, os.urandom(32).hex(), part)
         self._open += 1
         self._asked.put(waited)
         return waited.mark
