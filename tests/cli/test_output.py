@@ -18,6 +18,7 @@ from rpcinspect.cli.output import (
     say,
 )
 from rpcinspect.errors import OutputError
+from rpcinspect.views.text.console import StyledText
 
 FULL = Path("/dev/full")
 
@@ -144,7 +145,7 @@ def test_what_is_no_file_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
 def test_a_console_on_a_file_writes_no_styles_and_any_text(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with open_console(path) as console:
-        console.print("[b]not markup[/b] :smile: é \udcff", style="bold red")
+        console.print(StyledText("[b]not markup[/b] :smile: é \udcff", "bold red"))
         console.print("x" * 500)
     lines = path.read_text("utf-8").splitlines()
     assert lines == ["[b]not markup[/b] :smile: é \\udcff", "x" * 500]
@@ -153,7 +154,7 @@ def test_a_console_on_a_file_writes_no_styles_and_any_text(tmp_path: Path) -> No
 def test_a_console_on_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = kept_stdout(monkeypatch)
     with open_console(None) as console:
-        console.print("one line", style="bold")
+        console.print(StyledText("one line", "bold"))
     assert stdout.raw.getvalue() == b"one line\n"
 
 
