@@ -501,7 +501,7 @@ size_t Queue::write_part(uint64_t from, uint64_t to) {
 // Whether a batch is written past the page cache. That takes a fourth of the processor's time, and no memory from the
 // job, but where much comes the page cache may be the quicker of the two.
 bool Queue::is_for_the_disk(size_t size) const {
-  const bool hurry = header_->head.load() - header_->tail.load() > capacity_ / 2;
+  const bool hurry = header_->head.load() - header_->tail.load() > capacity_ / 4 * 3;
   return direct_ && size >= kDirectBytes && !(hurry && cache_ns_ < disk_ns_);
 }
 
