@@ -141,8 +141,9 @@ class ErrorResponses(Check):
             root.causes.setdefault(told.cause)
             root.functions.setdefault(first.function)
             root.rows.append(failure.row)
-            for node in reversed((failure.origin or origin(failure.text)).nodes):
-                root.reached.setdefault(evidence.worker(node, job))
+            if before is None:  # else its messages tell the way; who else is named was quoted by somebody
+                for node in reversed(told.nodes):
+                    root.reached.setdefault(evidence.worker(node, job))
             root.reached.setdefault(evidence.session.source(failure.row))
             if columns.partner[failure.row] != NONE:
                 root.reached.setdefault(evidence.session.destination(failure.row))

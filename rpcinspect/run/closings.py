@@ -134,6 +134,8 @@ def _first_ended(ended: Iterable[Worker], calls: Sequence[Exchange]) -> EndedWor
     if not badly or any(end.time_ns is None for _, end in badly):
         return None
     worker, end = badly[0]
+    if end.how == "unknown":  # it may have ended well
+        return None
     open_ns = (end.time_ns or 0) - HEARD_NS
     unanswered = [
         call.index

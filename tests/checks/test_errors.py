@@ -137,6 +137,17 @@ def test_an_older_error_is_quoted_or_passed_on(words: str, new: bool) -> None:
     assert found[1].workers == ("w1", "w0")
 
 
+def test_an_error_did_not_reach_whom_its_text_only_quotes() -> None:
+    """worker1 got two errors while it served one request, and quotes both: worker3's never came to worker2."""
+    workers = Workers(4)
+    texts = [f"On WorkerInfo(id={n}, name=w{n}):\nKeyError('of w{n}')\nTraceback" for n in (2, 3)]
+    workers.call(1, 2, 20, 30, "app.bad", remote(texts[0]))
+    workers.call(1, 3, 40, 50, "app.bad", remote(texts[1]))
+    both = f"On WorkerInfo(id=1, name=w1):\nRuntimeError('both failed: {' / '.join(texts)}')\n"
+    workers.call(0, 1, 10, 60, "app.f", remote(both))
+    assert [finding.workers for finding in told(findings(workers))] == [("w2", "w1"), ("w3", "w1", "w0")]
+
+
 def test_the_text_alone_tells_what_was_not_captured() -> None:
     workers = Workers(2)
     inner = 'On WorkerInfo(id=7, name=w7):\\nKeyError("k")\\nTraceback'

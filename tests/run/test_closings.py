@@ -111,6 +111,8 @@ WELL = ProcessEnd(how="exit", status=0, time_ns=10)
         ((FAILED, KILLED, WELL), "w1"),
         ((FAILED, replace(KILLED, time_ns=None), WELL), None),
         ((FAILED, ProcessEnd(how="unknown"), WELL), None),
+        ((FAILED, ProcessEnd(how="unknown", time_ns=50), WELL), None),
+        ((KILLED, ProcessEnd(how="unknown", time_ns=60), WELL), "w0"),
         ((FAILED, ProcessEnd(how="running"), WELL), "w0"),
         ((WELL, None, None), None),
     ],
