@@ -645,7 +645,7 @@ py::dict counters(Recorder& recorder) {
   counted["bytes"] = recorder.queue().bytes();
   counted["dropped"] = recorder.queue().dropped();
   counted["failed"] = recorder.queue().failed();
-  counted["failure"] = recorder.queue().failure();
+  counted["failure"] = as_utf8(recorder.queue().failure());
   return counted;
 }
 

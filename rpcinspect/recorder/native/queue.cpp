@@ -246,7 +246,7 @@ bool Queue::push(const std::vector<Piece>& pieces, bool is_message) {
     taken = push_large(pieces, size);
   } else {
     uint64_t at = 0;
-    taken = reserve(pieces.front(), size, &at);
+    taken = reserve(pieces.front(), size, is_message, &at);
     if (taken) {
       uint64_t to = at + pieces.front().size;
       for (size_t i = 1; i < pieces.size(); ++i) {
@@ -257,7 +257,7 @@ bool Queue::push(const std::vector<Piece>& pieces, bool is_message) {
     }
   }
   if (!taken) {
-    header_->dropped.fetch_add(is_message, std::memory_order_relaxed);
+    header_->dropped.fetch_add(is_message && is_open(), std::memory_order_relaxed); // else all that comes is lost
     return false;
   }
   header_->messages.fetch_add(is_message, std::memory_order_relaxed);
@@ -267,7 +267,7 @@ bool Queue::push(const std::vector<Piece>& pieces, bool is_message) {
 
 // Takes room for a record, in which its header line stands at once, except for its first byte: that comes when all of
 // the record is there.
-bool Queue::reserve(const Piece& line, size_t size, uint64_t* at) {
+bool Queue::reserve(const Piece& line, size_t size, bool is_message, uint64_t* at) {
   std::unique_lock<std::mutex> lock(push_mutex_);
   const auto has_room = [&] {
     return header_->head.load() - header_->tail.load() + size <= capacity_ || !is_open();
@@ -288,7 +288,7 @@ bool Queue::reserve(const Piece& line, size_t size, uint64_t* at) {
     return false;
   }
   const uint64_t head = header_->head.load(std::memory_order_relaxed);
-  reserved_.push_back(head + size);
+  reserved_.push_back({head + size, is_message});
   copy_in(head, line);
   data_[head % capacity_] = 0;
   header_->head.store(head + size, std::memory_order_release);
@@ -412,16 +412,11 @@ void Queue::drain() {
 
 // Where the first record begins that somebody still copies, or enough for one batch ends.
 uint64_t Queue::complete_until() {
-  taken_.clear();
-  {
-    std::lock_guard<std::mutex> guard(push_mutex_);
-    taken_.swap(reserved_);
-  }
-  ends_.insert(ends_.end(), taken_.begin(), taken_.end());
+  take_reserved();
   const auto most = size_t(std::max(double(kLeastBytes), std::min(double(kBatchBytes), kLongNs / disk_ns_)));
   const uint64_t tail = header_->tail.load();
   uint64_t at = tail;
-  for (const uint64_t end : ends_) {
+  for (const auto& [end, _] : ends_) {
     const bool is_complete = __atomic_load_n(data_ + at % capacity_, __ATOMIC_ACQUIRE) != 0;
     if (!is_complete || (at != tail && end - tail > most)) {
       break;
@@ -429,6 +424,15 @@ uint64_t Queue::complete_until() {
     at = end;
   }
   return at;
+}
+
+void Queue::take_reserved() {
+  taken_.clear();
+  {
+    std::lock_guard<std::mutex> guard(push_mutex_);
+    taken_.swap(reserved_);
+  }
+  ends_.insert(ends_.end(), taken_.begin(), taken_.end());
 }
 
 // Writes whole records from the tail on.
@@ -455,18 +459,19 @@ bool Queue::write_queued(uint64_t end) {
   if (written != end) {
     const int error = errno;
     uint64_t whole = tail;
-    for (const uint64_t one : ends_) {
+    for (const auto& [one, _] : ends_) {
       whole = one <= written ? one : whole;
     }
     if (::ftruncate(file_, whole == tail ? at : begin + off_t(whole - tail)) != 0) {
       // the reader passes over what is left of it
     }
+    header_->tail.store(whole);
     fail(error, log_.c_str());
     return false;
   }
   learn(direct, end - tail, steady_clock::now() - started);
   mine_until_ = begin + off_t(end - tail);
-  while (!ends_.empty() && ends_.front() <= end) {
+  while (!ends_.empty() && ends_.front().end <= end) {
     ends_.pop_front();
   }
   header_->tail.store(end);
@@ -584,6 +589,15 @@ void Queue::fail(int error, const char* what) {
     return;
   }
   header_->over.store(1);
+  take_reserved(); // it was counted, and is not for the log any more
+  uint64_t at = header_->tail.load();
+  for (const auto& [end, is_message] : ends_) {
+    if (end > at) {
+      header_->messages.fetch_sub(is_message);
+      header_->bytes.fetch_sub(end - at);
+      at = end;
+    }
+  }
   const std::string why = std::string(what) + ": " + std::strerror(error);
   {
     std::lock_guard<std::mutex> guard(failure_mutex_);

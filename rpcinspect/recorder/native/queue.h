@@ -70,7 +70,7 @@ class Queue {
 
  private:
   void map(const Options& options);
-  bool reserve(const Piece& line, size_t size, uint64_t* at);
+  bool reserve(const Piece& line, size_t size, bool is_message, uint64_t* at);
   void copy_in(uint64_t at, const Piece& piece);
   bool push_large(const std::vector<Piece>& pieces, size_t size);
   void run();
@@ -78,7 +78,8 @@ class Queue {
   bool write_queued(uint64_t end);
   void write_losses();
   size_t write_all(std::vector<Piece>& pieces);
-  void fail(int error, const char* what);
+  void fail(int error, const char* what); // with the process's lock
+  void take_reserved();
   uint64_t complete_until();
   uint64_t write_ring(uint64_t from, uint64_t to, bool direct);
   size_t write_part(uint64_t from, uint64_t to);
@@ -103,7 +104,11 @@ class Queue {
 
   std::mutex push_mutex_; // who reserves
   std::condition_variable space_;
-  std::vector<uint64_t> reserved_; // where each record ends that the writer has not seen yet
+  struct Reserved {
+    uint64_t end; // of a record in the ring
+    bool is_message;
+  };
+  std::vector<Reserved> reserved_; // what the writer has not seen yet
   bool gave_up_ = false; // nobody waits again before there was room once more
   std::mutex wake_mutex_;
   std::condition_variable wake_;
@@ -113,8 +118,8 @@ class Queue {
   mutable std::mutex failure_mutex_;
   std::string failure_;
   // the writer's, with the process's lock
-  std::vector<uint64_t> taken_;
-  std::deque<uint64_t> ends_; // of the records behind the tail
+  std::vector<Reserved> taken_;
+  std::deque<Reserved> ends_; // of the records behind the tail
   off_t mine_until_ = -1; // the log's end, if nobody else has written since
   bool direct_ = true; // until the file system refuses
   double disk_ns_ = 0.5; // what a byte took, past the page cache

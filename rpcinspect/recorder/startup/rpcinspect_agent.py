@@ -79,9 +79,9 @@ class Recorders:
                 self._pid, self._made = os.getpid(), []
             recorder = native.make_recorder(
                 name=named["name"],
-                log=settings["output"],
-                queue_file=self._queue_file(len(self._made)),
-                failed_mark=settings.get("failed_mark") or "",
+                log=os.fsencode(settings["output"]),  # which may be no text
+                queue_file=os.fsencode(self._queue_file(len(self._made))),
+                failed_mark=os.fsencode(settings.get("failed_mark") or ""),
                 queue_bytes=settings["queue_bytes"],
                 wait_when_full=settings["when_full"] == "wait",
                 storage_bytes=STORAGE_BYTES[settings["tensors"]],

@@ -143,3 +143,8 @@ def test_a_file_that_takes_no_more_ends_with_a_whole_record(driver: Path, log: P
     found = read(log)
     assert found == [f"one/0/{number}" for number in range(len(found))]
     assert limit - max(SIZES) - 200 <= log.stat().st_size <= limit
+    queue = read_queue(log.parent / "one.queue")
+    assert queue is not None
+    assert queue.messages == len(found)
+    assert len(taken(log, "one")) > len(found)
+    assert queue.dropped == 0
