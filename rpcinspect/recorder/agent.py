@@ -16,6 +16,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,8 +27,8 @@ from rpcinspect.files.output import open_growing
 from rpcinspect.recorder.library import QUEUE_BYTES, build_agent, interpreter_of
 from rpcinspect.recorder.processes import Process, ProcessNote, is_running
 from rpcinspect.recorder.record import Mechanism, RecordingResult, counted
-from rpcinspect.rpclog.header import MAX_NAME
-from rpcinspect.rpclog.write import FIRST_LINE, process_line, span_line
+from rpcinspect.rpclog.header import MAX_NAME, LoggedLoss
+from rpcinspect.rpclog.write import FIRST_LINE, loss_line, process_line, span_line
 from rpcinspect.session.process_end import ProcessEnd
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -102,7 +103,8 @@ class AgentMechanism(Mechanism):
                     problem = f"{self._file}: {error.strerror}"
         dropped = sum(queue.dropped for queue in queues)
         ended_early = _text(self._mark) or problem
-        lines = list(_processes(notes, ends))
+        lines = [] if ended_early is None else list(_losses(notes))
+        lines += _processes(notes, ends)
         if not dropped and ended_early is None and all(note.recorded for note in notes):
             lines.append(span_line(self._begin_ns, time.time_ns()))  # from when to when the log tells of all
         if lines:
@@ -120,6 +122,16 @@ class AgentMechanism(Mechanism):
         """The queues go; a process that still runs keeps its own until its end."""
         if self._queues is not None:
             shutil.rmtree(self._queues, ignore_errors=True)
+
+
+def _losses(notes: Sequence[ProcessNote]) -> Iterator[bytes]:
+    """What workers sent after the log had ended is missing in it; which of them did nobody has counted."""
+    named = [note for note in notes if note.name and note.job is not None]
+    for one, other in permutations(named, 2):
+        if one.recorded and one.job == other.job and one.name != other.name:
+            src, dst = str(one.name)[:MAX_NAME], str(other.name)[:MAX_NAME]
+            yield loss_line(LoggedLoss(src=src, dst=dst, job=str(one.job)))
+            yield loss_line(LoggedLoss(src=dst, dst=src, job=str(one.job), request=False))
 
 
 def _processes(notes: Sequence[ProcessNote], ends: Mapping[Process, ProcessEnd]) -> Iterator[bytes]:
@@ -226,11 +238,17 @@ def recover(queue: MessageQueue, path: Path, log: Path) -> int:
 
 
 def append(log: Path, lines: bytes) -> None:
-    """Writes lines of ours at the end of the log, between those of processes that still write. `OSError`."""
+    """Writes lines of ours at the end of the log, between those of processes that still write. `OSError`:
+    none of them is there."""
     with open_log(log) as out:
         _lock(out.fileno())
-        out.seek(0, os.SEEK_END)
-        out.write(b"\n" + lines)
+        end, rest = os.lseek(out.fileno(), 0, os.SEEK_END), b"\n" + lines
+        try:
+            while rest:
+                rest = rest[os.write(out.fileno(), rest) :]
+        except OSError:
+            os.ftruncate(out.fileno(), end)
+            raise
 
 
 def open_log(log: Path) -> BinaryIO:

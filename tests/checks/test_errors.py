@@ -138,7 +138,7 @@ def test_an_older_error_is_quoted_or_passed_on(words: str, new: bool) -> None:
 
 
 def test_an_error_did_not_reach_whom_its_text_only_quotes() -> None:
-    """worker1 got two errors while it served one request, and quotes both: worker3's never came to worker2."""
+    """worker1 got two errors while it served a request, and quotes both: worker3's never came to worker2."""
     workers = Workers(4)
     texts = [f"On WorkerInfo(id={n}, name=w{n}):\nKeyError('of w{n}')\nTraceback" for n in (2, 3)]
     workers.call(1, 2, 20, 30, "app.bad", remote(texts[0]))

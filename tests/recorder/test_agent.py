@@ -85,13 +85,15 @@ def test_however_a_worker_ends_all_of_its_messages_are_there(
     tmp_path: Path, method: str, ends: list[str]
 ) -> None:
     """Right after its last answer; its peer is killed. One group after the other in the same log. Quick, only
-    of forks: that workers of other starts are recorded hold test_worker_ends.py and test_record.py."""
+    of forks: that workers of other starts are recorded hold test_worker_ends.py and test_record.py. The log's
+    name is no text."""
+    name = os.fsdecode(b"x\xff.rpclog")
     (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + JOB)
     env = environment(OMP_NUM_THREADS="1")
     job = ["job.py", method, *(word for end in ends for word in (end, str(free_port())))]
-    done = record("-o", "x.rpclog", "--via", "agent", "--", sys.executable, *job, folder=tmp_path, env=env)
+    done = record("-o", name, "--via", "agent", "--", sys.executable, *job, folder=tmp_path, env=env)
     assert done.out.splitlines() == [ENDS[end] for end in ends], done.err
-    output = decode(tmp_path / "x.rpclog")
+    output = decode(tmp_path / name)
     assert output.problems() == []
     for end in ends:
         calls = [m for m in calls_of(output) if m["src"] == f"{end}0"]
@@ -110,6 +112,26 @@ def calls_of(output: Decoded) -> list[Json]:
 def _others(told: list[str]) -> bool:
     """Other tests record at the same time."""
     return bool(told)
+
+
+def test_what_came_after_the_log_had_ended_is_missing_and_not_unanswered(tmp_path: Path) -> None:
+    """A limit on the size of files, which writes meet as they meet a full disk."""
+    body = JOB.replace("if rank == 0:", "if rank == 0:\n        resource.setrlimit(*LIMIT)", 1)
+    limit = "import resource\nLIMIT = resource.RLIMIT_FSIZE, (60_000, 60_000)\n"
+    (tmp_path / "job.py").write_text(PROLOGUE.replace("import rpcinspect", "") + limit + body)
+    env = environment(OMP_NUM_THREADS="1")
+    job = (sys.executable, "job.py", "fork", "leaves", free_port())
+    done = record("-o", "x.rpclog", "--via", "agent", "--", *job, folder=tmp_path, env=env)
+    assert done.out.splitlines() == ["0"], done.err
+    assert [line for line in done.told if "ended before the command" in line]
+    assert not [line for line in done.told if "came faster" in line]
+    output = decode(tmp_path / "x.rpclog")
+    assert output.problems() == []
+    assert 10 < len(output.messages) < 400
+    assert any(line.startswith(f"recorded {len(output.messages):,} messages, ") for line in done.told), (
+        done.told
+    )
+    assert {finding["code"] for finding in output.of("finding")} == {"capture-gap"}
 
 
 def test_the_job_goes_on_when_the_recorder_is_killed(tmp_path: Path) -> None:

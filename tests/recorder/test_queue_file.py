@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.agent import read_queue, recover
+from rpcinspect.recorder.agent import append, read_queue, recover
 from tests.decoded import decode
 
 FIRST = b'{"rpclog":1}\n'
@@ -131,3 +132,16 @@ def test_a_log_that_takes_no_more_is_told(tmp_path: Path) -> None:
     queue = Ring().file(tmp_path / "q", [(record(1), True)])
     with pytest.raises(OSError, match="No space left"):
         recovered(queue, Path("/dev/full"))
+
+
+def test_of_lines_that_do_not_fit_none_is_there(tmp_path: Path) -> None:
+    log = tmp_path / "x.rpclog"
+    log.write_bytes(FIRST)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(FIRST) + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            append(log, b"x" * 40)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert log.read_bytes() == FIRST
