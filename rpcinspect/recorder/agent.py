@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert
 
 from rpcinspect.errors import RecordError
 from rpcinspect.files.output import open_growing
@@ -101,6 +101,8 @@ class AgentMechanism(Mechanism):
                     recover(queue, path, self._file.resolve())
                 except OSError as error:
                     problem = f"{self._file}: {error.strerror}"
+                except DamagedQueueError:
+                    problem = f"process {_pid(path)} has written over what it held for the log"
         dropped = sum(queue.dropped for queue in queues)
         ended_early = _text(self._mark) or problem
         lines = [] if ended_early is None else list(_losses(notes))
@@ -171,6 +173,10 @@ NO_BATCH = (1 << 64) - 1
 LOCK_SECONDS = 5.0
 
 
+class DamagedQueueError(Exception):
+    """What a process had not written yet is not what its recorder had put there."""
+
+
 class MessageQueue(Struct, frozen=True):
     """What stands at the begin of a queue, of the time being.
 
@@ -218,15 +224,20 @@ def read_queue(path: Path) -> MessageQueue | None:
 
 def recover(queue: MessageQueue, path: Path, log: Path) -> int:
     """Writes what is left in a queue, whose file is at `path`; how many records that was. `OSError` where the
-    log can't be written.
+    log can't be written, `DamagedQueueError` behind records that the process has damaged.
 
     Each record is there once: of a batch that was cut in the log the first records are there, of the one
     behind them newlines remain, which a reader passes over, and it is written again.
     """
     if queue.over:
         return 0
+    records: list[bytes] = []
+    damage = None
     with path.open("rb") as file:
-        records = list(_records(file.fileno(), queue))
+        try:
+            records.extend(_records(file.fileno(), queue))
+        except DamagedQueueError as error:
+            damage = error
     if records:
         with open_log(log) as out:
             _lock(out.fileno())
@@ -234,6 +245,8 @@ def recover(queue: MessageQueue, path: Path, log: Path) -> int:
             if rest:
                 out.seek(0, os.SEEK_END)
                 out.write(b"".join([b"\n", *rest]))
+    if damage is not None:
+        raise damage
     return len(records)
 
 
@@ -258,14 +271,26 @@ def open_log(log: Path) -> BinaryIO:
     return file
 
 
+class _Record(Struct):
+    """What is to be known of a header line."""
+
+    bytes: Annotated[int, Meta(ge=0)] = 0
+
+
 def _records(file: int, queue: MessageQueue) -> Iterator[bytes]:
-    """Returns the complete records; one that was being copied is of no use."""
+    """Returns the complete records; one that was being copied is of no use. `DamagedQueueError`: the rest is
+    none."""
     data = _ring(file, queue.capacity, queue.tail, queue.head - queue.tail)
     at = 0
     while at < len(data):
-        body = data.index(b"\n", at) + 1
-        size = json.loads(b"{" + data[at + 1 : body]).get("bytes", 0)
+        try:
+            body = data.index(b"\n", at) + 1
+            size = convert(json.loads(b"{" + data[at + 1 : body]), _Record).bytes
+        except (ValueError, ValidationError) as error:
+            raise DamagedQueueError from error
         end = body + size + (size != 0)
+        if end > len(data):
+            raise DamagedQueueError
         if data[at]:
             yield data[at:end]
         at = end

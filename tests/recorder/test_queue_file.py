@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.recorder.agent import append, read_queue, recover
+from rpcinspect.recorder.agent import DamagedQueueError, append, read_queue, recover
 from tests.decoded import decode
 
 FIRST = b'{"rpclog":1}\n'
@@ -126,6 +126,20 @@ def test_a_recording_that_had_ended_stays_ended(tmp_path: Path) -> None:
     queue = Ring(over=1).file(tmp_path / "q", [(record(1), True)])
     assert recovered(queue, log) == 0
     assert log.read_bytes() == FIRST
+
+
+@pytest.mark.parametrize(
+    "other", [b"zeros\0\0\0", b"{\xff}\n", b'{"bytes":-9}\n', b'{"bytes":99999}\n', b'{"bytes":"7"}\n']
+)
+def test_what_a_process_has_written_over_is_told_and_the_rest_is_there(tmp_path: Path, other: bytes) -> None:
+    log = tmp_path / "x.rpclog"
+    log.write_bytes(FIRST)
+    queue = Ring().file(
+        tmp_path / "q", [(record(1), True), (record(2), False), (record(3), True), (other, True)]
+    )
+    with pytest.raises(DamagedQueueError):
+        recovered(queue, log)
+    assert ids(log) == [1, 3]
 
 
 def test_a_log_that_takes_no_more_is_told(tmp_path: Path) -> None:
