@@ -135,14 +135,14 @@ def _losses(
             workers=workers,
         )
     if wire.dropped:
-        ways = ", ".join(f"{sender} → {receiver}" for sender, receiver in wire.dropped[:MAX_WAYS])
-        more = len(wire.dropped) - MAX_WAYS
+        dropped = unique([f"{sender} → {receiver}" for sender, receiver in wire.dropped])
+        ways, more = ", ".join(dropped[:MAX_WAYS]), len(dropped) - MAX_WAYS
         yield Finding(
             code="capture-gap",
             severity="warning",
             text=f"The log says that messages are missing in it: {ways}"
             f"{f' and {more:,} more' if more > 0 else ''}.",
-            remedy="Its writer could not keep up, or its source had gaps.",
+            remedy="Its writer could not keep up or found no more room, or its source had gaps.",
             workers=unique(end for way in wire.dropped for end in way),
         )
     if wire.cut_bytes:

@@ -114,6 +114,14 @@ def test_losses_explain_what_is_missing(tmp_path: Path) -> None:
     assert "unanswered-request" in codes
 
 
+def test_of_losses_each_direction_is_told_once(tmp_path: Path) -> None:
+    """Requests and answers go the same way, of calls in this direction and in the other."""
+    both = [{"src": "worker0", "dst": "worker1", "request": request} for request in (True, False)]
+    found = findings(tmp_path, RPC, *(record("lost", **lost) for lost in both))
+    (gap,) = [finding for finding in found if finding.code == "capture-gap"]
+    assert gap.text == "The log says that messages are missing in it: worker0 → worker1."
+
+
 def test_losses_of_a_worker_to_itself_have_a_direction(tmp_path: Path) -> None:
     own = message(dst="worker0", kind="PYTHON_RREF_FETCH_CALL", id=1)
     lost = {"src": "worker0", "dst": "worker0"}
