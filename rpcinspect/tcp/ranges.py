@@ -202,11 +202,10 @@ class SegmentRun(Struct, eq=False, gc=False):
         if high - low < MANY:
             return source.gather(self.capture, *self.segments(start, end))
         offsets = self.offsets[low:high].copy()
-        lengths = np.append(self.starts[low + 1 : high], end) - self.starts[low:high]
-        skip = start - int(self.starts[low])
-        offsets[0] += skip
-        lengths[0] -= skip
-        return source.gather_many(self.capture, offsets, lengths)
+        offsets[0] += start - self.starts[low]
+        edges = np.append(self.starts[low:high], end)
+        edges[0] = start
+        return source.gather_many(self.capture, offsets, edges[1:] - edges[:-1])
 
     def stamp(self, start: int, end: int) -> RangeStamp:
         """The stamp of [start, end), all captured."""

@@ -57,7 +57,9 @@ def test_every_command_line_runs(line: str, folder: Path, monkeypatch: pytest.Mo
     if words[0] == "record":
         pytest.importorskip("torch")
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = ran(*words, encoding="utf-8", env=os.environ | {"PATH": path})
+        done = ran(
+            *words, timeout=300, encoding="utf-8", env=os.environ | {"PATH": path}
+        )  # it may build the agent
         assert (done.returncode, done.stdout) == (0, "a job\n")
         return
     shown = rpcinspect(*words)
