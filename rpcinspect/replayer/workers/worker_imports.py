@@ -72,16 +72,17 @@ def no_garbage() -> Iterator[None]:
         gc.enable()
 
 
-def shadowed(path: Sequence[str], imported: Iterable[str]) -> bool:
-    """Returns whether folders that come first have another module of the name of one that was imported."""
+def shadowed(path: Sequence[str], imported: Iterable[str]) -> list[str]:
+    """Returns the names of imported modules of which folders that come first have another one."""
+    names = []
     for name in imported:
         taken = getattr(sys.modules.get(name), "__spec__", None)
         if "." not in name and taken is not None and taken.has_location:
             found = importlib.machinery.PathFinder.find_spec(name, path)
             origin = None if found is None else found.origin  # a folder that is no package has none
             if origin is not None and os.path.realpath(origin) != os.path.realpath(taken.origin):
-                return True
-    return False
+                names.append(name)
+    return names
 
 
 def load_and_tell(options: dict[str, Any], control: Any) -> dict[str, str] | None:

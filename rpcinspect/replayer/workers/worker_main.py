@@ -257,7 +257,7 @@ def begin(control: Any, scratch: str) -> ForkServer:
 
 def prepare(server: ForkServer, given: dict[str, Any], before: set[str]) -> bool:
     """Imports torch; then, when told what, the rest. False: nothing more is to be done. `before`: the modules
-    that Python and we needed to get here."""
+    that Python needs to get here, of which the user can have none of his own."""
     from rpcinspect.replayer.workers.worker_imports import (
         about,
         import_torch,
@@ -267,19 +267,22 @@ def prepare(server: ForkServer, given: dict[str, Any], before: set[str]) -> bool
     )
 
     control = server.control
-    if told_if_fails(control, import_torch) is None:
-        return False
     told = Path(server.scratch, "load.json")
     if given["anew"]:
         options = json.loads(told.read_bytes())
-    else:
+        for name in shadowed(options["path"], set(sys.modules) - before):
+            del sys.modules[name]  # we have Python's own, whoever imports it from now on gets the user's
+        sys.path[:0] = options["path"]
+    if told_if_fails(control, import_torch) is None:
+        return False
+    if not given["anew"]:
         message = control.receive(FOREVER_S)
         if message is None:
             return False
         options = message[0]
         if shadowed(options["path"], set(sys.modules) - before):
             told.write_text(json.dumps(options), encoding="utf-8")
-            begin_anew({**given, "sys_path": [*options["path"], *given["sys_path"]], "anew": True})
+            begin_anew({**given, "anew": True})
         sys.path[:0] = options["path"]
     server.options = options
     ready: dict[str, Any] = {"ready": True}

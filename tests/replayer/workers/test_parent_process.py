@@ -108,6 +108,19 @@ def test_a_module_of_the_users_comes_before_one_of_its_name_that_torch_has_impor
 
 
 @pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("name", ["cmd", "pdb", "resource", "traceback"])
+def test_a_module_of_the_users_takes_no_place_of_what_we_need(
+    tmp_path: Path, source: Path, torch: Callable[..., Interpreter], name: str
+) -> None:
+    """Python's own of that name is ours alone: the user's job gets the user's."""
+    (source / f"{name}.py").write_text(noting(tmp_path, name), encoding="utf-8")
+    options = WorkerOptions(path=(str(source),), imports=(name,), interpreter=torch())
+    with Workers(options) as workers:
+        assert workers.torch_version == "2.13.0"
+    assert seen(tmp_path, 5) == ["theirs", "torch", "ours", "torch", name]
+
+
+@pytest.mark.usefixtures("nothing_left")
 def test_what_torch_writes_before_anybody_listens_is_shown(torch: Callable[..., Interpreter]) -> None:
     lines: list[tuple[str, str]] = []
     options = WorkerOptions(interpreter=torch("print('as torch is imported', flush=True)"))
@@ -163,6 +176,6 @@ def test_what_is_shadowed(tmp_path: Path) -> None:
     for name in ("json.py", "decoder.py", "sys.py"):
         (tmp_path / name).touch()
     (tmp_path / "subprocess").mkdir()
-    assert shadowed([str(tmp_path)], {"json"})
+    assert shadowed([str(tmp_path)], {"json", "os"}) == ["json"]
     assert not shadowed([str(tmp_path)], {"subprocess", "json.decoder", "sys", "os"})
     assert not shadowed([str(Path(subprocess.__file__).parent)], {"subprocess", "json"})
