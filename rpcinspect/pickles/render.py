@@ -244,10 +244,13 @@ class _Renderer:
         args = node.args
         if type(args) is not tuple or len(args) != 2:
             return False
-        if type(args[1]) is not str or not args[1].isidentifier() or not args[1].isprintable():
+        if type(args[1]) is not str:
+            return False
+        name = args[1][: self.left + 1]  # no more can be shown; it may be long, and there may be many
+        if not name.isidentifier() or not name.isprintable():
             return False
         self.value(args[0])
-        self.emit("." + args[1])
+        self.emit("." + name)
         return True
 
     def array(self, node: PickleCall) -> bool:

@@ -94,6 +94,14 @@ def test_nodes(node: Any, text: str) -> None:
     assert render(node) == text
 
 
+def test_a_name_is_looked_at_as_far_as_it_is_shown() -> None:
+    """A hostile capture has 60,000 objects with a name of 300,000 letters."""
+    node = PickleCall(Global("builtins", "getattr"), (Global("pkg", "Cls"), "a" * 300 + " "))
+    assert render(node, max_chars=20) == "pkg.Cls." + "a" * 11 + "…"
+    assert render(node).startswith("getattr(pkg.Cls, 'aaa")
+    assert render(node, max_chars=0) == "…"
+
+
 def test_containers_and_exceptions() -> None:
     assert shown(collections.OrderedDict(a=1)) == "collections.OrderedDict({'a': 1})"
     assert shown(collections.defaultdict(list, a=[1])) == "collections.defaultdict(list, {'a': [1]})"
