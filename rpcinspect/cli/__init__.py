@@ -15,7 +15,7 @@ from typing import Annotated, TextIO, cast
 
 import typer
 
-from rpcinspect import __version__
+from rpcinspect import __version__, exit_codes
 from rpcinspect.cli.github_log import InertText, is_github_log
 from rpcinspect.cli.program import SETTINGS, Program
 
@@ -49,7 +49,17 @@ def main() -> None:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us quietly, as it ends any other filter
     _prepare_streams()
-    app()
+    try:
+        app()
+    except OSError as error:  # help can't be written: what a command does is guarded
+        from rpcinspect.cli.output import give_up_stdout, say
+        from rpcinspect.unexpected import DEBUG
+
+        if os.environ.get(DEBUG):
+            raise
+        give_up_stdout()
+        say(f"standard output: can't be written: {error.strerror}")
+        sys.exit(exit_codes.USAGE)
 
 
 def _prepare_streams() -> None:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rpcinspect.cli.ending import watched
+from rpcinspect.unexpected import DEBUG
 
 ROOT = Path(__file__).resolve().parents[2]
+FULL = Path("/dev/full")
 CAPTURE = ROOT / "captures" / "basic_chain.pcap"
 START = "import atexit, sys, threading; from rpcinspect.__main__ import main"
 
@@ -44,8 +51,33 @@ def test_a_profiler_tells_what_it_saw() -> None:
     assert "function calls" in done.stdout
 
 
+def test_a_tool_of_later_pythons_is_one_that_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cProfile of 3.12 sets no `sys.setprofile`."""
+    tools = {2: "cProfile"}
+    monkeypatch.setattr(sys, "monitoring", SimpleNamespace(get_tool=tools.get), raising=False)
+    monkeypatch.setattr(sys, "gettrace", lambda: None)
+    assert watched()
+    tools.clear()
+    assert not watched()
+
+
 def test_the_exit_code_is_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "none.pcap"
     path.write_bytes(b"no capture")
     assert ended("main()", "decode", str(path)).returncode == 3
     assert ended("main()", "decode", "--no-such-option").returncode == 2
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", [["--version"], ["decode", "--help"]])
+def test_help_that_can_not_be_written_is_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DEBUG, raising=False)
+    command = [sys.executable, "-m", "rpcinspect", *arguments]
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    told = "rpcinspect: standard output: can't be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, told)
