@@ -40,6 +40,8 @@ PACKAGE = Path(__file__).resolve().parents[2]
 FOREVER_S = 1e6
 """A wait that ends when the other end of the socket closes."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
+OURS = frozenset({"bdb", "pdb", "resource"})
+"""Python's modules that are needed again later, by our debugger and by `os.wait4`: nobody gets the user's."""
 
 
 # --- the fork server ----------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ def prepare(server: ForkServer, given: dict[str, Any], before: set[str]) -> bool
     told = Path(server.scratch, "load.json")
     if given["anew"]:
         options = json.loads(told.read_bytes())
-        for name in shadowed(options["path"], set(sys.modules) - before):
+        for name in shadowed(options["path"], set(sys.modules) - before - OURS):
             del sys.modules[name]  # we have Python's own, whoever imports it from now on gets the user's
         sys.path[:0] = options["path"]
     if told_if_fails(control, import_torch) is None:
@@ -280,7 +282,7 @@ def prepare(server: ForkServer, given: dict[str, Any], before: set[str]) -> bool
         if message is None:
             return False
         options = message[0]
-        if shadowed(options["path"], set(sys.modules) - before):
+        if shadowed(options["path"], set(sys.modules) - before - OURS):
             told.write_text(json.dumps(options), encoding="utf-8")
             begin_anew({**given, "anew": True})
         sys.path[:0] = options["path"]

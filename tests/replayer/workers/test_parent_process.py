@@ -108,7 +108,7 @@ def test_a_module_of_the_users_comes_before_one_of_its_name_that_torch_has_impor
 
 
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("name", ["cmd", "pdb", "resource", "traceback"])
+@pytest.mark.parametrize("name", ["cmd", "code", "traceback"])
 def test_a_module_of_the_users_takes_no_place_of_what_we_need(
     tmp_path: Path, source: Path, torch: Callable[..., Interpreter], name: str
 ) -> None:
@@ -118,6 +118,19 @@ def test_a_module_of_the_users_takes_no_place_of_what_we_need(
     with Workers(options) as workers:
         assert workers.torch_version == "2.13.0"
     assert seen(tmp_path, 5) == ["theirs", "torch", "ours", "torch", name]
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("name", ["pdb", "resource"])
+def test_what_is_needed_again_later_stays_pythons_own(
+    tmp_path: Path, torch: Callable[..., Interpreter], name: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / f"{name}.py").write_text("1/0", encoding="utf-8")
+    options = WorkerOptions(path=(str(tmp_path / "src"),), imports=(name,), interpreter=torch())
+    with Workers(options) as workers:
+        assert workers.torch_version == "2.13.0"
+    assert seen(tmp_path, 2) == ["theirs", "torch"]
 
 
 @pytest.mark.usefixtures("nothing_left")
