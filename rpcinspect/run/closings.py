@@ -78,7 +78,8 @@ class Closings(Struct, frozen=True, kw_only=True):
     ended: tuple[Worker, ...] = ()
     """Workers of the whole run of whose process a recorder tells how it ended, in the order of time."""
     first_ended: EndedWorker | None = None
-    """The first of them that ended with a sign of a fault; None if one ended nobody knows when, or how."""
+    """The first of them that ended with a sign of a fault, or with a request to it open; None if one ended
+    nobody knows when, or how."""
 
     @property
     def pipes(self) -> int:
@@ -129,24 +130,31 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
     )
 
 
-def _first_ended(ended: Iterable[Worker], calls: Sequence[Exchange]) -> EndedWorker | None:
-    badly = [(w, w.ended) for w in ended if w.ended and not w.ended.well and w.ended.how != "running"]
-    if not badly or any(end.time_ns is None for _, end in badly):
-        return None
-    worker, end = badly[0]
-    if end.how == "unknown":  # it may have ended well
-        return None
-    open_ns = (end.time_ns or 0) - HEARD_NS
-    unanswered = [
+def _first_ended(ended: Sequence[Worker], calls: Sequence[Exchange]) -> EndedWorker | None:
+    for worker in ended:  # in the order of time, those of which it is not known last
+        end = worker.ended
+        if end is None or end.how == "running":
+            continue
+        unanswered = () if end.time_ns is None else _unanswered(worker, end.time_ns, calls)
+        if unanswered or not end.well:
+            # an unknown end may have been a good one; one at an unknown time may have been earlier
+            doubts = [one.ended for one in ended if one.ended is not None and not one.ended.well]
+            unsure = not end.over or any(one.time_ns is None and one.how != "running" for one in doubts)
+            return None if unsure else EndedWorker(worker=worker, unanswered=unanswered)
+    return None
+
+
+def _unanswered(worker: Worker, time_ns: int, calls: Sequence[Exchange]) -> tuple[int, ...]:
+    """Requests that somebody waited for when a worker's process ended, and that it never answered."""
+    return tuple(
         call.index
         for call in calls
         if (call.job, call.callee) == (worker.job, worker.label)
         and call.kind not in CLEAN_UP
         and call.answer is None
-        and call.begin_ns <= (end.time_ns or 0)
-        and _in_flight(call, max(open_ns, call.begin_ns))
-    ]
-    return EndedWorker(worker=worker, unanswered=tuple(unanswered))
+        and call.begin_ns <= time_ns
+        and _in_flight(call, max(time_ns - HEARD_NS, call.begin_ns))
+    )
 
 
 def _when(worker: Worker) -> tuple[bool, int]:

@@ -114,6 +114,7 @@ WELL = ProcessEnd(how="exit", status=0, time_ns=10)
         ((FAILED, ProcessEnd(how="unknown", time_ns=50), WELL), None),
         ((KILLED, ProcessEnd(how="unknown", time_ns=60), WELL), "w0"),
         ((FAILED, ProcessEnd(how="running"), WELL), "w0"),
+        ((FAILED, replace(WELL, time_ns=50), WELL), "w1"),
         ((WELL, None, None), None),
     ],
 )
