@@ -12,7 +12,7 @@ USAGE = 2
 UNREADABLE = 3
 """No capture, --strict and any problem, or a diff of two runs of which neither has a message."""
 REFUSED = 4
-"""A replay would run what nobody allowed; nothing was started."""
+"""A replay would run what nobody allowed; nothing was replayed."""
 FAULT = 70
 """rpcinspect itself failed, against expectation; what it has written is not whole."""
 INTERRUPTED = 130

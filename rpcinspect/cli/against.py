@@ -1,7 +1,7 @@
 """`replay --against`: one capture by two sources, message by message.
 
 In: the options of `replay`. Out: the table or JSON Lines, and the worse exit code of the two. The gate judges
-each source by itself; where it refuses a name of one, nothing is started.
+each source by itself; where it refuses a name of one, nothing of them is run.
 """
 
 from __future__ import annotations

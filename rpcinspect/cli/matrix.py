@@ -1,7 +1,7 @@
 """`replay --matrix`, and `replay` with several numbers of threads: a replay for each combination, one table.
 
 In: the options of `replay`. Out: the table or JSON Lines, and the worst exit code. Where the gate refuses a
-name, nothing is started and no environment is made.
+name, nothing is run and no environment is made.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
     """Resend captured requests to live workers and compare the answers.
 
     Live workers run what the capture names: it must come from senders whom you trust. What you did not allow
-    is refused before anything starts.
+    is refused before anything of it runs.
     """
 
     EXAMPLES: ClassVar = (

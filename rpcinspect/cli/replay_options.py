@@ -137,7 +137,7 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
         1: "different, failed or nothing to replay; with --require-all: a request was skipped",
         2: "wrong options, no PyTorch, or the output can't be written",
         3: "not readable as a capture",
-        4: "refused: it would run what you did not allow; nothing was started",
+        4: "refused: it would run what you did not allow; nothing was replayed",
         130: "interrupted",
     }
 

@@ -1,5 +1,5 @@
 """A replay from the command line: decodes captures, plans, has the plan carried out, and says what came of
-it. Where the gate refuses a name, nothing is started.
+it. Where the gate refuses a name, nothing of the capture is run.
 
 In: the options of `replay` or `join`. Out: the outcome on standard output or in a file, and the exit code.
 """

@@ -126,7 +126,7 @@ def replay(
     workers: Workers | None = None,
 ) -> ReplayOutcome:
     """Carries out a plan. `workers`: the parent process of live workers, if there is one already; it has its
-    own options, imports nothing more, and stays. Of a plan with names that nobody allowed nothing is started.
+    own options, imports nothing more, and stays. Of a plan with names that nobody allowed nothing is run.
     `waiting` is called each second in which nothing comes, `tell` before all else with what will fail.
 
     Raises `ReplayError` where nothing could be started: torch is absent or too old, or what the user or a

@@ -71,7 +71,7 @@ def test_each_source_is_judged_by_itself(tmp_path: Path) -> None:
     assert ran.code == 4
     assert ran.err.splitlines() == [f"rpcinspect: by --path {new} --path {old}:"]
     assert "REFUSED  basic_chain.scale" in ran.out
-    assert "nothing was started" in ran.out
+    assert "nothing was replayed" in ran.out
 
 
 def test_a_folder_that_replaces_nothing(tmp_path: Path) -> None:

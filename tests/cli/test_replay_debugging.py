@@ -182,7 +182,7 @@ def test_a_breakpoint_at_the_import(tmp_path: Path, line: str) -> None:
     ran = nan_job.replay(folder=folder)
     number = nan_job.line_of(line, folder)
     why = f"breakpoint() in train.py:{number} is for functions that messages call, not for the import"
-    assert ran.stdout.splitlines() == [f"importing train: {why}", "failed: nothing was started"]
+    assert ran.stdout.splitlines() == [f"importing train: {why}", "failed: nothing was replayed"]
     assert (ran.returncode, ran.stderr) == (1, "")
 
 

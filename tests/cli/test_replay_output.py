@@ -110,7 +110,7 @@ def test_an_import_that_fails(tmp_path: Path, top: str, first: str, then: str) -
     lines = ran.out.splitlines()
     at = lines.index(first)
     assert any(then in line for line in lines[at + 1 :])
-    assert lines[-1] == "failed: nothing was started"
+    assert lines[-1] == "failed: nothing was replayed"
     assert ran.err == ""
 
 
@@ -133,7 +133,7 @@ def test_a_module_that_is_not_there() -> None:
     assert ran.out.splitlines()[-3:] == [
         "live workers can't find what the capture names:",
         f"  basic_chain.scale (#6): {NOT_FOUND}",
-        "failed: nothing was started",
+        "failed: nothing was replayed",
     ]
 
 

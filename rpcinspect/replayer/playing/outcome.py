@@ -144,7 +144,7 @@ class ReplayOutcome(Struct, frozen=True, kw_only=True):
 
     plan: Plan
     runs: tuple[tuple[SessionOutcome, ...], ...]
-    """Each repetition of the whole replay, with its sessions; none where nothing was started."""
+    """Each repetition of the whole replay, with its sessions; none where nothing was replayed."""
     engine: Literal["wire", "agent"]
     device: str
     wall_s: float

@@ -431,7 +431,7 @@ def verdict_line(made: Report) -> Line:
         until = "identical until then" if made.verdict == "failed" and not wrong else word
         word, style = f"interrupted; {until}", "bold red"
     if made.verdict == "refused" or (made.verdict == "failed" and not (made.runs or made.interrupted)):
-        return f"{word}: nothing was started", style
+        return f"{word}: nothing was replayed", style
     if made.runs > 1:
         word = f"{word} ({made.identical_runs} of {made.runs} runs as captured)"
     out = f"{word}: "

@@ -122,7 +122,7 @@ def test_a_request_that_nobody_captured_fails_the_verdict_alone() -> None:
 def test_a_refusal_is_an_error_that_says_what_to_allow() -> None:
     suite = suite_of(not_started(refused(CHAIN)))
     (verdict,) = suite.cases
-    assert (verdict.outcome, verdict.message) == ("error", "refused: nothing was started")
+    assert (verdict.outcome, verdict.message) == ("error", "refused: nothing was replayed")
     assert "--allow basic_chain:scale" in "\n".join(verdict.lines)
     assert "--allow basic_chain:scale" in "\n".join(suite.annotations[0].lines)
 

@@ -168,7 +168,7 @@ def test_refused() -> None:
         "  REFUSED  basic_chain.scale  you haven't allowed it (#6)",
     ]
     assert lines[-2].startswith("To allow this, add: --allow basic_chain:scale ")
-    assert lines[-1] == "refused: nothing was started"
+    assert lines[-1] == "refused: nothing was replayed"
 
 
 def test_refused_functions_of_the_jobs_script() -> None:
@@ -189,7 +189,7 @@ def test_nothing_to_replay() -> None:
 def test_what_could_not_start() -> None:
     lines = shown(not_started(planned(CHAIN)), error="import: no module named app:\nTraceback\n  last line")
     assert lines[:3] == ["import: no module named app:", "  Traceback", "    last line"]
-    assert lines[-1] == "failed: nothing was started"
+    assert lines[-1] == "failed: nothing was replayed"
 
 
 def test_runs_and_interruption() -> None:
