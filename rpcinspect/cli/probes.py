@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -34,9 +35,7 @@ from rpcinspect.files.temporary import Temporary, temporary_folder
 from rpcinspect.recorder.agent import QUEUE_ROOM, SHARED_MEMORY
 from rpcinspect.recorder.launcher import CommandProcess
 from rpcinspect.recorder.wire import WireMechanism
-from rpcinspect.replayer.workers.interpreters import (
-    release_of,
-)
+from rpcinspect.replayer.workers.interpreters import release_of
 
 FactState = Literal["ok", "missing", "none", "unknown"]
 """`none`: it is not here, and nothing is the worse for it; `unknown`: nobody answered."""
@@ -69,65 +68,43 @@ def without_pointer(line: str) -> str:
 
 def python() -> Iterator[MachineFact]:
     """Returns what this program is, and what runs it."""
-    yield MachineFact(
-        name="rpcinspect",
-        state="ok",
-        found=f"{__version__}, Python {platform.python_version()} ({sys.executable})",
-        needed_for="everything",
-    )
+    found = f"{__version__}, Python {platform.python_version()} ({sys.executable})"
+    yield MachineFact(name="rpcinspect", state="ok", found=found, needed_for="everything")
 
 
 def kernel() -> Iterator[MachineFact]:
     """Looks at the system; what record learns of the end of workers depends on its release."""
+    fact = partial(MachineFact, name="system", needed_for="record")
     system = f"{platform.system()} {platform.release()}"
     if sys.platform != "linux":
         remedy = "record the job on a Linux host; everything else works here"
-        yield MachineFact(name="system", state="missing", found=system, needed_for="record", remedy=remedy)
+        yield fact(state="missing", found=system, remedy=remedy)
         return
     old = release_of(platform.release()) < (6, 15)
     told = "; before 6.15, how a worker ended is not known of every process" if old else ""
-    yield MachineFact(name="system", state="ok", found=f"{system}{told}", needed_for="record")
+    yield fact(state="ok", found=f"{system}{told}")
 
 
 def packets() -> Iterator[MachineFact]:
     """Looks for the right to capture, by the socket that record and --live open, and for Wireshark's program
     for those who have none."""
-    needed = "record --via wire, decode --live"
+    fact = partial(MachineFact, name="packet capture", needed_for="record --via wire, decode --live")
     try:
         open_socket(ANY).close()
     except PermissionError:
-        yield MachineFact(
-            name="packet capture",
-            state="missing",
-            found="not allowed: this process lacks CAP_NET_RAW",
-            needed_for=needed,
-            remedy=RIGHTS,
-        )
+        yield fact(state="missing", found="not allowed: this process lacks CAP_NET_RAW", remedy=RIGHTS)
     except (OSError, CaptureError) as error:
-        yield MachineFact(name="packet capture", state="missing", found=str(error), needed_for=needed)
+        yield fact(state="missing", found=str(error))
     else:
-        yield MachineFact(
-            name="packet capture", state="ok", found=f"allowed (user id {os.geteuid()})", needed_for=needed
-        )
+        yield fact(state="ok", found=f"allowed (user id {os.geteuid()})")
     program, needed = find_program("dumpcap"), "decode --live for users without that right, --capture-filter"
+    fact = partial(MachineFact, name="dumpcap", needed_for=needed)
     if program is None:
-        yield MachineFact(
-            name="dumpcap",
-            state="missing",
-            found="not found",
-            needed_for=needed,
-            remedy=without_pointer(INSTALL),
-        )
+        yield fact(state="missing", found="not found", remedy=without_pointer(INSTALL))
     elif told_by([program, "-L", "-i", socket.if_nameindex()[0][1]]):
-        yield MachineFact(name="dumpcap", state="ok", found=program, needed_for=needed)
+        yield fact(state="ok", found=program)
     else:
-        yield MachineFact(
-            name="dumpcap",
-            state="missing",
-            found=f"{program} may not capture",
-            needed_for=needed,
-            remedy=without_pointer(NO_RIGHT),
-        )
+        yield fact(state="missing", found=f"{program} may not capture", remedy=without_pointer(NO_RIGHT))
 
 
 RIGHTS = (
@@ -138,7 +115,7 @@ RIGHTS = (
 
 def namespace() -> Iterator[MachineFact]:
     """Looks for a network of its own, entered in a process that ends at once, as record does it."""
-    needed = "record --private-net"
+    fact = partial(MachineFact, name="network namespace", needed_for="record --private-net")
     try:
         stage = WireMechanism(Path(), private_net=True).stage
         with CommandProcess([sys.executable], os.environ, stage) as process:
@@ -146,83 +123,52 @@ def namespace() -> Iterator[MachineFact]:
                 os.close(descriptor)
     except RpcInspectError as error:
         found = without_pointer(str(error)).removeprefix("--private-net: ")
-        yield MachineFact(
-            name="network namespace",
-            state="missing",
-            found=found,
-            needed_for=needed,
-            remedy="record --via agent needs no namespace",
-        )
+        yield fact(state="missing", found=found, remedy="record --via agent needs no namespace")
     else:
-        yield MachineFact(name="network namespace", state="ok", found="can be made", needed_for=needed)
+        yield fact(state="ok", found="can be made")
 
 
 def tshark() -> Iterator[MachineFact]:
     """Looks for tshark, and whether it runs plugins of Lua."""
     needed = "captures that only Wireshark reads, --reader tshark"
+    fact = partial(MachineFact, name="tshark", needed_for=needed)
     program = find_program("tshark")
     lines = [] if program is None else told_by([program, "--version"])
     if not lines:
         found = "not found" if program is None else f"{program} does not run"
-        yield MachineFact(
-            name="tshark", state="missing", found=found, needed_for=needed, remedy=without_pointer(INSTALL)
-        )
+        yield fact(state="missing", found=found, remedy=without_pointer(INSTALL))
         return
-    text = " ".join(lines)
-    lua = "with Lua" if "with Lua" in text else "without Lua, so that it runs no plugin"
-    yield MachineFact(
-        name="tshark",
-        state="ok",
-        found=f"{lines[0].partition(' (Git')[0].rstrip('.')}, {lua}",
-        needed_for=needed,
-    )
+    lua = "with Lua" if "with Lua" in " ".join(lines) else "without Lua, so that it runs no plugin"
+    yield fact(state="ok", found=f"{lines[0].partition(' (Git')[0].rstrip('.')}, {lua}")
 
 
 def transports() -> Iterator[MachineFact]:
     """Looks for what torch's own transports need, which decides what a capture of packets can hold."""
     devices = sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))
-    needed = "torch's transport ibv, which only record --via agent sees"
     yield MachineFact(
         name="RDMA",
         state="ok" if devices else "none",
         found=", ".join(devices) or "no device",
-        needed_for=needed,
+        needed_for="torch's transport ibv, which only record --via agent sees",
     )
     needed = "torch's transport shm, queues of record --via agent"
+    fact = partial(MachineFact, name="shared memory", needed_for=needed)
     try:
         room = os.statvfs(SHARED_MEMORY)
     except OSError as error:
-        yield MachineFact(
-            name="shared memory",
-            state="missing",
-            found=f"{SHARED_MEMORY}: {error.strerror}",
-            needed_for=needed,
-        )
+        yield fact(state="missing", found=f"{SHARED_MEMORY}: {error.strerror}")
     else:
         free = room.f_bavail * room.f_frsize
-        few = (
-            ""
-            if free >= QUEUE_ROOM
-            else f", less than {amount(QUEUE_ROOM)}: queues go to the temporary folder"
-        )
-        yield MachineFact(
-            name="shared memory",
-            state="ok",
-            found=f"{amount(free)} free in {SHARED_MEMORY}{few}",
-            needed_for=needed,
-        )
-    needed = "torch's channel cma"
+        few = f", less than {amount(QUEUE_ROOM)}: queues go to the temporary folder"
+        told = "" if free >= QUEUE_ROOM else few
+        yield fact(state="ok", found=f"{amount(free)} free in {SHARED_MEMORY}{told}")
+    fact = partial(MachineFact, name="memory of others", needed_for="torch's channel cma")
     try:
         scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()
     except OSError:
-        yield MachineFact(
-            name="memory of others", state="none", found="this kernel sets no ptrace_scope", needed_for=needed
-        )
+        yield fact(state="none", found="this kernel sets no ptrace_scope")
     else:
-        who = PTRACE_SCOPES.get(scope, "not known")
-        yield MachineFact(
-            name="memory of others", state="ok", found=f"ptrace_scope {scope}: {who}", needed_for=needed
-        )
+        yield fact(state="ok", found=f"ptrace_scope {scope}: {PTRACE_SCOPES.get(scope, 'not known')}")
 
 
 def extras() -> Iterator[MachineFact]:
@@ -230,41 +176,41 @@ def extras() -> Iterator[MachineFact]:
     for extra, (package, needed) in EXTRAS.items():
         if package == "torch":
             continue
+        fact = partial(MachineFact, name=package, needed_for=needed)
         found = release(package)
-        remedy = None if found else pip_install(f"'rpcinspect[{extra}]'")
-        state: FactState = "ok" if found else "missing"
-        yield MachineFact(
-            name=package, state=state, found=found or "not installed", needed_for=needed, remedy=remedy
-        )
+        if found is None:
+            yield fact(state="missing", found="not installed", remedy=pip_install(f"'rpcinspect[{extra}]'"))
+        else:
+            yield fact(state="ok", found=found)
 
 
 def terminal() -> Iterator[MachineFact]:
     """Looks at what the terminal shows."""
-    needed, missing = "browse", missing_terminal(False)
+    fact = partial(MachineFact, name="terminal", needed_for="browse")
+    missing = missing_terminal(False)
     if missing is not None:
         found, _, remedy = missing.partition(": ")
-        yield MachineFact(name="terminal", state="missing", found=found, needed_for=needed, remedy=remedy)
+        yield fact(state="missing", found=found, remedy=remedy)
         return
     from rich.console import Console
 
     colors = Console().color_system or "no"
     signs = "ASCII only, by the locale" if shows_ascii_only() else "Unicode"
-    yield MachineFact(name="terminal", state="ok", found=f"{colors} colors, {signs}", needed_for=needed)
+    yield fact(state="ok", found=f"{colors} colors, {signs}")
 
 
 def temporary() -> Iterator[MachineFact]:
     """Looks for room for what can't be read twice."""
     needed = "compressed captures, standard input, tshark"
+    fact = partial(MachineFact, name="temporary files", needed_for=needed)
     try:
         folder = temporary_folder()
         with Temporary():
             free = shutil.disk_usage(folder).free
     except (RpcInspectError, OSError) as error:
-        yield MachineFact(name="temporary files", state="missing", found=str(error), needed_for=needed)
+        yield fact(state="missing", found=str(error))
     else:
-        yield MachineFact(
-            name="temporary files", state="ok", found=f"{amount(free)} free in {folder}", needed_for=needed
-        )
+        yield fact(state="ok", found=f"{amount(free)} free in {folder}")
 
 
 def told_by(command: list[str]) -> list[str]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from msgspec import Struct
 
-from rpcinspect.cli.probes import FactState, MachineFact, told_by, without_pointer
+from rpcinspect.cli.probes import MachineFact, told_by, without_pointer
 from rpcinspect.cli.requirements import missing_torch
 from rpcinspect.errors import RecordError, ReplayError
 from rpcinspect.recorder.library import AgentLook, TorchLook
@@ -61,47 +62,36 @@ class TorchSearch:
 def torch(facts: TorchFacts) -> Iterator[MachineFact]:
     """Looks at torch: its release against those that replays were tried on, RPC in it, GPUs."""
     own, look = facts.interpreter, facts.look
+    fact = partial(MachineFact, name="torch", needed_for="replay, reproduce")
     if own is None:
         found, _, remedy = (facts.why or "").partition(" here: ")
-        yield MachineFact(
-            name="torch",
-            state="missing",
-            found=found,
-            needed_for="replay, reproduce",
-            remedy=without_pointer(remedy) or None,
-        )
+        yield fact(state="missing", found=found, remedy=without_pointer(remedy) or None)
     else:
         low, high = (".".join(map(str, pair)) for pair in (OLDEST_TORCH, NEWEST_TESTED_TORCH))
         newer = "newer than tested: " if release_of(own.torch) > NEWEST_TESTED_TORCH else ""
         where = f"{own.torch} in {own.program} (Python {own.python})"
-        found = f"{where}; {newer}replays are tested with {low} to {high}"
-        yield MachineFact(name="torch", state="ok", found=found, needed_for="replay, reproduce")
-    needed = "replay, record --via agent"
+        yield fact(state="ok", found=f"{where}; {newer}replays are tested with {low} to {high}")
+    fact = partial(MachineFact, name="torch's RPC", needed_for="replay, record --via agent")
     if look.rpc:
-        yield MachineFact(name="torch's RPC", state="ok", found="TensorPipe", needed_for=needed)
+        yield fact(state="ok", found="TensorPipe")
     else:
-        state: FactState = "unknown" if look.late else "missing"
-        yield MachineFact(name="torch's RPC", state=state, found=look.why or "", needed_for=needed)
+        yield fact(state="unknown" if look.late else "missing", found=look.why or "")
     yield _gpu(look)
 
 
 def _gpu(look: TorchLook) -> MachineFact:
     """Returns what GPUs torch has here."""
-    needed = "replay --device cuda"
+    fact = partial(MachineFact, name="GPU", needed_for="replay --device cuda")
     if look.gpus is None:
-        state: FactState = "unknown" if look.late else "none"
-        return MachineFact(name="GPU", state=state, found=look.why or "", needed_for=needed)
+        return fact(state="unknown" if look.late else "none", found=look.why or "")
     built = f"torch is built for {look.cuda}" if look.cuda else "torch is built without CUDA"
     if look.gpus:
-        found = f"{len(look.gpus)}, the first is {look.gpus[0]}; {built}"
-        return MachineFact(name="GPU", state="ok", found=found, needed_for=needed)
+        return fact(state="ok", found=f"{len(look.gpus)}, the first is {look.gpus[0]}; {built}")
     there = _listed_gpu()
     if there is None:
-        return MachineFact(name="GPU", state="none", found=f"none; {built}", needed_for=needed)
+        return fact(state="none", found=f"none; {built}")
     remedy = None if look.cuda else "install a torch that is built for CUDA"
-    return MachineFact(
-        name="GPU", state="missing", found=f"{there}, but {built}", needed_for=needed, remedy=remedy
-    )
+    return fact(state="missing", found=f"{there}, but {built}", remedy=remedy)
 
 
 def _listed_gpu() -> str | None:
@@ -112,15 +102,15 @@ def _listed_gpu() -> str | None:
 
 def agent(facts: TorchFacts) -> Iterator[MachineFact]:
     """Looks at the part of the recorder that is built for each release of torch."""
-    look, needed = facts.look, "record --via agent, recordings from Python"
+    look = facts.look
+    fact = partial(MachineFact, name="agent", needed_for="record --via agent, recordings from Python")
     if look.library is not None:
-        yield MachineFact(name="agent", state="ok", found="built for this torch", needed_for=needed)
+        yield fact(state="ok", found="built for this torch")
     elif look.compiler is not None:
-        found = f"{look.compiler} builds it at the first recording, in a minute"
-        yield MachineFact(name="agent", state="ok", found=found, needed_for=needed)
+        yield fact(state="ok", found=f"{look.compiler} builds it at the first recording, in a minute")
     else:
-        found, remedy = look.lacks or look.why or "", "record --via wire needs no agent"
-        yield MachineFact(name="agent", state="missing", found=found, needed_for=needed, remedy=remedy)
+        found = look.lacks or look.why or ""
+        yield fact(state="missing", found=found, remedy="record --via wire needs no agent")
 
 
 TORCH_PROBES: tuple[Callable[[TorchFacts], Iterator[MachineFact]], ...] = (torch, agent)
