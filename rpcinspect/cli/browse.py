@@ -45,8 +45,7 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         return [Live(self.interface)]
 
     def mistakes(self) -> Iterator[str]:
-        from rpcinspect.browse.full_screen import missing_terminal
-        from rpcinspect.cli.requirements import missing_textual
+        from rpcinspect.cli.requirements import missing_for_browse
 
         yield from super().mistakes()
         if self.diff:
@@ -62,9 +61,7 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
             yield "no capture is named: give FILE, - for standard input, or --live INTERFACE"
         if self.index and (self.live or self.diff):
             yield "--index is for captures that are files: not with --live, - or --diff"
-        for missing in (missing_textual(), missing_terminal(STDIN in self.files)):
-            if missing is not None:
-                yield missing
+        yield from missing_for_browse(STDIN in self.files)
 
     def inputs(self) -> list[str]:
         return [path for file in self.files for path in captures_of(file)] if self.diff else self.files

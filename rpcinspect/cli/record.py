@@ -94,7 +94,11 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
                 stem = output.stem
                 yield f"-o {output}: call it {stem}.rpclog for messages, {stem}.pcap for packets"
         if self.browse:
-            yield from self._browse_mistakes()
+            from rpcinspect.cli.requirements import missing_for_browse
+
+            if self.redact:
+                yield "--browse shows what is recorded as it is: leave out --redact, or browse the result"
+            yield from missing_for_browse(False)
         if self.redact_seed is not None and not self.redact:
             yield "--redact-seed is for --redact"
         if self.mechanism == "wire":
@@ -106,13 +110,3 @@ class RecordCommand(Struct, frozen=True, kw_only=True):
                 yield "--interface is for --via wire"
             if self.private_net:
                 yield "--private-net is for --via wire"
-
-    def _browse_mistakes(self) -> Iterator[str]:
-        from rpcinspect.browse.full_screen import missing_terminal
-        from rpcinspect.cli.requirements import missing_textual
-
-        if self.redact:
-            yield "--browse shows what is recorded as it is: leave out --redact, or browse the result"
-        for missing in (missing_textual(), missing_terminal(False)):
-            if missing is not None:
-                yield missing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import option
 from rpcinspect.cli.replay_options import LOOKING, PlayOptions
-from rpcinspect.cli.requirements import missing_debugpy
+from rpcinspect.cli.requirements import missing_extra
 
 if TYPE_CHECKING:
     from rpcinspect.replayer.planning.sources import Sources
@@ -112,6 +112,6 @@ class DebuggingOptions(PlayOptions, frozen=True, kw_only=True):
                 yield "--debug-port needs --stop-at, which says where live workers wait for the editor"
             if not 0 < self.debug_port < PORTS:
                 yield f"--debug-port {self.debug_port}: not a port"
-            missing = missing_debugpy()
+            missing = missing_extra("debug", "--debug-port needs debugpy")
             if missing is not None:
                 yield missing

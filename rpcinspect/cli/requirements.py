@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 
 from rpcinspect.errors import DOCTOR
 
 RELEASES = "'rpcinspect[replay]'"
-DEBUGGER = "'rpcinspect[debug]'"
-BROWSER = "'rpcinspect[browse]'"
 AGENTS = "'rpcinspect[mcp]'"
 EXTRAS: Mapping[str, tuple[str, str]] = {
     "browse": ("textual", "browse, record --browse"),
@@ -45,30 +43,29 @@ def missing_torch() -> str | None:
     )
 
 
-def missing_debugpy() -> str | None:
-    """Returns what to install for an editor's debugger, in one line; None where it can be imported."""
-    if find_spec("debugpy") is not None:
+def missing_extra(extra: str, told: str) -> str | None:
+    """Returns what to install where an extra's package can't be imported, in one line; `told`: who needs
+    what."""
+    if find_spec(EXTRAS[extra][0]) is not None:
         return None
-    return f"--debug-port needs debugpy, which is not installed here: {pip_install(DEBUGGER)}; {DOCTOR}"
+    install = pip_install(f"'rpcinspect[{extra}]'")
+    return f"{told}, which is not installed here: {install}; {DOCTOR}"
 
 
-def missing_textual() -> str | None:
-    """Returns what to install for full screen, in one line; None where it can be imported."""
-    if find_spec("textual") is not None:
-        return None
-    return f"browse needs Textual, which is not installed here: {pip_install(BROWSER)}; {DOCTOR}"
+def missing_for_browse(reads_stdin: bool) -> Iterator[str]:
+    """Yields what full screen lacks here, each in one line."""
+    from rpcinspect.browse.full_screen import missing_terminal
+
+    yield from filter(None, (missing_extra("browse", "browse needs Textual"), missing_terminal(reads_stdin)))
 
 
 def missing_mcp() -> str | None:
     """Returns what to install for agents, in one line; None where it can be imported."""
-    if find_spec("mcp") is None:
-        what = "mcp needs the package of that name, which is not installed here"
-        return f"{what}: {pip_install(AGENTS)}; {DOCTOR}"
-    found = version("mcp")
-    if found.partition(".")[0] == "1":
-        what = f"mcp needs release 2 of the package of that name, and {found} is here"
-        return f"{what}: {pip_install(AGENTS)}; {DOCTOR}"
-    return None
+    missing = missing_extra("mcp", "mcp needs the package of that name")
+    if missing is None and version("mcp").partition(".")[0] == "1":
+        told = f"mcp needs release 2 of the package of that name, and {version('mcp')} is here"
+        return f"{told}: {pip_install(AGENTS)}; {DOCTOR}"
+    return missing
 
 
 def missing_cuda() -> str | None:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rpcinspect.capture.reader import PathName, Readable, input_of
-from rpcinspect.errors import OutputError
 from rpcinspect.fields.phrases import duration, packed, read_packed
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import open_whole
 from rpcinspect.filter.grammar import parse
 from rpcinspect.filter.selection import CallSelection, Filter, Selection
+from rpcinspect.library.tables import needs_pyarrow
 from rpcinspect.pickles.tree import Value
 from rpcinspect.pipeline import Decoding, Options
 from rpcinspect.rpc.remote_error import RemoteError
@@ -363,12 +363,8 @@ class Run(Closing):
     def to_arrow(self, table: str = "messages") -> pyarrow.Table:
         """One of the tables that `export parquet` writes, as docs/parquet.md explains them. Raises
         `OutputError` where pyarrow is missing, `KeyError` for a name that is no table."""
-        try:
+        with needs_pyarrow():
             from rpcinspect.export.parquet.batches import arrow_table
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] != "pyarrow":
-                raise
-            raise OutputError("this needs pyarrow: pip install 'rpcinspect[parquet]'") from error
         whole = self.model.whole
         return arrow_table(table, whole.session, self._shown, whole.messages, whole.bytes)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rpcinspect.capture.reader import PathName
@@ -29,17 +29,24 @@ CAPTURE = "capture"
 """The first column: the path of the capture, of several as one session that of the first."""
 
 
-def table_schema(table: str, columns: Collection[str] | None = None) -> pyarrow.Schema:
-    """Returns the columns of a table of docs/parquet.md, or those of them that are named, with `capture`
-    before them. Raises `OutputError` for a name that is none, and where pyarrow is missing."""
+@contextmanager
+def needs_pyarrow() -> Iterator[None]:
+    """Raises `OutputError` where what is imported meanwhile lacks pyarrow."""
     try:
-        import pyarrow
-
-        from rpcinspect.export.parquet.schema import TABLES
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
         raise OutputError("this needs pyarrow: pip install 'rpcinspect[parquet]'") from error
+
+
+def table_schema(table: str, columns: Collection[str] | None = None) -> pyarrow.Schema:
+    """Returns the columns of a table of docs/parquet.md, or those of them that are named, with `capture`
+    before them. Raises `OutputError` for a name that is none, and where pyarrow is missing."""
+    with needs_pyarrow():
+        import pyarrow
+
+        from rpcinspect.export.parquet.schema import TABLES
     if table not in TABLES:
         raise OutputError(f"there is no table {table}: there are {', '.join(TABLES)}")
     schema = pyarrow.schema([(CAPTURE, pyarrow.string()), *TABLES[table]])

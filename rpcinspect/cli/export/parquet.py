@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rpcinspect.export.parquet.lake import Lake
     from rpcinspect.session.model import Session
 
-EXTRA = "'rpcinspect[parquet]'"
 MAX_PARTITION = 200
 """Characters of a partition's name, as the folder has it: file systems take 255."""
 
@@ -83,18 +82,15 @@ class ParquetCommand(ShownOptions, frozen=True, kw_only=True):
 
     def _lake(self) -> "Lake":
         """Returns the lake, with nothing written yet."""
-        try:
-            from rpcinspect.export.parquet.lake import Lake, partition_name
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] != "pyarrow":
-                raise
-            from rpcinspect.cli.requirements import pip_install
-            from rpcinspect.errors import DOCTOR, OutputError
+        from rpcinspect.cli.requirements import missing_extra
 
-            said = (
-                f"export parquet needs pyarrow, which is not installed here: {pip_install(EXTRA)}; {DOCTOR}"
-            )
-            raise OutputError(said) from error
+        missing = missing_extra("parquet", "export parquet needs pyarrow")
+        if missing is not None:
+            from rpcinspect.errors import OutputError
+
+            raise OutputError(missing)
+        from rpcinspect.export.parquet.lake import Lake, partition_name
+
         return Lake(self.output, self.partition or partition_name(self.files))
 
 
