@@ -20,13 +20,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 
-from rpcinspect.cli.program import LAST, SETTINGS, Group, Program  # noqa: E402  (it lies in the folder named above)
+from rpcinspect.cli.program import FIRST, LAST, SETTINGS, Group, Program  # noqa: E402  (it lies in the folder named above)
 from rpcinspect.fields.table import ALIASES, FIELDS  # noqa: E402
 
 REFERENCE = HERE / "reference"
@@ -89,11 +88,11 @@ def one_command(group: Group, name: str, before: str = "") -> Iterator[str]:
     context = command.context_class(command, info_name=f"rpcinspect {name}", help_option_names=[])
     yield from ("", f"### {name}", "", plain(command.help))
     yield from ("", "```", " ".join(["rpcinspect", name, *command.collect_usage_pieces(context)]), "```")
-    tables = sections(command, context)
-    shared = tables.pop(LAST, None)
+    tables = command.sections(context)
     for title, rows in tables.items():
-        yield from table(title, rows)
-    if shared is not None:
+        if title != LAST:
+            yield from table(title.removesuffix("s") if title in FIRST else title, rows)
+    if LAST in tables:
         yield from ("", f"Also the options for [{LAST.lower()}](#{LAST.lower().replace(' ', '-')}).")
     yield from ("", "```", *(f"rpcinspect {line}" for line in command.made_of.EXAMPLES), "```")
     yield from ("", "| Exit code | |", "|---|---|")
@@ -104,29 +103,16 @@ def reading(program: Program) -> Iterator[str]:
     """The section of the options that every command has that reads captures."""
     command = program.get_command(None, "decode")
     yield from ("", f"## {LAST}", "", "Options of each command that reads captures, beside its own:")
-    yield from table("Option", sections(command, command.context_class(command))[LAST])
+    yield from table("Option", command.sections(command.context_class(command))[LAST])
 
 
 def table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
     yield from ("", f"| {title} | |", "|---|---|")
-    yield from (f"| {what} | {about} |" for what, about in rows)
-
-
-def sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
-    """What the help lists under each heading, for a table."""
-    found: dict[str, list[tuple[str, str]]] = {"Argument": [], "Option": []}
-    for param in command.get_params(context):
-        record = param.get_help_record(context)
-        if record is None:
-            continue
-        argument = param.param_type_name == "argument"
-        title = "Argument" if argument else getattr(param, "rich_help_panel", None) or "Option"
-        what, about = record
+    for what, about in rows:
         # Of several values GitHub and Python-Markdown would each show another thing in the code of a table.
         names, _, values = what.partition(" <") if "|" in what else (what, "", "")
         shown = f"`{names}`" + "".join(f" `{value}`" for value in values.rstrip(">").split("|") if value)
-        found.setdefault(title, []).append((shown, plain(about)))
-    return {title: records for title, records in found.items() if records}
+        yield f"| {shown} | {plain(about)} |"
 
 
 def plain(text: str) -> str:

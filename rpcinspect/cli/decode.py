@@ -1,6 +1,6 @@
 """`rpcinspect decode`: the options, and what is wrong with them; `messages` shows what they ask for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -105,9 +105,6 @@ class DecodeCommand(LogOptions, frozen=True, kw_only=True):
         from msgspec.structs import replace
 
         return replace(super().reading(), capture_filter=self.capture_filter)
-
-    def outputs(self) -> Mapping[str, Path | None]:
-        return {"--output": self.output, "-w": self.write}
 
     def chosen(self) -> "Filter | None":
         from rpcinspect.cli.guard import UsageMistake

@@ -1,14 +1,11 @@
 """`rpcinspect doctor`: what works on this machine, and what the rest needs."""
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from msgspec import Struct
-
-from rpcinspect.cli.options import OutputOption, option
+from rpcinspect.cli.options import CommandClass, OutputOption, option
 
 
-class DoctorCommand(Struct, frozen=True, kw_only=True):
+class DoctorCommand(CommandClass, frozen=True, kw_only=True):
     """Show which commands work on this machine, and what others need."""
 
     EXAMPLES: ClassVar = (
@@ -27,10 +24,6 @@ class DoctorCommand(Struct, frozen=True, kw_only=True):
     ] = None
     format: Annotated[Literal["table", "json"], option("--format", "Write text, or one document.")] = "table"
     output: OutputOption = None
-
-    def mistakes(self) -> Iterator[str]:
-        """Yields nothing: these options go together."""
-        yield from ()
 
     def run(self) -> int:
         """Looks and shows; returns the exit code."""

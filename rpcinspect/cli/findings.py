@@ -1,7 +1,6 @@
 """`rpcinspect findings`: what is worth knowing of a run or its captures."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from rpcinspect.cli.ci_reports import (
@@ -41,9 +40,6 @@ class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
     def run(self) -> int:
         with reported(self, "findings", self.files):
             return super().run()
-
-    def outputs(self) -> Mapping[str, Path | None]:
-        return {**super().outputs(), "--junit": self.junit}
 
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()

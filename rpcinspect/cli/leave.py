@@ -1,19 +1,16 @@
 """`rpcinspect leave`: takes workers that died out of a running group."""
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar
-
-from msgspec import Struct
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.join import StoreArgument
-from rpcinspect.cli.options import argument
+from rpcinspect.cli.options import CommandClass, argument
 from rpcinspect.cli.replay_options import YesOption, read_store
 
 NO_YES = "refused: this removes the workers' entries from the group's store; to allow that, add --yes"
 
 
-class LeaveCommand(Struct, frozen=True, kw_only=True):
+class LeaveCommand(CommandClass, frozen=True, kw_only=True):
     """Remove dead workers from a running group."""
 
     EXAMPLES: ClassVar = ("leave tcp://10.0.0.7:29500 trainer1 --yes",)
@@ -27,10 +24,6 @@ class LeaveCommand(Struct, frozen=True, kw_only=True):
     store: StoreArgument
     workers: Annotated[list[str], argument("NAME...", "Workers that have ended.")]
     yes: YesOption = False
-
-    def mistakes(self) -> Iterator[str]:
-        """Yields nothing: no option is wrong beside another."""
-        return iter(())
 
     def run(self) -> int:
         """Takes the workers out of the group, and prints what was done; returns the exit code."""

@@ -3,7 +3,7 @@
 In: values from the command line. Out: classes of options, of which those of commands are made.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -33,6 +33,14 @@ ANSWERED = {
     130: "interrupted; of standard input, what was read is shown",
 }
 """Exit codes of commands that only show something."""
+WRITES = {
+    "output": "--output",
+    "write": "-w",
+    "shrink": "--shrink",
+    "record": "--record",
+    "junit": "--junit",
+}
+"""Fields of commands that name a file to write → their options."""
 
 
 def option(spec: str, text: str, **how: Any) -> Any:
@@ -79,7 +87,26 @@ RtolOption = Annotated[float | None, option("--rtol X", "Accept this relative to
 AtolOption = Annotated[float | None, option("--atol X", "Accept this absolute tolerance.")]
 
 
-class CaptureOptions(Struct, frozen=True, kw_only=True):
+class CommandClass(Struct, frozen=True, kw_only=True):
+    """What the class of a command has beside the options; its text is the help."""
+
+    EXAMPLES: ClassVar[Sequence[str]]
+    """Command lines."""
+    EXITS: ClassVar[Mapping[int, str]]
+    """What the exit codes mean."""
+    SETTINGS: ClassVar[Mapping[str, Any]] = {}
+    """How typer reads the command line, if not as usual."""
+
+    def mistakes(self) -> Iterator[str]:
+        """Yields what is wrong with the options, each in one line."""
+        yield from ()
+
+    def run(self) -> int:
+        """Does what the command is for; returns the exit code."""
+        raise NotImplementedError
+
+
+class CaptureOptions(CommandClass, frozen=True, kw_only=True):
     """Which captures are read, and how."""
 
     EXITS: ClassVar[Mapping[int, str]] = ANSWERED
@@ -131,14 +158,13 @@ class CaptureOptions(Struct, frozen=True, kw_only=True):
 
     def outputs(self) -> Mapping[str, Path | None]:
         """Returns the files that are written, by the options that name them."""
-        return {"--output": getattr(self, "output", None)}
+        return {option: getattr(self, field, None) for field, option in WRITES.items()}
 
     def inputs(self) -> list[str]:
         """Returns the files that must not be written over."""
         return self.files
 
     def mistakes(self) -> Iterator[str]:
-        """Yields what is wrong with the options, each in one line."""
         from rpcinspect.cli.output import overwriting, written_twice
 
         if self.files.count(STDIN) > 1:

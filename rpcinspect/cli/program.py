@@ -6,9 +6,9 @@ imported only now: its fields are the options, its text is the help.
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import msgspec
 import typer
@@ -16,25 +16,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from rpcinspect.cli.gone import line_for
 from rpcinspect.cli.guard import UsageMistake, guarded
+from rpcinspect.cli.options import CommandClass
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 FIRST, LAST = ("Arguments", "Options"), "Reading captures"
 """Sections of a command's help; an option says which it is in, if it is not in the second."""
-
-
-class CommandClass(Protocol):
-    """What the class of a command has beside the options: a Struct whose text is the help."""
-
-    EXAMPLES: ClassVar[Sequence[str]]
-    """Command lines."""
-    EXITS: ClassVar[Mapping[int, str]]
-    """What the exit codes mean."""
-
-    def mistakes(self) -> Iterator[str]:
-        """Yields what is wrong with the options, each in one line."""
-
-    def run(self) -> int:
-        """Does what the command is for; returns the exit code."""
 
 
 class OneCommand(TyperCommand):
@@ -52,19 +38,21 @@ class OneCommand(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in FIRST}
+    def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Returns arguments and options with what they are for, by the titles of the help's sections."""
+        found: dict[str, list[tuple[str, str]]] = {title: [] for title in FIRST}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
                 argument = param.param_type_name == "argument"
                 title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
-                sections.setdefault(title, []).append(record)
-        for title in sorted(sections, key=LAST.__eq__):
-            records = sections[title]
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+                found.setdefault(title, []).append(record)
+        return {title: found[title] for title in sorted(found, key=LAST.__eq__) if found[title]}
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for title, records in self.sections(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Examples"):
@@ -170,7 +158,7 @@ def made_of(command: type[CommandClass], name: str) -> Any:
 
     execute.__signature__ = inspect.Signature(_parameters(command))  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    settings = {**SETTINGS, **getattr(command, "SETTINGS", {})}
+    settings = {**SETTINGS, **command.SETTINGS}
     app.command(name, cls=OneCommand, help=command.__doc__, context_settings=settings)(execute)
     made = typer.main.get_command(app)
     assert isinstance(made, OneCommand)

@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from msgspec import Struct
-
-from rpcinspect.cli.options import RedactOption, RedactSeedOption, argument, option
+from rpcinspect.cli.options import CommandClass, RedactOption, RedactSeedOption, argument, option
 
 ENDINGS = {"wire": ".pcap", "agent": ".rpclog"}
 COMPRESSED = (".gz", ".zst")
 
 
-class RecordCommand(Struct, frozen=True, kw_only=True):
+class RecordCommand(CommandClass, frozen=True, kw_only=True):
     """Run a command, unchanged, and record its RPC."""
 
     SETTINGS: ClassVar = {"allow_interspersed_args": False}

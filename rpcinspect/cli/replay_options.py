@@ -187,9 +187,6 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
             main=None if self.main is None else str(self.main),
         )
 
-    def outputs(self) -> Mapping[str, Path | None]:
-        return {"--output": self.output, "--record": self.record, "--junit": self.junit}
-
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
         if self.repeat < 1:
