@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 from msgspec import Struct
 
@@ -28,7 +29,7 @@ from rpcinspect.fields.phrases import (
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import CaptureInfo
 from rpcinspect.views.columns import Column, Table, table
-from rpcinspect.views.diff.facts import FactRow, fact_rows
+from rpcinspect.views.diff.facts import fact_rows
 from rpcinspect.views.diff.rows import MAX_CHARTS, Differing, DiffRows, RowKind, kind_of, rows_of
 from rpcinspect.views.diff.words import MEANINGS, following, numbers, run_name, tolerance, verdict_line
 from rpcinspect.views.html.kit import Link, html
@@ -42,39 +43,6 @@ MAX_BINS = 160
 """Of the strip that shows where in the runs the differences are."""
 
 
-class File(Struct, frozen=True):
-    """A capture."""
-
-    path: str
-    format: str
-    time: str
-
-
-class Panel(Struct, frozen=True):
-    """One of the two runs."""
-
-    label: str
-    files: tuple[File, ...]
-    messages: str
-    workers: tuple[str, ...]
-    more_workers: int
-    context: str | None
-
-
-class First(Struct, frozen=True):
-    """Where the runs part."""
-
-    row: Differing
-    what: str
-    likely: str
-    text: str
-    worker: str | None
-    following: str
-    beside: tuple[Link, ...]
-    more_beside: int
-    facts: tuple[FactRow, ...]
-
-
 class StripMark(Struct, frozen=True):
     """Some neighbouring messages on the strip."""
 
@@ -84,34 +52,14 @@ class StripMark(Struct, frozen=True):
     anchor: str | None
 
 
-class DiffPage(Struct, frozen=True):
-    """The whole."""
-
-    title: str
-    outcome: str
-    """In a word."""
-    same: bool
-    verdict: str
-    lead: str
-    panels: tuple[Panel, Panel]
-    rules: tuple[str, ...]
-    first: First | None
-    counts: Table
-    """How many differences there are of each code."""
-    marks: tuple[StripMark, ...]
-    bins: int
-    rows: DiffRows
-    notes: tuple[str, ...]
-
-
-def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> DiffPage:
-    """Returns the content of the page."""
+def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> SimpleNamespace:
+    """Returns what the template of the page reads."""
     rows = rows_of(comparison, runs)
     shown = rows.by_place()
     first = None if comparison.first is None else _first(comparison, comparison.first, shown, runs)
     line = verdict_line(comparison)
     marks, bins = _marks(comparison, shown)
-    return DiffPage(
+    return SimpleNamespace(
         title=" and ".join(run_name(side) for side in (comparison.a, comparison.b)),
         outcome="unrelated" if comparison.unrelated else "same" if comparison.same else "different",
         same=comparison.same,
@@ -144,8 +92,9 @@ def _lead(comparison: Comparison) -> str:
     return f"Likely {first.likely}: {printable(first.text)}. {told}."
 
 
-def _panel(label: str, side: Side, run: RunModel) -> Panel:
-    return Panel(
+def _panel(label: str, side: Side, run: RunModel) -> SimpleNamespace:
+    """Returns one of the two runs."""
+    return SimpleNamespace(
         label=label,
         files=tuple(_file(info) for info in run.session.captures),
         messages=counted(side.messages, "message"),
@@ -155,12 +104,12 @@ def _panel(label: str, side: Side, run: RunModel) -> Panel:
     )
 
 
-def _file(info: CaptureInfo) -> File:
+def _file(info: CaptureInfo) -> SimpleNamespace:
     time = "no packets"
     if info.first_time_ns is not None and info.last_time_ns is not None:
         time = f"{moment(info.first_time_ns, 6)}, {lasts(info)}"
     words = f"{capture_format(info)}, {pieces(info.packets, info.reader)}, {amount(info.bytes)}"
-    return File(path_label(info.path), words, time)
+    return SimpleNamespace(path=path_label(info.path), format=words, time=time)
 
 
 def _rules(rules: Rules) -> list[str]:
@@ -177,14 +126,15 @@ def _rules(rules: Rules) -> list[str]:
 
 def _first(
     comparison: Comparison, first: Explanation, rows: dict[int, Differing], runs: tuple[RunModel, RunModel]
-) -> First:
+) -> SimpleNamespace:
+    """Returns where the runs part."""
     place = comparison.found[first.found].message
     message = comparison.messages[place]
     links = [
         Link(numbers(comparison.messages[at]), rows[at].anchor if at in rows else None)
         for at in first.beside[:MAX_BESIDE]
     ]
-    return First(
+    return SimpleNamespace(
         row=rows[place],
         what=_what(message),
         likely=first.likely,

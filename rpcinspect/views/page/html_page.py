@@ -15,7 +15,7 @@ import re
 import shlex
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import chain
@@ -50,7 +50,7 @@ from rpcinspect.views.html.kit import file_text, html
 from rpcinspect.views.jsonl.message import MessageRenderer
 from rpcinspect.views.message_facts import blocks_of, values_text
 from rpcinspect.views.page.columns import WorkerLanes, columns_of
-from rpcinspect.views.page.overview import PageSelection, page_of, part_of
+from rpcinspect.views.page.overview import page_of
 from rpcinspect.views.questions.contexts import graph_json
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -84,16 +84,18 @@ FLOATING = {*FLOATS, "complex32", "complex64", "complex128"}
 
 def trace_html(run: RunModel, shown: Shown | None = None) -> Iterator[bytes]:
     """The page, piece by piece; the run's captures must be open, for the bytes of tensors."""
-    part = part_of(run, shown)
-    return html(TEMPLATES, "trace", script=_script(), data=_data(run, part), page=page_of(run, part))
+    part = run if shown is None else run.narrowed(shown.rows, shown.touched)
+    page = page_of(part, None if shown is None else shown.text)
+    return html(TEMPLATES, "trace", script=_script(), data=_data(part), page=page)
 
 
-def _data(run: RunModel, part: PageSelection) -> Iterator[bytes]:
+def _data(part: RunModel) -> Iterator[bytes]:
     """All that the script unpacks: the columns at once, the rest when it is looked at."""
+    run, indexes, graphs = part.whole, sorted(part.picked), [*map(part.shown, part.graphs)]
     lanes = WorkerLanes(run.session)
-    contexts = {(graph.job, graph.context_id): n for n, graph in enumerate(part.graphs)}
-    data = columns_of(run, lanes, part.indexes, contexts)
-    data["contexts"] = [_context_row(graph, lanes) for graph in part.graphs]
+    contexts = {(graph.job, graph.context_id): n for n, graph in enumerate(graphs)}
+    data = columns_of(run, lanes, indexes, contexts)
+    data["contexts"] = [_context_row(graph, lanes) for graph in graphs]
     data["fields"] = {
         name: [field.name, field.kind.name, isinstance(field, Seen)] for name, field in BY_NAME.items()
     }
@@ -105,17 +107,17 @@ def _data(run: RunModel, part: PageSelection) -> Iterator[bytes]:
         for finding in part.findings
     ]
     yield _element("data", 0, packed_json(data))
-    for count, text in chunks(_messages(run, part)):
+    for count, text in chunks(_messages(run, indexes)):
         yield _element("messages", count, text)
-    for count, text in chunks(_graph_json(part.answers, graph) for graph in part.graphs):
+    for count, text in chunks(_graph_json(part, graph) for graph in graphs):
         yield _element("contexts", count, text)
 
 
-def _messages(run: RunModel, part: PageSelection) -> Iterator[bytes]:
+def _messages(run: RunModel, indexes: Sequence[int]) -> Iterator[bytes]:
     """Each message as `--format jsonl` has it, from `envelopes` on, with what filters ask for beside that,
     the first values and the norms of its tensors."""
     renderer, asked = MessageRenderer(run.bytes), _AskedBeside(run)
-    for index in part.indexes:
+    for index in indexes:
         record = run.messages[index]
         more: Json = {"asked": asked.of(record)}
         if record.like.tensors:

@@ -1,26 +1,24 @@
 """What a page tells of a run before anybody asks: sums, captures, workers, findings, tables.
 
-In: a run and the part of it that is shown: everything, or what the messages that a filter picked take part
-in. Out: a `Page` of plain data that a template writes down; all of its text is printable, none of it is
-escaped for HTML.
+In: a run, or what a filter has left of it. Out: plain data by the names that a template asks for; all of its
+text is printable, none of it is escaped for HTML.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 
 from msgspec import Struct
 
 from rpcinspect.fields.phrases import amount, captures_title, counted, duration, printable
 from rpcinspect.fields.table import FIELDS
-from rpcinspect.filter.matches import Shown
 from rpcinspect.rpc.message import type_name
-from rpcinspect.run.graph import ContextGraph
 from rpcinspect.run.latency import for_people
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding, Session
-from rpcinspect.views.columns import Column, Style, Table, table
+from rpcinspect.views.columns import Column, Style, table
 from rpcinspect.views.html.kit import Bar, bars
 from rpcinspect.views.page.charts import busiest, moved, slowest
 from rpcinspect.views.questions.devices import maps_table, needed_lines
@@ -80,68 +78,36 @@ class FindingCard(Struct, frozen=True):
     filter: str
 
 
-class RunPage(Struct, frozen=True):
-    """The whole."""
-
-    title: str
-    lead: str
-    filter: str | None
-    facts: tuple[KeyFigure, ...]
-    captures: Table
-    workers: Table
-    pipes: Table
-    slowest: tuple[Bar, ...]
-    busy: tuple[Bar, ...]
-    moved: tuple[Bar, ...]
-    types: tuple[Bar, ...]
-    problems: Table
-    closings: str | None
-    findings: tuple[FindingCard, ...]
-    findings_left_out: int
-    findings_hidden: int
-    functions: Table
-    pairs: Table
-    stragglers: Table
-    housekeeping: str
-    """How many exchanges the tables of latency leave out."""
-    rrefs: Table
-    forks: Table
-    maps: Table
-    map_lines: tuple[str, ...]
-    fields: Table
-    """What filters may name."""
-
-
-def page_of(run: RunModel, part: PageSelection) -> RunPage:
-    """Returns the content of the page."""
-    session, answers = run.session, part.answers
-    latency = for_people(answers.latency)
+def page_of(part: RunModel, filter: str | None) -> SimpleNamespace:
+    """Returns what the template of the page reads; `filter`: by which the run was narrowed."""
+    run, session, indexes = part.whole, part.session, sorted(part.picked)
+    latency = for_people(part.latency)
     cards = [FindingCard(number, one, _naming(one)) for number, one in enumerate(part.findings)]
-    return RunPage(
+    return SimpleNamespace(
         title=captures_title([capture.path for capture in session.captures]),
         lead=_lead(session),
-        filter=None if part.filter is None else printable(part.filter),
-        facts=tuple(_facts(run, part)),
+        filter=None if filter is None else printable(filter),
+        facts=tuple(_facts(part)),
         captures=table(CAPTURE, session.captures),
-        workers=workers_table(run, part.indexes, MAX_WORKERS),
+        workers=workers_table(run, indexes, MAX_WORKERS),
         pipes=table(PIPE, pipes_of(session), style=_pipe_style, most=MAX_PIPES),
         slowest=slowest(latency),
-        busy=busiest(latency, run.session),
-        moved=moved(run, part.indexes),
-        types=_types(run, part),
+        busy=busiest(latency, session),
+        moved=moved(run, indexes),
+        types=_types(run, indexes),
         problems=table(PROBLEM, session.problems, most=MAX_PROBLEMS),
         closings=next(verdict(run.closings))[0] if run.closings.first or run.closings.first_ended else None,
         findings=tuple(sorted(cards, key=lambda card: SEVERITIES.index(card.told.severity))[:MAX_FINDINGS]),
         findings_left_out=max(0, len(cards) - MAX_FINDINGS),
-        findings_hidden=part.hidden_findings,
+        findings_hidden=len(session.findings) - len(part.findings),
         functions=groups_table(FUNCTION, latency.functions, MAX_GROUPS),
         pairs=groups_table(PAIR, latency.pairs, MAX_GROUPS),
         stragglers=stragglers_table(latency.stragglers, MAX_STRAGGLERS),
-        housekeeping=counted(len(answers.latency.timings) - len(latency.timings), "exchange"),
-        rrefs=rrefs_table(answers, MAX_RREFS),
-        forks=forks_table(answers.rrefs, MAX_RREFS),
-        maps=maps_table(answers, MAX_MAPS),
-        map_lines=tuple(line for line, _ in needed_lines(answers))[:MAX_MAPS],
+        housekeeping=counted(len(part.latency.timings) - len(latency.timings), "exchange"),
+        rrefs=rrefs_table(part, MAX_RREFS),
+        forks=forks_table(part.rrefs, MAX_RREFS),
+        maps=maps_table(part, MAX_MAPS),
+        map_lines=tuple(line for line, _ in needed_lines(part))[:MAX_MAPS],
         fields=table(FIELD, FIELDS),
     )
 
@@ -154,14 +120,13 @@ def _lead(session: Session) -> str:
     return f"{counted(session.totals.messages, 'message')} in {took}, from {moment(min(times), 3)}"
 
 
-def _facts(run: RunModel, part: PageSelection) -> Iterable[KeyFigure]:
-    totals = run.session.totals
-    shown = len(part.indexes)
-    if part.filter is None:
-        yield _number(shown, "message", "messages", "messages")
+def _facts(part: RunModel) -> Iterable[KeyFigure]:
+    totals = part.session.totals
+    if part.is_part:
+        yield KeyFigure(f"{len(part.picked):,} of {totals.messages:,}", "messages", "messages")
     else:
-        yield KeyFigure(f"{shown:,} of {totals.messages:,}", "messages", "messages")
-    yield _number(len(run.session.workers), "worker", "workers", "workers")
+        yield _number(len(part), "message", "messages", "messages")
+    yield _number(len(part.workers), "worker", "workers", "workers")
     yield _number(len(part.graphs), "autograd context", "autograd contexts", "contexts")
     lacking = sum(len(graph.missing) for graph in part.graphs)
     if lacking:
@@ -185,8 +150,8 @@ def _pipe_style(ends: PipeEnds) -> Style:
     return "" if ends.pipe.visible.value == "full" else "odd"
 
 
-def _types(run: RunModel, part: PageSelection) -> tuple[Bar, ...]:
-    counts = Counter(type_name(run.messages[index].rpc.message.type) for index in part.indexes)
+def _types(run: RunModel, indexes: Sequence[int]) -> tuple[Bar, ...]:
+    counts = Counter(type_name(run.messages[index].rpc.message.type) for index in indexes)
     return bars([(name, count, f"{count:,}", "") for name, count in counts.most_common()])
 
 
@@ -195,34 +160,3 @@ def _naming(finding: Finding) -> str:
     if len(finding.messages) > MAX_NAMED:
         return f"finding == {finding.code}"
     return f"index in {{{', '.join(map(str, finding.messages))}}}"
-
-
-class PageSelection(Struct, frozen=True):
-    """The part of a run that the page shows."""
-
-    filter: str | None
-    """None where everything is shown."""
-    indexes: tuple[int, ...]
-    """Of messages, ascending."""
-    answers: RunModel
-    graphs: tuple[ContextGraph, ...]
-    """Each with the messages to be shown."""
-    findings: tuple[Finding, ...]
-    hidden_findings: int
-
-
-def part_of(run: RunModel, shown: Shown | None) -> PageSelection:
-    """Returns the part of the run that is shown."""
-    session = run.session
-    if shown is None:
-        return PageSelection(None, tuple(range(len(run.messages))), run, run.graphs, session.findings, 0)
-    narrowed = run.narrowed(shown.rows, shown.touched)
-    findings = shown.findings(session)
-    return PageSelection(
-        filter=shown.text,
-        indexes=tuple(sorted(narrowed.picked)),
-        answers=narrowed,
-        graphs=tuple(map(narrowed.shown, narrowed.graphs)),
-        findings=findings,
-        hidden_findings=len(session.findings) - len(findings),
-    )

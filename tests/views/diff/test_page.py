@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.equality.rules import Rules
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.run.run import RunModel
-from rpcinspect.views.diff.page import MAX_BINS, DiffPage, page_of
+from rpcinspect.views.diff.page import MAX_BINS, page_of
 from tests.diff.stories import FAILURE, Story
 from tests.truth import workload
 from tests.views.opened import CAPTURES
 
 
-def page(a: Story, b: Story, **rules: object) -> DiffPage:
+def page(a: Story, b: Story, **rules: object) -> SimpleNamespace:
     runs = a.opened(), b.opened()
     return page_of(compare_runs(*runs, Rules(**rules)), runs)  # type: ignore[arg-type]
 
 
-def captured(name: str, rules: Rules | None = None) -> DiffPage:
+def captured(name: str, rules: Rules | None = None) -> SimpleNamespace:
     paths = (CAPTURES / "pairs" / f"{stem}.pcap.gz" for stem in ("base", name))
     a, b = (RunModel.open([str(path)]) for path in paths)
     with a, b:

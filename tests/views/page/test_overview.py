@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
-from rpcinspect.filter.matches import Shown
 from rpcinspect.run.participation import Participation
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import Finding, Worker
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
-from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, PageSelection, RunPage, page_of, part_of
+from rpcinspect.views.page.overview import MAX_FINDINGS, SEVERITIES, page_of
 from tests.checks.runs import workload_trace
 from tests.diff.stories import Story
 from tests.views.page.pages import story_run
@@ -22,7 +22,7 @@ from tests.views.page.pages import story_run
 @pytest.mark.parametrize("name", ["basic_chain", "ps_race", "bwd_boom", "devmap_cpu_refused"])
 def test_sums(name: str) -> None:
     run = workload_trace(name)
-    page = page_of(run, part_of(run, None))
+    page = page_of(run, None)
     facts = {fact.name: fact for fact in page.facts}
 
     def told(count: int, one: str, many: str) -> bool:
@@ -49,10 +49,10 @@ def test_sums(name: str) -> None:
 
 
 def test_who_left_first_and_a_run_without_messages() -> None:
-    assert page_of(*both("faults/dies")).closings is not None
-    assert page_of(*both("basic_chain")).closings is None
+    assert page_of(workload_trace("faults/dies"), None).closings is not None
+    assert page_of(workload_trace("basic_chain"), None).closings is None
     empty = story_run(Story())
-    page = page_of(empty, part_of(empty, None))
+    page = page_of(empty, None)
     assert page.lead == "No message was found."
     assert page.types == ()
 
@@ -68,30 +68,29 @@ def test_workers_without_a_name_are_called_by_where_they_listen() -> None:
         Worker(name=None, id=None, group=0, addresses=()),
     )
     run = RunModel(replace(session, workers=nameless), run.messages, source=run.source)
-    page = page_of(run, part_of(run, None))
+    page = page_of(run, None)
     assert [row[0] for row in page.workers.rows] == [session.clients[1], "worker:7", "?"]
 
 
-def sent(page: RunPage) -> list[int]:
+def sent(page: SimpleNamespace) -> list[int]:
     """How many messages each worker has sent."""
     at = [column.title for column in page.workers.columns].index("sent")
     return [int(str(row[at])) for row in page.workers.rows]
 
 
-def both(name: str) -> tuple:  # type: ignore[type-arg]
-    run = workload_trace(name)
-    return run, part_of(run, None)
-
-
 def test_a_filter_changes_the_sums_and_is_named() -> None:
     run = workload_trace("ps_race")
     rows = bytes(int(run.session.index[row] < 30) for row in range(len(run.messages)))
-    page = page_of(run, part_of(run, Shown("index < 30\x1b", rows, Participation())))
+    page = page_of(run.narrowed(rows, Participation()), "index < 30\x1b")
     assert page.filter == "index < 30\\x1b"
     assert page.facts[0].value == "30 of 118"
     assert sum(int(bar.words) for bar in page.types) == 30
     assert page.findings_hidden == 3
     assert sum(sent(page)) == 30
+
+
+def with_findings(run: RunModel, *findings: Finding) -> RunModel:
+    return RunModel(replace(run.session, findings=findings), run.messages, source=run.source)
 
 
 def test_the_worst_findings_come_first_and_the_rest_is_counted() -> None:
@@ -101,25 +100,12 @@ def test_the_worst_findings_come_first_and_the_rest_is_counted() -> None:
         for n in range(MAX_FINDINGS + 20)
     )
     findings += (Finding(code="error-response", severity="error", text="boom\u202e", messages=(1,)),)
-    part = replace(part_of(run, None), findings=findings)
-    assert isinstance(part, PageSelection)
-    page = page_of(run, part)
+    page = page_of(with_findings(run, *findings), None)
     assert (len(page.findings), page.findings_left_out) == (MAX_FINDINGS, 21)
     assert page.findings[0].told.text == "boom\u202e"
     assert page.findings[0].number == len(findings) - 1
     assert page.findings[20].told.messages == tuple(range(19))
     assert page.findings[20].filter == f"index in {{{', '.join(map(str, range(19)))}}}"
-
-
-def test_everything_without_a_filter() -> None:
-    run = workload_trace("ps_race")
-    part = part_of(run, None)
-    assert part.filter is None
-    assert part.indexes == tuple(range(len(run.messages)))
-    assert part.graphs == run.graphs != ()
-    assert part.findings == run.session.findings != ()
-    assert part.answers is run
-    assert part.hidden_findings == 0
 
 
 def test_what_the_picked_messages_take_part_in() -> None:
@@ -132,30 +118,28 @@ def test_what_the_picked_messages_take_part_in() -> None:
     touched = Participation(
         frozenset({(graph.job, graph.context_id)}), frozenset({(0, run.rrefs[2].rref_id)})
     )
-    part = part_of(run, Shown("anything", bytes(rows), touched))
-    assert part.filter == "anything"
-    assert set(part.indexes) == wanted
-    assert [(one.context_id, one.shown) for one in part.graphs] == [
-        (graph.context_id, frozenset({graph.edges[0].forward}))
-    ]
-    assert part.answers.rrefs == (run.rrefs[2],)
-    assert len(part.answers.latency.timings) <= 2 < len(run.latency.timings)
-    assert finding in part.findings
-    for one in part.findings:
+    page = page_of(run.narrowed(bytes(rows), touched), "anything")
+    facts = {fact.name: fact.value for fact in page.facts}
+    assert facts["messages"] == f"{len(wanted)} of {len(run)}"
+    assert facts["autograd context"] == "1"
+    assert len(page.rrefs.rows) == 1
+    told = [card.told for card in page.findings]
+    assert finding in told
+    for one in told:
         assert not one.messages or wanted & set(one.messages)
-    assert part.hidden_findings == len(run.session.findings) - len(part.findings) > 0
+    assert page.findings_hidden == len(run.session.findings) - len(told) > 0
 
 
 def test_a_filter_of_very_many_messages_names_the_code() -> None:
     run = workload_trace("basic_chain")
     finding = Finding(code="zero-gradient", severity="info", text="t", messages=tuple(range(1000)))
-    page = page_of(run, replace(part_of(run, None), findings=(finding,)))
+    page = page_of(with_findings(run, finding), None)
     assert page.findings[0].filter == "finding == zero-gradient"
 
 
 def test_how_processes_ended() -> None:
     run = workload_trace("basic_chain")
-    titles = [column.title for column in page_of(*both("basic_chain")).workers.columns]
+    titles = [column.title for column in page_of(workload_trace("basic_chain"), None).workers.columns]
     assert titles == ["worker", "id", "listens at", "sent"]
     session = run.session
     start = min(session.messages.time_ns)
@@ -165,7 +149,7 @@ def test_how_processes_ended() -> None:
     )
     workers = tuple(replace(worker, ended=end) for worker, end in zip(session.workers, ends, strict=False))
     run = RunModel(replace(session, workers=workers), run.messages, source=run.source)
-    table = page_of(run, part_of(run, None)).workers
+    table = page_of(run, None).workers
     assert [column.title for column in table.columns[-2:]] == ["its process", "ended at second"]
     assert [(*row[-2:], style) for row, style in zip(table.rows, table.styles, strict=True)] == [
         (f"killed by SIGKILL{lack_of_memory(ends[0])}", "0.002000", "bad"),
