@@ -35,7 +35,8 @@ MAX_WAYS = 4
 
 
 class CaptureFaults(Check):
-    """What the capture could not see or hold: lost bytes, cut packets, tensors that travel elsewhere."""
+    """Finds what the capture could not see or hold: bytes that it lost, or cut off, or has in two copies that
+    differ, and the messages that lack them; pipes and tensors that travel outside of the network."""
 
     def __init__(self) -> None:
         self._truncated = array("q")

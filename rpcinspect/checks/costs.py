@@ -50,7 +50,8 @@ class Costs(Check):
 
 
 def _several_callees(session: Session, calls: Collection[int]) -> bool:
-    """Whether somebody calls more than one worker."""
+    """Returns whether any worker of a job sends these calls to more than one other: only such calls might
+    wait for each other without need."""
     pipes = {session.messages.pipe[row] for row in calls}
     pairs = {(session.jobs[pipe], session.clients[pipe], session.servers[pipe]) for pipe in pipes}
     return len({pair[:2] for pair in pairs}) < len(pairs)

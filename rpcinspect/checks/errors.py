@@ -8,7 +8,9 @@ the same on the same worker, but for numbers, are one finding.
 An error of a connection is about the worker at its other end (`lost_workers.py`), not about the messenger.
 What the function of an RRef raised is kept, and each fetch is answered by it: the error is that function's.
 A text that quotes an error which the worker got before that request, in words of its own, is a new error.
-Where the error that a text names was not captured, the text alone says which worker failed first.
+One that quotes several errors side by side passes all of them on; which was first is known only if the later
+worker was asked after the earlier error had arrived. Where the error that a text names was not captured, the
+text alone says which worker failed first.
 
 `run.causes` is not asked: it needs the findings, since a loss that one tells of leaves no cause certain; and
 quoting is another relation. Of two requests that a worker had open, both may be the cause of a call, while
@@ -45,6 +47,8 @@ MAX_TEXTS = 1 << 22
 MAX_SHOWN = 300
 MAX_LOOKED_AT = 64
 """Errors that arrived at a worker before, among which the cause of the next one is looked for."""
+MAX_BESIDE = 8
+"""Errors that one error passes on side by side."""
 MAX_LOSSES = 1024
 """Errors of connections of which it is asked whom they are about."""
 NUMBER = late(r"0x[0-9a-fA-F]+|[0-9]+")
@@ -83,6 +87,9 @@ class _Root(Struct, eq=False):
     """What each said, in order."""
     functions: dict[str | None, None] = field(default_factory=dict)
     """In which it was raised, in order."""
+    beside: dict[str, set[bool | None]] = field(default_factory=lambda: defaultdict(set))
+    """Workers whose errors were passed on side by side with these → whether they failed before these, each
+    time; None where that is not known."""
 
 
 class ErrorResponses(Check):
@@ -120,33 +127,43 @@ class ErrorResponses(Check):
         _find_served(evidence, failures)
         causes = self._causes(evidence, failures)
         roots: dict[tuple[int, str, str, Loss | None], _Root] = {}
-        firsts: dict[int, _Failure] = {}
+        firsts: dict[int, list[_Failure]] = {}
         losses = _LossOf(evidence)
         lost: dict[tuple[int, str, str], dict[Loss, None]] = defaultdict(dict)
         for failure in failures:  # in the order of time: what a failure passes on comes before it
-            before = causes.get(failure.row)
-            first = firsts[failure.row] = failure if before is None else firsts[before.row]
-            told = first.origin or origin(first.text)
-            job, place = evidence.job(first.row), self._place(evidence, first, told.nodes)
-            cause = NUMBER.sub("0", told.cause)
-            loss = losses.of(job, place, first, told.cause)
-            if loss is None:
-                known = lost[job, place, cause]
-                whom = next(iter(known)) if len(known) == 1 else None  # it is lost once, and missed again
-            else:
-                whom = replace(loss, row=None)  # which request was left open is another one each time
-                lost[job, place, cause].setdefault(whom)
-            root = roots.setdefault((job, place, cause, whom), _Root(first, loss))
-            root.raised.add(first.row if first.rref is None else first.rref)
-            root.causes.setdefault(told.cause)
-            root.functions.setdefault(first.function)
-            root.rows.append(failure.row)
-            if before is None:  # else its messages tell the way; who else is named was quoted by somebody
-                for node in reversed(told.nodes):
-                    root.reached.setdefault(evidence.worker(node, job))
-            root.reached.setdefault(evidence.session.source(failure.row))
-            if columns.partner[failure.row] != NONE:
-                root.reached.setdefault(evidence.session.destination(failure.row))
+            passed_on = causes.get(failure.row, [])
+            origins = {first.row: first for before in passed_on for first in firsts[before.row]}
+            firsts[failure.row] = list(origins.values())[:MAX_BESIDE] or [failure]
+            its: dict[tuple[int, str, str, Loss | None], _Failure] = {}
+            for first in firsts[failure.row]:
+                told = first.origin or origin(first.text)
+                job, place = evidence.job(first.row), self._place(evidence, first, told.nodes)
+                cause = NUMBER.sub("0", told.cause)
+                loss = losses.of(job, place, first, told.cause)
+                if loss is None:
+                    known = lost[job, place, cause]
+                    whom = next(iter(known)) if len(known) == 1 else None  # it is lost once, and missed again
+                else:
+                    whom = replace(loss, row=None)  # which request was left open is another one each time
+                    lost[job, place, cause].setdefault(whom)
+                key = job, place, cause, whom
+                root = roots.setdefault(key, _Root(first, loss))
+                root.raised.add(first.row if first.rref is None else first.rref)
+                root.causes.setdefault(told.cause)
+                root.functions.setdefault(first.function)
+                if its.setdefault(key, first) is not first:
+                    continue
+                root.rows.append(failure.row)
+                if not passed_on:  # else messages tell the way; who else is named was quoted by somebody
+                    for node in reversed(told.nodes):
+                        root.reached.setdefault(evidence.worker(node, job))
+                root.reached.setdefault(evidence.session.source(failure.row))
+                if columns.partner[failure.row] != NONE:
+                    root.reached.setdefault(evidence.session.destination(failure.row))
+            for key, first in its.items():
+                for (_, place, _, _), other in its.items():
+                    if place != key[1]:
+                        roots[key].beside[place].add(_is_before(evidence, other, first))
         for (_, place, _, _), root in roots.items():
             yield _finding(evidence, place, root)
 
@@ -160,11 +177,11 @@ class ErrorResponses(Check):
         )
 
     @staticmethod
-    def _causes(evidence: CaptureEvidence, failures: list[_Failure]) -> dict[int, _Failure]:
-        """Returns row → the error that it passes on; of errors that quote older ones the origin is set."""
+    def _causes(evidence: CaptureEvidence, failures: list[_Failure]) -> dict[int, list[_Failure]]:
+        """Returns row → the errors that it passes on; of errors that quote older ones the origin is set."""
         session, columns = evidence.session, evidence.session.messages
         arrived: dict[tuple[int, str], list[_Failure]] = defaultdict(list)
-        found: dict[int, _Failure] = {}
+        found: dict[int, list[_Failure]] = {}
         for failure in failures:
             row = failure.row
             served = failure.served
@@ -176,16 +193,14 @@ class ErrorResponses(Check):
                 and columns.end_time_ns[before.row] <= columns.time_ns[row]
                 and _quotes(failure.text, before.text)
             ]
-            for before in quoted:
-                asked = columns.time_ns[columns.partner[before.row]]
-                if served == NONE or asked >= columns.end_time_ns[served]:
-                    found[row] = before
-                    break
-            else:
-                if quoted and len(origin(failure.text).nodes) > 1:
-                    failure.origin = quoting(failure.text)
-                    if failure.origin is None:  # it was asked for before, and awaited here
-                        found[row] = quoted[0]
+            since_ns = 0 if served == NONE else columns.end_time_ns[served]
+            its = [one for one in quoted if columns.time_ns[columns.partner[one.row]] >= since_ns]
+            if its:
+                found[row] = _side_by_side(its)
+            elif quoted and len(origin(failure.text).nodes) > 1:
+                failure.origin = quoting(failure.text)
+                if failure.origin is None:  # it was asked for before, and awaited here
+                    found[row] = quoted[:1]
             arrived[job, session.destination(row)].append(failure)
         return found
 
@@ -213,6 +228,27 @@ class _LossOf:
         loss = self._losses.told_by(cause, job, place, since_ns, columns.time_ns[failure.row])
         self._found += loss is not None
         return loss
+
+
+def _side_by_side(quoted: Sequence[_Failure]) -> list[_Failure]:
+    """Returns which of the errors that a text quotes stand there for themselves: of those that begin alike,
+    or of which one quotes the other, the first that is given."""
+    found: list[_Failure] = []
+    for one in quoted:
+        alone = all(not (_quotes(one.text, it.text) or _quotes(it.text, one.text)) for it in found)
+        if alone and len(found) < MAX_BESIDE:
+            found.append(one)
+    return found
+
+
+def _is_before(evidence: CaptureEvidence, one: _Failure, other: _Failure) -> bool | None:
+    """Returns whether an error was there before the other one; None where that is not known, since their
+    workers were busy at the same time."""
+    columns = evidence.session.messages
+    for earlier, later in ((one, other), (other, one)):
+        if later.served != NONE and columns.end_time_ns[earlier.row] <= columns.time_ns[later.served]:
+            return earlier is one
+    return None
 
 
 def _find_served(evidence: CaptureEvidence, failures: Sequence[_Failure]) -> None:
@@ -269,9 +305,17 @@ def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
         remedy = f"See in the log of {place} whom it lost"
     else:
         by = session.source(failure.row)
-        text = f"{place} failed first"
+        after = [worker for worker, told in root.beside.items() if told == {True}]
+        unsure = [worker for worker, told in root.beside.items() if told not in ({True}, {False})]
+        text = f"{place} failed"
+        if not unsure:
+            text += f" after {several(after)}" if after else " first"
+        else:
+            times += f" (whether before {several(unsure)} is not known)"
         text += where if by == place else f", as the text of the error of {by}{where} says"
         remedy = f"Fix {place} first: the other errors follow from it. Full text"
+        if root.beside:
+            remedy = f"Fix {several([place, *root.beside])}: one error quotes those of each. Full text"
     return Finding(
         code="error-response",
         severity="error",

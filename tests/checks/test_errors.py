@@ -137,15 +137,31 @@ def test_an_older_error_is_quoted_or_passed_on(words: str, new: bool) -> None:
     assert found[1].workers == ("w1", "w0")
 
 
-def test_an_error_did_not_reach_whom_its_text_only_quotes() -> None:
-    """worker1 got two errors while it served a request, and quotes both: worker3's never came to worker2."""
+@pytest.mark.parametrize(
+    ("asked", "first", "second"),
+    [
+        (32, "w2 failed first in app.bad", "w3 failed after w2 in app.bad"),
+        (
+            25,
+            "w2 failed in app.bad (whether before w3 is not known)",
+            "w3 failed in app.bad (whether before w2 is not known)",
+        ),
+    ],
+)
+def test_an_error_that_quotes_those_of_two_workers(asked: int, first: str, second: str) -> None:
+    """worker1 got two errors while it served a request, and passes both on as torch writes them; worker3 was
+    asked after the first had come, or before. Neither error came to the other one's worker."""
     workers = Workers(4)
     texts = [f"On WorkerInfo(id={n}, name=w{n}):\nKeyError('of w{n}')\nTraceback" for n in (2, 3)]
     workers.call(1, 2, 20, 30, "app.bad", remote(texts[0]))
-    workers.call(1, 3, 40, 50, "app.bad", remote(texts[1]))
+    workers.call(1, 3, asked, 50, "app.bad", remote(texts[1]))
     both = f"On WorkerInfo(id=1, name=w1):\nRuntimeError('both failed: {' / '.join(texts)}')\n"
     workers.call(0, 1, 10, 60, "app.f", remote(both))
-    assert [finding.workers for finding in told(findings(workers))] == [("w2", "w1"), ("w3", "w1", "w0")]
+    found = told(findings(workers))
+    assert [finding.workers for finding in found] == [("w2", "w1", "w0"), ("w3", "w1", "w0")]
+    assert [finding.text.partition(": KeyError(")[0] for finding in found] == [first, second]
+    assert [len(finding.messages) for finding in found] == [2, 2]
+    assert [(finding.remedy or "").partition(": ")[0] for finding in found] == ["Fix w2, w3", "Fix w3, w2"]
 
 
 def test_the_text_alone_tells_what_was_not_captured() -> None:
