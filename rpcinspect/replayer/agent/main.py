@@ -28,12 +28,10 @@ from torch._C import _distributed_autograd as autograd_c
 
 from rpcinspect.replayer.agent.nodes import (
     ContextThreads,
-    GradientInjector,
-    GradientTap,
     JobThread,
-    PassRoot,
     PassWatch,
     RecordedFunction,
+    tokens,
 )
 from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replayer.workers.bounds import LATER_THREADS
@@ -51,15 +49,11 @@ HIGHEST = 1 << 40
 
 
 class Opaque:
-    """A pickle that came, and its tensors; nobody loads it."""
+    """A pickle that came or is to be sent, and its tensors; nobody loads it."""
 
     def __init__(self, pickle: bytes, tensors: list[torch.Tensor]) -> None:
         self.pickle = pickle
         self.tensors = tensors
-
-
-class Given(Opaque):
-    """A pickle that is to be sent."""
 
 
 class PlayedAgent:
@@ -190,10 +184,11 @@ class PlayedAgent:
             self.passes.sent(context, edge)
         inputs = leaves or [torch.zeros((), requires_grad=True)]
 
-        def tell_gradients(grads: Sequence[torch.Tensor | None]) -> None:
+        def tap(grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
             self.arrived(context, edge, grads)
+            return tokens(len(inputs))
 
-        made = iter(RecordedFunction.apply(GradientTap(wanting, len(inputs), tell_gradients), *inputs))
+        made = iter(RecordedFunction.apply(wanting, tap, *inputs))
         return [next(made) if flag else tensor for tensor, flag in zip(tensors, flags, strict=True)]
 
     # --- questions of live workers --------------------------------------------------------------------------
@@ -206,7 +201,7 @@ class PlayedAgent:
             context = None
         if question.pickle == HOST and context is not None:
             self.contexts.host(context)
-            return Given(b"\x80\x02N.", [])
+            return Opaque(b"\x80\x02N.", [])
         edge = self.received(context, question.tensors)
         with self.lock:
             self.asked_before += 1
@@ -218,10 +213,10 @@ class PlayedAgent:
         if command.get("error") is not None:
             raise RuntimeError(command["error"])
         pickle, tensors = unpack(command, blob)
-        given = Given(pickle, self.outgoing(context, command, tensors))
+        given = Opaque(pickle, self.outgoing(context, command, tensors))
         if not command["async"]:
             return given
-        future: torch.futures.Future[Given] = torch.futures.Future()
+        future: torch.futures.Future[Opaque] = torch.futures.Future()
         future.set_result(given)
         return future
 
@@ -256,7 +251,12 @@ class PlayedAgent:
 
     def backward(self, context: int, begins: Object) -> None:
         leaves = self.leaves(context, begins["edges"])
-        root = RecordedFunction.apply(PassRoot(len(leaves), lambda: self.passes.own(context)), *leaves)
+
+        def begin(_: Any) -> list[torch.Tensor]:
+            self.passes.own(context)
+            return tokens(len(leaves))
+
+        root = RecordedFunction.apply(tokens(1), begin, *leaves)
 
         def run() -> None:
             error = None
@@ -274,8 +274,8 @@ class PlayedAgent:
         made: list[torch.Tensor] = []
         for place, edge in reversed(list(enumerate(edges))):
             assert context is not None
-            outs = self.outs[context, edge]
-            (token,) = RecordedFunction.apply(GradientInjector(self.gates[context, edge]), *outs)
+            outs, gate = self.outs[context, edge], self.gates[context, edge]
+            (token,) = RecordedFunction.apply(tokens(1), lambda _, gate=gate: gate.get(), *outs)
             outs[0].grad_fn._set_sequence_nr(HIGHEST - 2 * place)
             token.grad_fn._set_sequence_nr(HIGHEST - 2 * place - 1)
             made.insert(0, token)

@@ -1,11 +1,10 @@
 """How torch's autograd is made to send recorded gradients and to show those that come; contexts by their
 numbers.
 
-Gradients pass one autograd function, `RecordedFunction`. A node of it stands before whatever is sent
-(`GradientTap`: reports the gradients that arrive, as they are), one behind whatever was received
-(`GradientInjector`: waits until its gradient is due and returns the recorded one, bit for bit), one at the
-root of a backward pass (`PassRoot`). A pass that another worker began has no root here: its leaves hang at
-the `GradientTap` whose gradient sets it off.
+Gradients pass one autograd function, `RecordedFunction`. A node of it, a tap, stands before whatever is sent
+and reports the gradients that arrive, as they are; a leaf behind whatever was received waits until its
+gradient is due and returns the recorded one, bit for bit; a root begins a backward pass. A pass that another
+worker began has no root here: its leaves hang at the tap whose gradient sets it off.
 
 `ContextThreads`: torch binds a context to a thread and gives out ids in order. `PassWatch`: when a pass that
 another worker began has ended. Runs in a played worker's process only (`agent/main.py`). Mirrors
@@ -19,7 +18,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -38,54 +36,23 @@ Say = Callable[..., None]
 
 
 class RecordedFunction(torch.autograd.Function):  # type: ignore[misc]
-    """An autograd function whose outputs and gradients are those of a node (`GradientTap`, …)."""
+    """An autograd function with given outputs, and a callable that takes what arrives for them and returns a
+    gradient for each input."""
 
     @staticmethod
-    def forward(ctx: Any, node: Any, *inputs: torch.Tensor) -> Any:
+    def forward(ctx: Any, outputs: Sequence[torch.Tensor], gradients: Any, *inputs: torch.Tensor) -> Any:
         ctx.set_materialize_grads(False)
-        ctx.node = node
-        return tuple(node.outputs)
+        ctx.gradients = gradients
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
-        return (None, *ctx.node.backward(grads))
+        return (None, None, *ctx.gradients(grads))
 
 
-@dataclass(eq=False)
-class GradientTap:
-    """Stands before tensors that are sent, and reports the gradients that arrive for them."""
-
-    outputs: Sequence[torch.Tensor]
-    inputs: int
-    tell: Callable[[Any], None]
-
-    def backward(self, grads: Any) -> list[torch.Tensor]:
-        self.tell(grads)
-        return [torch.zeros(()) for _ in range(self.inputs)]
-
-
-@dataclass(eq=False)
-class GradientInjector:
-    """Stands behind tensors that were received, and returns their recorded gradient once it is due."""
-
-    gate: queue.SimpleQueue[list[torch.Tensor]]
-    outputs: list[torch.Tensor] = field(default_factory=lambda: [torch.zeros(())])
-
-    def backward(self, grads: Any) -> list[torch.Tensor]:
-        return self.gate.get()
-
-
-@dataclass(eq=False)
-class PassRoot:
-    """Begins a backward pass: reports that it runs, and sets off its leaves."""
-
-    leaves: int
-    begun: Callable[[], None]
-    outputs: list[torch.Tensor] = field(default_factory=lambda: [torch.zeros(())])
-
-    def backward(self, grads: Any) -> list[torch.Tensor]:
-        self.begun()
-        return [torch.zeros(()) for _ in range(self.leaves)]
+def tokens(count: int) -> list[torch.Tensor]:
+    """Returns what passes between two functions of ours, as an output or as a gradient."""
+    return [torch.zeros(()) for _ in range(count)]
 
 
 class JobThread:

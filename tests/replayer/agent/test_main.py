@@ -41,7 +41,7 @@ wanted = [2, 0, 3, 1]
 leaves = agent.leaves(0, wanted)
 for number in range(4):
     agent.gates[0, number].put([torch.ones(())])
-(root,) = a.RecordedFunction.apply(a.PassRoot(4, lambda: None), *leaves)
+(root,) = a.RecordedFunction.apply(a.tokens(1), lambda _: a.tokens(4), *leaves)
 root.backward()
 print(json.dumps([order, wanted]))
 """

@@ -35,9 +35,9 @@ for number, out in enumerate(outs):
     out.register_hook(lambda grad, number=number: seen.__setitem__(number, grad))
 gate = queue.SimpleQueue()
 gate.put(sent)
-(token,) = a.RecordedFunction.apply(a.GradientInjector(gate), *outs)
+(token,) = a.RecordedFunction.apply(a.tokens(1), lambda _: gate.get(), *outs)
 begun = []
-(root,) = a.RecordedFunction.apply(a.PassRoot(1, lambda: begun.append(1)), token)
+(root,) = a.RecordedFunction.apply(a.tokens(1), lambda _: (begun.append(1), a.tokens(1))[1], token)
 root.backward()
 print(json.dumps([
     begun,
@@ -58,7 +58,10 @@ def test_what_arrives_is_told_as_it_is() -> None:
     code = """
 told = []
 outputs = [torch.tensor([1.0, 2.0]), torch.tensor([3.0])]
-made = a.RecordedFunction.apply(a.GradientTap(outputs, 1, told.append), torch.zeros((), requires_grad=True))
+def tap(grads):
+    told.append(grads)
+    return a.tokens(1)
+made = a.RecordedFunction.apply(outputs, tap, torch.zeros((), requires_grad=True))
 torch.autograd.backward(made, [torch.tensor([5.0]).expand(2), torch.tensor([-0.0])])
 (grads,) = told
 print(json.dumps([[list(g.stride()) for g in grads], str(grads[1].item()), [m.requires_grad for m in made]]))
