@@ -45,6 +45,12 @@ class JobFacts(Struct, eq=False):
     """RRef → the worker that has its value."""
     forks: dict[Id, Carrier] = field(default_factory=dict)
     """Fork → the message that made it known to its receiver: a remote call, a fork request, a pickle."""
+    types: dict[Id, str] = field(default_factory=dict)
+    """RRef that a message brings → its type there."""
+
+    def type_of(self, rref: Id) -> str:
+        """Returns the type of an RRef, which of one that is never brought only Python can use."""
+        return self.types.get(rref, "PyObject")
 
 
 def read_facts(run: RunModel) -> dict[int, JobFacts]:
@@ -55,6 +61,9 @@ def read_facts(run: RunModel) -> dict[int, JobFacts]:
         facts, edge = found[call.job], edge_of(call.request)
         if edge is not None:
             facts.gradients[edge].append(call.index)
+        for record in (call.request, call.response):
+            for fork in () if record is None else record.facts.forks:
+                facts.types[fork.rref_id] = fork.type_str
     for job, its in _edges(run, carriers).items():
         found[job].edges = its
     names: dict[int, dict[int, str]] = defaultdict(dict)

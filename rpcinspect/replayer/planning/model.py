@@ -97,11 +97,12 @@ class Overlap(Struct, frozen=True):
 
 
 class StandIn(Struct, frozen=True, kw_only=True):
-    """A value for an RRef that is older than the capture, from a captured answer to a fetch of it."""
+    """The value of an RRef as plain data in a captured answer to a fetch of it, which can stand in for one
+    that is older than the capture."""
 
     rref: tuple[int, int]
     owner: str
-    """The live worker that gets it, before anything is sent."""
+    """The live worker that has it, or gets it before anything is sent."""
     message: int
     """Index of the answer that it is made from."""
     request: int
@@ -110,6 +111,8 @@ class StandIn(Struct, frozen=True, kw_only=True):
     """Older forks that the capture deletes: the owner is told of them."""
     changed: tuple[int, ...]
     """Requests that may have changed the value in the capture before it was fetched."""
+    is_parameter: bool = False
+    """It is one tensor that requires grad; whether it is a leaf, no message tells."""
 
     @property
     def text(self) -> str:

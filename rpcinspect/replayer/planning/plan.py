@@ -258,7 +258,7 @@ class _Planner(Struct, eq=False):
     ) -> Iterator[ValueLoad]:
         """Yields what is put into objects of live workers that they have: given, or made by what happens."""
         live, given = steps.cast.live, dict(self.options.checkpoints)
-        found = checkpoint_loads(given, whole, facts, live)
+        found = checkpoint_loads(given, facts, live)
         if self.options.restore_parameters:
             others = steps.stand_ins if self.options.stand_ins else {}
             found += [one for one in parameter_loads(whole, facts, live, others) if one.rref not in given]
@@ -304,14 +304,13 @@ class _Planner(Struct, eq=False):
 def _needed(steps: StepClassifier) -> Iterator[NeededObject]:
     """Yields what the user would have to give for the requests that are skipped for it."""
     for rref, users in sorted(steps.needed.items()):
-        types = [fork.type_str for user in users for fork in user.request.facts.forks if fork.rref_id == rref]
         made = steps.stand_ins.get(rref)
         yield NeededObject(
             rref=rref,
             owner=steps.facts.owners[rref],
             users=tuple(user.index for user in users),
             functions=tuple(dict.fromkeys(user.function for user in users if user.function is not None)),
-            type=next(iter(types), "PyObject"),
+            type=steps.facts.type_of(rref),
             stand_in=None if made is None else made.message,
         )
 

@@ -19,8 +19,6 @@ from rpcinspect.session.provenance import Id
 
 CALL = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.ASCII | re.DOTALL)
 """`module:function` or `module:function(1, 'text')`."""
-PY_OBJECT = "PyObject"
-"""The type of an RRef whose object only Python uses."""
 PART = re.compile(r"(\d+:\d+)((?:\.\w+)+)", re.ASCII)
 """`0:2.fc.weight`: an attribute of the object of another RRef."""
 
@@ -40,7 +38,6 @@ def provisions(
 ) -> dict[Id, ObjectProvision]:
     """RRef of a live worker → what the user gives for it; objects that others are made from come first."""
     owners = frozenset(live)
-    types = rref_types(calls)
     ordered = sorted(given, key=lambda rref: PART.fullmatch(given[rref]) is not None)
     return {
         rref: ObjectProvision(
@@ -48,31 +45,23 @@ def provisions(
             owner=facts.owners[rref],
             forks=tuple(older_forks(calls, rref, facts)),
             source=given[rref],
-            type=types.get(rref, PY_OBJECT),
+            type=facts.type_of(rref),
         )
         for rref in ordered
         if facts.owners.get(rref) in owners and is_older(rref, facts)
     }
 
 
-def rref_types(calls: Iterable[Exchange]) -> dict[Id, str]:
-    """RRef → its type as captured messages have it; one without an entry was never brought."""
-    both = (record for call in calls for record in (call.request, call.response) if record is not None)
-    return {fork.rref_id: fork.type_str for record in both for fork in record.facts.forks}
-
-
-def checkpoint_loads(
-    given: Mapping[Id, str], calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]
-) -> list[ValueLoad]:
+def checkpoint_loads(given: Mapping[Id, str], facts: JobFacts, live: Iterable[str]) -> list[ValueLoad]:
     """Returns what `--checkpoint` puts into objects of live workers."""
-    owners, types = frozenset(live), rref_types(calls) if given else {}
+    owners = frozenset(live)
     return [
         ValueLoad(
             rref=rref,
             owner=facts.owners[rref],
             after=_known_after(rref, facts),
             file=path,
-            type=types.get(rref, PY_OBJECT),
+            type=facts.type_of(rref),
         )
         for rref, path in given.items()
         if facts.owners.get(rref) in owners
@@ -84,7 +73,7 @@ def parameter_loads(
 ) -> list[ValueLoad]:
     """Returns what `--restore-parameters` puts into live workers: parameters as captured answers to fetches
     show them, once the last request that may have changed them is over. Stand-ins have theirs already."""
-    found, types = [], rref_types(calls)
+    found = []
     for one in fetched_values(calls, facts, live):
         if one.rref in others or not one.is_parameter:
             continue
@@ -97,7 +86,7 @@ def parameter_loads(
                 after=after,
                 message=one.message,
                 request=one.request,
-                type=types.get(one.rref, PY_OBJECT),
+                type=facts.type_of(one.rref),
             )
         )
     return found

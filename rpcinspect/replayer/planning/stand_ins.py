@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pickletools import genops
 
-from msgspec import Struct
-
 from rpcinspect.pickles.semantic import tensor_index
 from rpcinspect.replayer.planning.facts import JobFacts
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
@@ -28,36 +26,10 @@ from rpcinspect.session.provenance import Id
 
 def stand_ins(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> dict[Id, StandIn]:
     """RRef of a live worker → its stand-in. `calls`: all of the job, in the order in which they began."""
-    values = (one for one in fetched_values(calls, facts, live) if is_older(one.rref, facts))
-    return {
-        one.rref: StandIn(
-            rref=one.rref,
-            owner=one.owner,
-            message=one.message,
-            request=one.request,
-            forks=tuple(older_forks(calls, one.rref, facts)),
-            changed=one.changed,
-        )
-        for one in values
-    }
+    return {one.rref: one for one in fetched_values(calls, facts, live) if is_older(one.rref, facts)}
 
 
-class FetchedValue(Struct, frozen=True, kw_only=True):
-    """A value of an RRef of a live worker, as plain data in a captured answer."""
-
-    rref: Id
-    owner: str
-    message: int
-    """Index of the answer."""
-    request: int
-    """Index of the fetch."""
-    changed: tuple[int, ...]
-    """Requests that may have changed the value before it was fetched."""
-    is_parameter: bool
-    """It is one tensor that requires grad; whether it is a leaf, no message tells."""
-
-
-def fetched_values(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> Iterator[FetchedValue]:
+def fetched_values(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[str]) -> Iterator[StandIn]:
     """Yields the first value of each RRef that the capture shows."""
     owners, found = frozenset(live), set[Id]()
     for call in calls:
@@ -67,19 +39,15 @@ def fetched_values(calls: Sequence[Exchange], facts: JobFacts, live: Iterable[st
         if call.response is None or call.answer is None or not is_plain(call.response, call.kind):
             continue
         found.add(rref)
-        yield FetchedValue(
+        yield StandIn(
             rref=rref,
             owner=call.callee,
             message=call.answer,
             request=call.index,
+            forks=tuple(older_forks(calls, rref, facts)),
             changed=tuple(other.index for other in calls if _may_change(other, rref, call)),
-            is_parameter=is_parameter(call.response),
+            is_parameter=tensor_of(call.response) is not None and requires_grad(call.response),
         )
-
-
-def is_parameter(answer: RpcRecord) -> bool:
-    """Returns whether the value of an answer is one tensor, which requires grad."""
-    return tensor_of(answer) is not None and requires_grad(answer)
 
 
 def tensor_of(answer: RpcRecord) -> int | None:
