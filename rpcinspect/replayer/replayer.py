@@ -22,7 +22,7 @@ from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.pickles.semantic import SCRIPT_PREFIX
 from rpcinspect.replayer.agent.engine import ContextImporter, passes_of, start_agents
-from rpcinspect.replayer.peers.loop import Handle, Loop, Tap, limits_for
+from rpcinspect.replayer.peers.loop import Handle, Loop, limits_for
 from rpcinspect.replayer.peers.membership import PREFIX, Membership
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
@@ -247,7 +247,9 @@ class _Replayer:
             played = [planned for planned in self._plan.sessions if planned.count("send")]
             check([_SessionRun(self, planned).inputs() for planned in played], self.options.join)
 
-    def play(self, planned: PlannedSession, workers: Workers | None, tap: Tap | None) -> SessionOutcome:
+    def play(
+        self, planned: PlannedSession, workers: Workers | None, tap: TrafficRecorder | None
+    ) -> SessionOutcome:
         """Plays a session, from the start of its live workers to their end; without `workers`, in the joined
         group."""
         if not planned.count("send"):
@@ -276,7 +278,7 @@ class _Replayer:
         seeds: Seeds,
         done: Callable[[StepOutcome], None],
         *,
-        tap: Tap | None,
+        tap: TrafficRecorder | None,
         mute: bool = False,
     ) -> SessionOutcome:
         run = _SessionRun(self, planned, seeds, done, tap, mute)
@@ -356,7 +358,7 @@ class _SessionRun:
     planned: PlannedSession
     seeds: Seeds = dataclass_field(default_factory=Seeds)
     tick: Callable[[StepOutcome], None] = lambda outcome: None
-    tap: Tap | None = None
+    tap: TrafficRecorder | None = None
     mute: bool = False
     """Nothing of what its workers write is shown: it only looks for seeds, and the replay itself follows."""
     player: Player | None = None

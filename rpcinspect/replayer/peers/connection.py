@@ -19,7 +19,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rpcinspect.replayer.peers.loop import READ, WRITE, Loop, Tap
+from rpcinspect.replayer.peers.loop import READ, WRITE, Loop
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
 
 READ_BYTES = 1 << 18
@@ -56,19 +57,19 @@ class FrameConnection:
         self._allowed: int | None = None
         self._exact = False
         self._buffer = bytearray()
-        self._position = 0
         self._parsing = False
         self._frame_start = 0.0
         """When the first byte of the frame at the head of the buffer was there."""
         self._out: deque[memoryview] = deque()
-        self._out_bytes = 0
+        self.queued_bytes = 0
+        """Bytes that are still to be written."""
         self._write_progress = time.monotonic()
         self._ended = False
         """The other side sends nothing any more."""
         self.closed = False
         self._local: tuple[str, int] = ("", 0)
         self._remote: tuple[str, int] = ("", 0)
-        self._tap: Tap | None = None
+        self._tap: TrafficRecorder | None = None
         """The loop's, once the connection is open and both its ends are known."""
         sock.setblocking(False)
         loop.add_timer(self._check)
@@ -118,14 +119,9 @@ class FrameConnection:
             self._watch()
 
     @property
-    def queued_bytes(self) -> int:
-        """Bytes that are still to be written."""
-        return self._out_bytes
-
-    @property
     def arriving(self) -> bool:
         """Whether a frame was begun by the other side."""
-        return len(self._buffer) > self._position
+        return bool(self._buffer)
 
     @property
     def opened(self) -> bool:
@@ -176,8 +172,8 @@ class FrameConnection:
         elif self._out and now - self._write_progress > timeout:
             self._lose(f"the other side has read nothing for {timeout:g} s")
         elif self.arriving:
-            seconds, arrived = now - self._frame_start, len(self._buffer) - self._position
-            if seconds > timeout + arrived / self._limits.bytes_per_s:
+            seconds = now - self._frame_start
+            if seconds > timeout + len(self._buffer) / self._limits.bytes_per_s:
                 self._lose(f"a frame is not complete after {seconds:.1f} s")
 
     # --- inside --------------------------------------------------------------------------------------------
@@ -218,7 +214,7 @@ class FrameConnection:
         if not self._out:
             self._write_progress = time.monotonic()
         self._out.append(memoryview(data))
-        self._out_bytes += len(data)
+        self.queued_bytes += len(data)
 
     def _write(self) -> None:
         while self._out:
@@ -240,7 +236,7 @@ class FrameConnection:
                 self._tap.data(self._local, self._remote, True, _first(parts, written))
             self._write_progress = time.monotonic()
             self._silent = False
-            self._out_bytes -= written
+            self.queued_bytes -= written
             while written:
                 head = self._out[0]
                 if len(head) > written:
@@ -264,7 +260,7 @@ class FrameConnection:
                 return
             if self._tap is not None:
                 self._tap.data(self._local, self._remote, False, data)
-            if len(self._buffer) == self._position:
+            if not self._buffer:
                 self._frame_start = time.monotonic()
             self._buffer += data
             self._parse()
@@ -275,31 +271,23 @@ class FrameConnection:
         """Hands on every frame that is complete and allowed."""
         self._parsing = True
         try:
-            while not self.closed and self._allowed is not None:
-                available = len(self._buffer) - self._position
-                if available < HEADER_BYTES:
-                    break
-                length: int = HEADER.unpack_from(self._buffer, self._position)[0]
+            while not self.closed and self._allowed is not None and len(self._buffer) >= HEADER_BYTES:
+                length: int = HEADER.unpack_from(self._buffer)[0]
                 if length > self._allowed or (self._exact and length != self._allowed):
                     wanted = f"one of {self._allowed:,}" if self._exact else f"at most {self._allowed:,}"
                     self._lose(f"a frame of {length:,} bytes came where {wanted} must be")
                     return
-                if available < HEADER_BYTES + length:
+                end = HEADER_BYTES + length
+                if len(self._buffer) < end:
                     break
-                start = self._position + HEADER_BYTES
                 with memoryview(self._buffer) as view:
-                    body = bytes(view[start : start + length])
-                self._position = start + length
+                    body = bytes(view[HEADER_BYTES:end])
+                del self._buffer[:end]  # the rest stays where it is
                 self._frame_start = time.monotonic()
                 self.on_frame(body)
         finally:
             self._parsing = False
-        if self.closed:
-            return
-        if self._position:
-            del self._buffer[: self._position]
-            self._position = 0
-        if self._ended and self._allowed is not None:
+        if self._ended and self._allowed is not None and not self.closed:
             inside = f" inside a frame ({len(self._buffer):,} bytes of it came)" if self._buffer else ""
             self._lose(f"closed by the other side{inside}")
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from rpcinspect.errors import DecodeError
 from rpcinspect.pickles.python import read_python_pickle
 from rpcinspect.pickles.semantic import python_udf, worker_info
-from rpcinspect.pickles.tree import Global, Value
+from rpcinspect.pickles.tree import Global
 from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 
 _PROTO, _STOP = b"\x80\x04", b"."
@@ -57,7 +57,8 @@ def read_control_call(message: RpcMessage) -> ControlCall | None:
     if call.func == _GET_DEVICE_INFOS:
         return GetDeviceInfos()
     if call.func == _UPDATE_GROUP_MEMBERSHIP and len(call.args) == 4:
-        return _membership(call.args[0], call.args[3])
+        who = worker_info(call.args[0])
+        return None if who is None else UpdateGroupMembership(who.name, who.id, call.args[3] is True)
     return None
 
 
@@ -149,11 +150,6 @@ def _call(function: Global, args: bytes) -> RpcMessage:
 def _udf(function: Global, args: bytes) -> bytes:
     udf = _global(_PYTHON_UDF) + _global(function) + args + _EMPTY_DICT + _TUPLE3 + _NEWOBJ
     return _PROTO + udf + _STOP
-
-
-def _membership(info: Value, is_join: Value) -> UpdateGroupMembership | None:
-    who = worker_info(info)
-    return None if who is None else UpdateGroupMembership(who.name, who.id, is_join is True)
 
 
 def _global(what: Global) -> bytes:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.rpc.message import RpcMessage
 
 
@@ -163,23 +164,12 @@ class SocketHandler(Protocol):
         """Give up the socket; must be harmless when called again."""
 
 
-class Tap(Protocol):
-    """Sees every byte of every connection, so that a replay can be recorded. Names are (host, port)."""
-
-    def opened(self, local: tuple[str, int], remote: tuple[str, int], accepted: bool) -> None:
-        """A connection is there; `accepted`: the remote side opened it."""
-
-    def data(self, local: tuple[str, int], remote: tuple[str, int], sent: bool, data: bytes) -> None:
-        """Bytes were sent or received."""
-
-    def closed(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
-        """The connection has ended."""
-
-
 class Loop(Closing):
     """The sockets and the events. Use it in a `with` statement: closing it closes every socket."""
 
-    def __init__(self, limits: PeerLimits = DEFAULT_PEER_LIMITS, *, tap: Tap | None = None) -> None:
+    def __init__(
+        self, limits: PeerLimits = DEFAULT_PEER_LIMITS, *, tap: TrafficRecorder | None = None
+    ) -> None:
         self.limits = limits
         self.tap = tap
         self._selector = selectors.DefaultSelector()

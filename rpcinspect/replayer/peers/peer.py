@@ -58,7 +58,6 @@ class Peer(Closing):
         self._tensors = TensorChecker()
         self._reached: set[str] = set()
         """Workers whose pipes were lost, but had been taken."""
-        self._closed = False
         loop.add_timer(self._open_requests.overdue)
 
     @property
@@ -144,9 +143,6 @@ class Peer(Closing):
 
     def close(self, *, reset: bool = False) -> None:
         """Closes listener and pipes; calling it again is fine. `reset`: the pipes by an RST."""
-        if self._closed:
-            return
-        self._closed = True
         self.loop.remove_timer(self._open_requests.overdue)
         self._listener.close()
         for pipe in list(self._pipes.values()):
@@ -174,7 +170,8 @@ class Peer(Closing):
         return self._pipe(name, inbound=True)
 
     def _pipe(self, other: str, *, inbound: bool) -> PeerPipe:
-        pipe = PeerPipe(self.loop, inbound=inbound, other=other, on_message=self._arrived, on_lost=self._lost)
+        arrived = self._request_arrived if inbound else self._response_arrived
+        pipe = PeerPipe(self.loop, inbound=inbound, other=other, on_message=arrived, on_lost=self._lost)
         self._pipes[pipe.number] = pipe
         self._due[pipe.number] = set()
         return pipe
@@ -197,12 +194,6 @@ class Peer(Closing):
         return self._open_requests.forget(pipe.number)
 
     # --- messages ------------------------------------------------------------------------------------------
-
-    def _arrived(self, pipe: PeerPipe, message: RpcMessage, tensors: tuple[bytes, ...]) -> None:
-        if pipe.inbound:
-            self._request_arrived(pipe, message, tensors)
-        else:
-            self._response_arrived(pipe, message, tensors)
 
     def _request_arrived(self, pipe: PeerPipe, message: RpcMessage, tensors: tuple[bytes, ...]) -> None:
         due = self._due[pipe.number]

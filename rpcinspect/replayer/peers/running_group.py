@@ -28,7 +28,7 @@ from msgspec import Struct
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.control_calls import membership_call, own_info_call, read_own_info
 from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
-from rpcinspect.replayer.peers.loop import Loop, Tap
+from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.loopback import SCHEME as UV_SCHEME
 from rpcinspect.replayer.peers.loopback import Address, any_host, parse_address
 from rpcinspect.replayer.peers.membership import (
@@ -45,8 +45,9 @@ from rpcinspect.replayer.peers.membership import (
 )
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 
-NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class HeldSignals:
@@ -82,9 +83,8 @@ class HeldSignals:
 
     def __enter__(self) -> HeldSignals:
         if threading.current_thread() is threading.main_thread():
-            for name in NAMES:
-                number = getattr(signal, name, None)
-                if number is not None and callable(signal.getsignal(number)):
+            for number in HELD:
+                if callable(signal.getsignal(number)):
                     self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -123,7 +123,7 @@ class StoreAddress(Struct, frozen=True):
     def __str__(self) -> str:
         return SCHEME + str(Address(self.host, self.port))
 
-    def connect(self, *, tap: Tap | None = None) -> StoreClient:
+    def connect(self, *, tap: TrafficRecorder | None = None) -> StoreClient:
         """A client with the prefix of the group that was started last. Raises `ReplayError`."""
         store = StoreClient(self.host, self.port, tap=tap)
         try:
@@ -158,14 +158,11 @@ def addresses_of(store: StoreClient, names: Iterable[str], *, all_of_them: bool 
     for name in names:
         key = f"addrs/{name}"
         url = store.get(key).decode("utf-8", "replace") if store.check(key) else ""
-        if not url:
-            continue
-        if not url.startswith(UV_SCHEME) and not all_of_them:
-            continue
-        if not url.startswith(UV_SCHEME):
+        if url.startswith(UV_SCHEME):
+            found[name] = parse_address(url, any_host)
+        elif url and all_of_them:
             scheme = url.partition(":")[0]
             raise ReplayError(f"{name} is reached over {scheme[:20]!a} only, not over TCP (transport uv)")
-        found[name] = parse_address(url, any_host)
     return found
 
 

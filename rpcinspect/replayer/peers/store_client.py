@@ -17,7 +17,7 @@ import time
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_LIMITS
-from rpcinspect.replayer.peers.loop import Tap
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 
 VALIDATE_MAGIC = 0x3C85F7CE
 VALIDATE, SET, COMPARE_SET, GET, _, CHECK, WAIT = range(7)
@@ -40,7 +40,7 @@ class StoreClient(Closing):
         *,
         prefix: str = "",
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        tap: Tap | None = None,
+        tap: TrafficRecorder | None = None,
     ) -> None:
         """Connects; `prefix` (such as `/rpc_prefix_0/`) goes before every key, `tap` sees every byte. Raises
         `ReplayError`.
@@ -50,7 +50,7 @@ class StoreClient(Closing):
         self._place = f"store at {host}:{port}"
         self._deadline = time.monotonic() + timeout_s
         self._closed = False
-        self._tap: Tap | None = None
+        self._tap: TrafficRecorder | None = None
         """Once both ends are known, and until the connection is closed."""
         try:
             self._socket = socket.create_connection((host, port), timeout_s)

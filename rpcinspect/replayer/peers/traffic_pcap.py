@@ -13,7 +13,7 @@ that of a full disk, does not disturb the replay: the recording ends there, and 
 from __future__ import annotations
 
 import contextlib
-import os
+import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,12 +63,13 @@ class TrafficRecorder(Closing):
         self._recording = True
         """Off for good once a write has failed or Ctrl-C has cut a call short: nobody knows then what the
         next packet would have to be."""
-        self._failure: str | None = None
+        self.failure: str | None = None
+        """The reason why nothing more is recorded; None while all is well."""
         self._output = Output(path, private=True)
         self._file = self._output.file
         if not self._flush():
             self._output.drop()
-            raise OutputError(self._failure)
+            raise OutputError(self.failure)
 
     # --- the tap -------------------------------------------------------------------------------------------
 
@@ -80,7 +81,8 @@ class TrafficRecorder(Closing):
             known.both_ours = True
             known.open_ends.add(local)
             return
-        talk = Packetizer(*ends, initial=(_random(), _random()))
+        # by their first sequence numbers readers tell connections apart, also between files
+        talk = Packetizer(*ends, initial=(secrets.randbits(32), secrets.randbits(32)))
         self._connections[ends] = _Connection(talk, local, {local})
         self._record(talk.open())
 
@@ -101,11 +103,6 @@ class TrafficRecorder(Closing):
 
     # --- the file ------------------------------------------------------------------------------------------
 
-    @property
-    def failure(self) -> str | None:
-        """The reason why nothing more is recorded; None while all is well."""
-        return self._failure
-
     def close(self) -> None:
         """Writes what waits and puts the file in its place; again is fine. `failure` is final then."""
         if self._file.closed:
@@ -120,7 +117,7 @@ class TrafficRecorder(Closing):
 
     def _end(self) -> None:
         """May be done again if it was interrupted."""
-        if self._failure is None:
+        if self.failure is None:
             self._flush()
         with contextlib.suppress(OSError):  # what is no regular file can't be cut
             self._file.truncate(self._written)
@@ -128,7 +125,7 @@ class TrafficRecorder(Closing):
         try:
             self._output.put()
         except OutputError as error:
-            self._failure = self._failure or str(error)
+            self.failure = self.failure or str(error)
             self._output.drop()
 
     def _find(self, local: HostPort, remote: HostPort) -> tuple[_Connection, bool]:
@@ -161,13 +158,7 @@ class TrafficRecorder(Closing):
             while done < len(waiting):
                 done += self._file.write(waiting[done:])
         except OSError as error:
-            self._failure = f"{self.path}: can't be written: {error.strerror or error}"
+            self.failure = f"{self.path}: can't be written: {error.strerror or error}"
             return False
         self._written, self._waiting = self._written + done, bytearray()
         return True
-
-
-def _random() -> int:
-    """Returns the first sequence number of one side, by which readers tell connections apart, also between
-    files."""
-    return int.from_bytes(os.urandom(4), "big")

@@ -19,11 +19,12 @@ from msgspec.structs import replace
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
-from rpcinspect.replayer.peers.loop import Handle, Loop, RequestArrived, Tap, limits_for
+from rpcinspect.replayer.peers.loop import Handle, Loop, RequestArrived, limits_for
 from rpcinspect.replayer.peers.membership import Membership, NameTakenError, farewell, read_members
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.running_group import HeldSignals, StoreAddress, addresses_of, own_host
 from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.player import Player
@@ -70,7 +71,7 @@ def play_joined(
     options: JoinOptions,
     new_player: Callable[[SessionInputs, Loop, Mapping[str, Peer], Handle], Player],
     *,
-    tap: Tap | None,
+    tap: TrafficRecorder | None,
     trouble: Callable[[str], None],
 ) -> None:
     """Plays a session with a new player. Raises `ReplayError` where that can't be done, with the group as it

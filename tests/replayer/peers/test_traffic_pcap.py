@@ -124,7 +124,7 @@ def test_what_was_told_is_read_back(steps: list[tuple[int, bool, bytes | None]],
     numbers = dict.fromkeys(itertools.chain(initial, range(0, 2**32, 77_777_777)))
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(recorder, "_random", side_effect=numbers),
+        mock.patch.object(recorder.secrets, "randbits", side_effect=numbers),
     ):
         path = Path(folder) / "out.pcap"
         with TrafficRecorder(path) as record:
