@@ -10,7 +10,7 @@ The other side is `agent/tensors.py` and `agent/main.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import convert, to_builtins
@@ -93,15 +93,12 @@ def _read(told: Any) -> Value:
         return Dict([(_read(k), _read(v)) for k, v in what])
     if kind == "device":
         return PickleCall(_DEVICE, (str(what),))
-    return _PLAIN[kind](what)
-
-
-def _plain(what: Any) -> Any:
-    if what is None or type(what) in (bool, int, str):
+    if kind == "float":
+        return float.fromhex(what)
+    if kind == "plain" and (what is None or type(what) in (bool, int, str)):
         return what
-    raise TypeError(what)
+    raise TypeError(f"{kind}: {what}")
 
 
-_PLAIN: Mapping[str, Callable[[Any], Value]] = {"plain": _plain, "float": float.fromhex}
 _BUILD_TENSOR = Global("torch.jit._pickle", "build_tensor_from_id")
 _DEVICE = Global("torch", "device")

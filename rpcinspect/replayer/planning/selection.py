@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from rpcinspect.checks.stale import context_of_step
 from rpcinspect.replayer.planning.facts import JobFacts, rrefs_in
@@ -140,15 +141,12 @@ class _Selection:
         return made + kept
 
 
-def _begin(call: Exchange) -> int:
-    return call.begin_ns
-
-
 def optimizer_context(record: RpcRecord) -> int | None:
     """The context whose gradients a distributed optimizer's step uses."""
     return context_of_step(record) if belongs_to_optimizer(function_of(record)) else None
 
 
+_begin = attrgetter("begin_ns")
 CLEANUPS = frozenset({MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ})
 SETTLING = frozenset({MessageType.RREF_FORK_REQUEST, MessageType.RREF_CHILD_ACCEPT})
 KEEPING = frozenset({MessageType.RREF_USER_DELETE, MessageType.RREF_FORK_REQUEST})

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -70,7 +71,7 @@ class SearchPath:
         beside = [] if script is None else [script.resolve().parent]
         order = [*(folder.path.resolve() for folder in own), *beside, *(path.resolve() for path in after)]
         self._folders = tuple(_Folder(path, path in named, path in beside) for path in dict.fromkeys(order))
-        self._listed: dict[Path, frozenset[str]] = {}
+        self._names = cache(_names)
 
     def find(self, module: str) -> SourceFile | None:
         """The file of a module; None where it is not one of the user's."""
@@ -118,13 +119,10 @@ class SearchPath:
                 return folder / name
         return None
 
-    def _names(self, folder: Path) -> frozenset[str]:
-        """What lies in a folder, spelt as there: on some systems a file is there by other spellings too."""
-        known = self._listed.get(folder)
-        if known is None:
-            try:
-                known = frozenset(entry.name for entry in folder.iterdir())
-            except OSError:
-                known = frozenset()
-            self._listed[folder] = known
-        return known
+
+def _names(folder: Path) -> frozenset[str]:
+    """What lies in a folder, spelt as there: on some systems a file is there by other spellings too."""
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()

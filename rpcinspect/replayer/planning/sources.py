@@ -16,6 +16,7 @@ import ast
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ class Sources:
         self._meanings = Meanings(self._parsed)
         self.has_main = main is not None
         """Whether the names of `__main__` are those of a file."""
-        self._found_names: dict[tuple[str, str], Meaning | None] = {}
+        self._found = cache(self._look_up)
         if main is not None:
             script = _parse(SourceFile(main), "__main__", self._search)
             self._files.update(dict.fromkeys(MAIN_NAMES, script))
@@ -127,14 +128,8 @@ class Sources:
 
     # --- names ----------------------------------------------------------------------------------------------
 
-    def _found(self, file: ParsedFile, name: str) -> Meaning | None:
-        """Returns the meaning of a name with dots; imports are aliases, those of the user's own files too."""
-        key = (file.module, name)
-        if key not in self._found_names:
-            self._found_names[key] = self._look_up(file, name)
-        return self._found_names[key]
-
     def _look_up(self, file: ParsedFile, name: str) -> Meaning | None:
+        """Returns the meaning of a name with dots; imports are aliases, those of the user's own files too."""
         first, *others = name.split(".")
         for binding in file.scope.names.get(first, ()):
             if binding.how == "import":
