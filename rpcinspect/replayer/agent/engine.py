@@ -21,12 +21,11 @@ from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.workers.live_group import LiveGroup
+from rpcinspect.replayer.workers.worker_protocol import HOST
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Exchange
 
-HOST = b"rpcinspect: send from here"
-"""As `agent/main.py` knows it."""
 NO_EDGE = (1 << 48) - 1
 """Counter of an autograd message id that no worker comes to."""
 

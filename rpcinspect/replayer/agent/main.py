@@ -20,6 +20,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -35,15 +36,13 @@ from rpcinspect.replayer.agent.nodes import (
 )
 from rpcinspect.replayer.agent.tensors import NO_TIMEOUT, RemoteRefs, build, invoke, tell, tell_value
 from rpcinspect.replayer.workers.bounds import LATER_THREADS
-from rpcinspect.replayer.workers.worker_protocol import Object, parts_of, with_parts
+from rpcinspect.replayer.workers.worker_protocol import HOST, Object, parts_of, with_parts
 
 FOREVER_S = 1e6
 WORKER_THREADS = 128
 """Each request of a live worker holds one until its answer is due, each context of another worker one."""
 CONTEXT_THREADS = 4
 """Its own, and those of its passes and fetches at the same time."""
-HOST = b"rpcinspect: send from here"
-"""In the place of a pickle: a request of our own, in whose thread torch has set another worker's context."""
 HIGHEST = 1 << 40
 """Sequence number of the first leaf of a pass."""
 
@@ -69,9 +68,8 @@ class PlayedAgent:
         self.gates: dict[tuple[int, int], queue.SimpleQueue[list[torch.Tensor]]] = defaultdict(
             queue.SimpleQueue
         )
-        self.asked_before = 0
+        self.numbers = count(1)
         self.questions: dict[int, queue.SimpleQueue[Any]] = {}
-        self.lock = threading.Lock()
         self.passes = PassWatch(self.say)
         self.rrefs = RemoteRefs()
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -203,10 +201,8 @@ class PlayedAgent:
             self.contexts.host(context)
             return Opaque(b"\x80\x02N.", [])
         edge = self.received(context, question.tensors)
-        with self.lock:
-            self.asked_before += 1
-            number = self.asked_before
-            waiter = self.questions[number] = queue.SimpleQueue()
+        number = next(self.numbers)
+        waiter = self.questions[number] = queue.SimpleQueue()
         what = {"said": "asked", "n": number, "context": context, "edge": edge}
         self.say(what, question.pickle, question.tensors)
         command, blob = waiter.get()

@@ -170,11 +170,7 @@ def value(told: Any, tensors: Sequence[torch.Tensor], rrefs: Mapping[tuple[int, 
         return rrefs[what[0], what[1]]
     if kind == "device":
         return torch.device(what)
-    if kind == "float":
-        return float.fromhex(what)
-    if kind == "complex":
-        return complex(*map(float.fromhex, what))
-    return what
+    return float.fromhex(what) if kind == "float" else what
 
 
 def tell_value(found: Any, tensors: list[torch.Tensor]) -> Any:
@@ -188,8 +184,6 @@ def tell_value(found: Any, tensors: list[torch.Tensor]) -> Any:
         return "dict", [[tell_value(k, tensors), tell_value(v, tensors)] for k, v in found.items()]
     if isinstance(found, torch.device):
         return "device", str(found)
-    if isinstance(found, complex):
-        return "complex", [found.real.hex(), found.imag.hex()]
     if isinstance(found, float):
         return "float", found.hex()
     if found is None or isinstance(found, (bool, int, str)):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from itertools import count
 
 from msgspec import Struct, field
 
@@ -202,7 +203,7 @@ class Listener:
         """Connections that have not said what they are for, and since when."""
         self._registered: dict[int, Callable[[FrameConnection], None]] = {}
         """What to do with the connection that brings this id; each is used once."""
-        self._next_id = 0
+        self._ids = count()
         self._connections: list[FrameConnection] = []
         self._terms = terms
         family = Address(terms.reach(host), port).family
@@ -326,8 +327,7 @@ class Listener:
 
     def register(self, connected: Callable[[FrameConnection], None], pipe: PeerPipe) -> int:
         """The id of a connection that a pipe waits for."""
-        registration_id = self._next_id
-        self._next_id += 1
+        registration_id = next(self._ids)
         self._registered[registration_id] = connected
         pipe.on_close.append(lambda: self._registered.pop(registration_id, None))
         return registration_id

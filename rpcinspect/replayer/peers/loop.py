@@ -15,6 +15,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -177,7 +178,7 @@ class Loop(Closing):
         self._timers: list[Callable[[float], None]] = []
         self._events: deque[PeerEvent] = deque()
         self._next_tick = 0.0
-        self._pipes = 0
+        self._pipes = count(1)
         self._closed = False
 
     # --- for handlers --------------------------------------------------------------------------------------
@@ -219,8 +220,7 @@ class Loop(Closing):
 
     def next_pipe(self) -> int:
         """A number for a pipe, unique in this loop."""
-        self._pipes += 1
-        return self._pipes
+        return next(self._pipes)
 
     # --- for the replayer ----------------------------------------------------------------------------------
 

@@ -4,7 +4,10 @@ In: host and port of a store, an optional prefix that goes before every key. Out
 Speaks the protocol of torch 2.2 and later, blocking, and waits for nothing longer than its timeout. May
 assume nothing about what the store answers: lengths are bounded, and whatever doesn't fit raises
 `ReplayError`. After a timeout or a broken answer the connection is closed, since nobody knows where the
-next answer would begin; only a wait that was in vain can be taken back.
+next answer would begin.
+
+No key is waited for, as torch's client does: whoever joins a group sets all of its keys while it holds the
+group's token.
 
 Mirrors the `TCPStore` client of torch/csrc/distributed/c10d/TCPStore.cpp; operations are numbered as there.
 """
@@ -20,10 +23,8 @@ from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 
 VALIDATE_MAGIC = 0x3C85F7CE
-VALIDATE, SET, COMPARE_SET, GET, _, CHECK, WAIT = range(7)
-DELETE_KEY, APPEND, CANCEL_WAIT = 8, 9, 12
-DONE, CANCELED = 0, 1
-"""Answers to WAIT."""
+VALIDATE, SET, COMPARE_SET, GET, _, CHECK = range(6)
+DELETE_KEY, APPEND = 8, 9
 ALL_THERE = b"\0"
 """The answer to CHECK where all keys exist."""
 
@@ -46,7 +47,7 @@ class StoreClient(Closing):
         `ReplayError`.
         """
         self.prefix = prefix
-        self.timeout_s = timeout_s
+        self._timeout_s = timeout_s
         self._place = f"store at {host}:{port}"
         self._deadline = time.monotonic() + timeout_s
         self._closed = False
@@ -77,34 +78,19 @@ class StoreClient(Closing):
         """The key has this value from now on."""
         self._ask(SET, key, _string(value))
 
-    def get(self, key: str, timeout_s: float | None = None) -> bytes:
-        """The value of a key, for which it waits."""
-        self.wait(key, timeout_s=timeout_s)
+    def get(self, key: str) -> bytes:
+        """The value of a key. Raises `ReplayError` where there is none."""
+        if not self.check(key):
+            raise ReplayError(f"{self._place}: nobody has set {key}")
         self._ask(GET, key)
         return self._receive_string()
 
     def check(self, *keys: str) -> bool:
         """Whether all of the keys exist; of no keys they do."""
         self._begin()
-        self._send(bytes((CHECK,)) + self._keys(keys))
+        named = b"".join([self._key(key) for key in keys])
+        self._send(bytes((CHECK,)) + len(keys).to_bytes(8, "little") + named)
         return self._receive(1) == ALL_THERE
-
-    def wait(self, *keys: str, timeout_s: float | None = None) -> None:
-        """Returns once all of the keys exist; `ReplayError` if that takes too long."""
-        self._begin(timeout_s)
-        self._send(bytes((WAIT,)) + self._keys(keys))
-        try:
-            answer = self._receive(1, close_on_timeout=False)[0]
-        except TimeoutError:
-            self._begin()
-            self._send(bytes((CANCEL_WAIT,)))
-            # The keys may have come at that very moment: then the store says so before it confirms.
-            answer = self._receive(1)[0]
-            if answer == DONE:
-                self._receive(1)
-        if answer != DONE:
-            names = ", ".join(keys)
-            raise ReplayError(f"{self._place}: nobody set {names} within {timeout_s or self.timeout_s:g} s")
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
         """Sets the key if its value is `expected` (empty: or if it has none); returns its new value."""
@@ -135,13 +121,10 @@ class StoreClient(Closing):
     def _key(self, key: str) -> bytes:
         return _string((self.prefix + key).encode("utf-8", "surrogateescape"))
 
-    def _keys(self, keys: tuple[str, ...]) -> bytes:
-        return len(keys).to_bytes(8, "little") + b"".join([self._key(key) for key in keys])
-
-    def _begin(self, timeout_s: float | None = None) -> None:
+    def _begin(self) -> None:
         if self._closed:
             raise ReplayError(f"the connection to the {self._place} is closed")
-        self._deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        self._deadline = time.monotonic() + self._timeout_s
 
     def _send(self, data: bytes) -> None:
         try:
@@ -153,8 +136,8 @@ class StoreClient(Closing):
         if self._tap is not None:
             self._tap.data(self._local, self._remote, True, data)
 
-    def _receive(self, length: int, *, close_on_timeout: bool = True) -> bytes:
-        """Exactly so many bytes. Raises `TimeoutError` only with `close_on_timeout` off and nothing read."""
+    def _receive(self, length: int) -> bytes:
+        """Exactly so many bytes."""
         parts: list[bytes] = []
         missing = length
         while missing:
@@ -162,8 +145,6 @@ class StoreClient(Closing):
                 self._socket.settimeout(self._left())
                 part = self._socket.recv(min(missing, 1 << 16))
             except TimeoutError:
-                if not close_on_timeout and not parts:
-                    raise
                 self.close()
                 raise ReplayError(f"{self._place}: no answer in time") from None
             except OSError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -25,11 +24,11 @@ from rpcinspect.tensorpipe.records import Pipe, Visibility
 class RecordingGaps(Struct, frozen=True):
     """What a recording lacks for a replay."""
 
-    unheard: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+    unheard: Mapping[int, tuple[str, ...]]
     """Job → the workers of which logs have nothing that they sent: it is in others, or they sent nothing."""
-    one_way: frozenset[int] = frozenset()
+    one_way: frozenset[int]
     """Indexes of requests."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 def read_gaps(session: Session, calls: Sequence[Exchange]) -> RecordingGaps:

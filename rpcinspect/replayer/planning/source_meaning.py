@@ -208,8 +208,10 @@ class Meanings:
             return self.imported(binding.text)
         if binding.how == "other":
             return alias(binding.text)
-        if own is not None and isinstance(node, ast.Attribute) and _is_name(node.value, binding.me):
-            return self.member(own, node.attr) or alias(words(node))
+        if own is not None and isinstance(node, ast.Attribute):
+            of = node.value
+            if isinstance(of, ast.Name) and of.id == binding.me:
+                return self.member(own, node.attr) or alias(words(node))
         return self.expression(file, binding.scope, node)
 
     def _function(
@@ -445,10 +447,6 @@ def _merged(lines: list[list[OwnClass | str]]) -> list[OwnClass | str] | None:
 def _is_one_of(meaning: Meaning, names: Container[str]) -> bool:
     """Returns whether the meaning is a listed name of another module."""
     return bool(meaning.foreign) and all(name in names for name in meaning.foreign)
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _is_arithmetic(node: ast.AST) -> bool:

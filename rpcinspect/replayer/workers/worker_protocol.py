@@ -26,6 +26,9 @@ MAX_JSON_BYTES = 1 << 24
 MAX_BLOB_BYTES = 1 << 32
 MAX_FILES = 4
 READ_BYTES = 1 << 16
+HOST = b"rpcinspect: send from here"
+"""In the place of a pickle: a request of our own to torch's agent that plays a worker, in whose thread torch
+has set another worker's context."""
 GRACE_S = 1.0
 """More, for the rest of something that was begun in time."""
 

@@ -68,7 +68,7 @@ def test_values_of_operators() -> None:
 import json, torch
 import rpcinspect.replayer.agent.tensors as a
 tensors = []
-value = [torch.ones(1), (1, True, None, "x"), {"k": [2.5, float("inf")]}, torch.device("cpu"), 1 - 2j]
+value = [torch.ones(1), (1, True, None, "x"), {"k": [2.5, float("inf")]}, torch.device("cpu")]
 told = json.loads(json.dumps(a.tell_value(value, tensors)))
 back = a.value(told, tensors, {})
 print(json.dumps([back[0] is value[0], back[1:] == value[1:], [type(x).__name__ for x in back[1]]]))
