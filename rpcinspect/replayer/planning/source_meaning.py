@@ -14,6 +14,8 @@ import ast
 import builtins
 from collections.abc import Callable, Container, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from rpcinspect.replayer.planning.source_bindings import Binding, Scope, words
 from rpcinspect.replayer.planning.source_decorators import gives_function, objects_kept
 from rpcinspect.replayer.planning.source_model import (
@@ -96,7 +98,7 @@ class Meanings:
             found += [alias(f"what {by} gives") for by in LOOKUPS if by in kind.body.names]
             found += [alias(f"of a class with {by}") for by in LOOKUPS if by in kind.body.attributes]
             found += [self._meaning(kind.file, b, own) for b in kind.body.attributes.get(name, ())]
-        return combined(found)
+        return replace(combined(found), definitions=())  # what those get first may be an object
 
     def own_member(self, own: OwnClass, name: str) -> Meaning | None:
         """What the body of a class binds, or an assignment to an attribute of the class."""
@@ -224,43 +226,17 @@ class Meanings:
             vague = alias(f"{words(called)}, which may give what is no function")
             if by.kind == "class":
                 by = vague if is_made and not self._calls_give_function(by) else self._object(by)
-            elif by.kind == "value" or (
-                by.kind == "function" and not self._gives_function(file, binding, called, made=is_made)
-            ):
+            elif by.kind == "value" or (by.kind == "function" and not _gives_function(by, made=is_made)):
                 by = vague
             if by.kind == "alias" and not _is_one_of(by, WRAPPER_MAKERS if is_made else WRAPPERS):
                 return alias(f"decorated by {by.of}")
-        return FUNCTION
+        return Meaning("function", definitions=(node,))
 
     def _calls_give_function(self, by: Meaning) -> bool:
         """Whether calling an object of a class gives a function, as `_gives_function` has it."""
         mine = [kind for own in by.classes for kind in self.own_order(own)]
         places = [place for kind in mine for place in kind.bindings("__call__")]
         return bool(places) and all(gives_function(place.node, made=False, method=True) for place in places)
-
-    def _gives_function(self, file: ParsedFile, binding: Binding, node: ast.AST, *, made: bool) -> bool:
-        """Whether a decorator of the user's files gives back what it got, or a function that it defines.
-        `made`: it stands there as a call, and what that gives is the decorator."""
-        bindings = self._definitions(file, binding.scope, node)
-        defs = [one.node for one in bindings if one.how == "def"]
-        return len(defs) == len(bindings) > 0 and all(gives_function(one, made=made) for one in defs)
-
-    def _definitions(self, file: ParsedFile, scope: Scope | None, node: ast.AST) -> list[Binding]:
-        """The places that bind a name, or a name of a module, through imports among the user's files."""
-        if isinstance(node, ast.Attribute):
-            by = self.expression(file, scope, node.value)
-            other = self._file(by.of) if by.kind == "module" else None
-            return self._definitions(other, other.scope, ast.Name(node.attr)) if other is not None else []
-        if not isinstance(node, ast.Name):
-            return []
-        found = (scope.names.get(node.id) if scope is not None else None) or file.scope.names.get(node.id, [])
-        if len(found) == 1 and found[0].how == "import":
-            module, _, last = found[0].text.rpartition(".")
-            other = self._file(module)
-            return self._definitions(other, other.scope, ast.Name(last)) if other is not None else []
-        stars = [] if found else [self._file(star.text) for star in file.scope.stars]
-        by_star = [self._definitions(one, one.scope, node) for one in stars if one is not None]
-        return found or [one for found in by_star for one in found]
 
     def _class(self, file: ParsedFile, binding: Binding, node: ast.ClassDef) -> Meaning:
         for decorator in node.decorator_list:
@@ -393,7 +369,7 @@ class Meanings:
         if isinstance(node.func, ast.Call):  # torch.no_grad()(f)
             wraps = _is_one_of(self.expression(file, scope, node.func.func), WRAPPER_MAKERS)
         # nothing else: lru_cache(8) would give a decorator
-        return FUNCTION if wraps and of == FUNCTION else alias(words(node))
+        return FUNCTION if wraps and of.kind == "function" and not of.literal else alias(words(node))
 
     def _object(self, made: Meaning) -> Meaning:
         """An object of a class of the user's: what a call of it runs must be the user's too."""
@@ -419,6 +395,12 @@ class Meanings:
             found += [meaning] if meaning is not None else self._of_stars(file.scope.stars, name)
             self._open.discard(id(star))
         return found
+
+
+def _gives_function(by: Meaning, *, made: bool) -> bool:
+    """Returns whether a decorator of the user's files gives back what it got, or a function that it defines.
+    `made`: it stands there as a call, and what that gives is the decorator."""
+    return bool(by.definitions) and all(gives_function(one, made=made) for one in by.definitions)
 
 
 def _is_set_elsewhere(own: OwnClass, name: str, method: ast.AST) -> bool:

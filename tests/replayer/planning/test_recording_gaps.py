@@ -24,12 +24,12 @@ def test_logs_of_some_hosts_and_of_all() -> None:
     assert lacks(a).unheard == {0: ("worker1", "worker2")}
     assert lacks(a).notes[0].startswith("Nothing that worker1, worker2 sent is recorded")
     assert lacks(b).unheard == {0: ("worker0",)}
-    assert lacks(a, b) == RecordingGaps()
+    assert lacks(a, b) == RecordingGaps({}, frozenset(), ())
 
 
 @pytest.mark.parametrize("name", ["reports/replay/nested.pcap", "reports/replay/nested.rpclog"])
 def test_a_whole_recording_lacks_nothing(name: str) -> None:
-    assert lacks(recorded(name)) == RecordingGaps()
+    assert lacks(recorded(name)) == RecordingGaps({}, frozenset(), ())
 
 
 def test_only_what_one_end_sent(tmp_path: Path) -> None:
