@@ -32,7 +32,13 @@ from rpcinspect.replayer.planning.model import (
     some_of,
 )
 from rpcinspect.replayer.planning.order import arrivals, order, overlaps
-from rpcinspect.replayer.planning.provisions import checkpoint_loads, parameter_loads, provisions
+from rpcinspect.replayer.planning.provisions import (
+    checkpoint_loads,
+    is_older,
+    parameter_loads,
+    provisions,
+    stand_ins,
+)
 from rpcinspect.replayer.planning.random_numbers import random_note
 from rpcinspect.replayer.planning.recording_gaps import RecordingGaps, read_gaps
 from rpcinspect.replayer.planning.selection import select
@@ -45,7 +51,6 @@ from rpcinspect.replayer.planning.sessions import (
     named_casts,
     workers_of,
 )
-from rpcinspect.replayer.planning.stand_ins import is_older, stand_ins
 from rpcinspect.replayer.planning.steps import StepClassifier, blocked_contexts
 from rpcinspect.replayer.planning.torch_helpers import rref_classes
 from rpcinspect.rpc.command_codec import message_type_of
@@ -72,7 +77,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     trust: bool = False
     """Refuse nothing, whatever pickles name."""
     stand_ins: bool = False
-    """Give live workers values for RRefs that are older than the capture, see `stand_ins`."""
+    """Give live workers values for RRefs that are older than the capture, see `provisions`."""
     provide: tuple[tuple[Id, str], ...] = ()
     """(RRef that is older than the capture, how its live owner makes an object for it), see `provisions`."""
     checkpoints: tuple[tuple[Id, str], ...] = ()

@@ -40,7 +40,7 @@ from rpcinspect.replayer.peers.loop import (
     ended_by,
 )
 from rpcinspect.replayer.planning.model import ObjectProvision, StandIn, ValueLoad
-from rpcinspect.replayer.planning.stand_ins import tensor_of
+from rpcinspect.replayer.planning.provisions import tensor_of
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.rpc.command import (
     Command,

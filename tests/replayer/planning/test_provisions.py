@@ -7,7 +7,7 @@ import pytest
 from rpcinspect.replayer.planning.facts import read_facts
 from rpcinspect.replayer.planning.model import StandIn
 from rpcinspect.replayer.planning.plan import PlanOptions
-from rpcinspect.replayer.planning.stand_ins import stand_ins
+from rpcinspect.replayer.planning.provisions import stand_ins
 from rpcinspect.rpc.command import (
     Command,
     PythonCall,
