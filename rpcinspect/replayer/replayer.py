@@ -454,7 +454,7 @@ class _SessionRun:
 
     def _play_agents(self, group: LiveGroup) -> None:
         """Plays the session with torch's agents in the place of played workers."""
-        passes = passes_of(self.planned, self.calls)
+        passes = passes_of(self.replay.opened, self.planned)
         early = frozenset().union(*(its.early for its in passes.values()))
         inputs = replace(self.inputs(), early=early)
         limits = limits_for(inputs.largest)

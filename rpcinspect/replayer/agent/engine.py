@@ -18,13 +18,14 @@ from rpcinspect.replayer.agent.values import MapDevice
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.store_client import StoreClient
+from rpcinspect.replayer.planning.facts import read_facts
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.worker_protocol import HOST
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.rpc.types import pack_id, unpack_id
-from rpcinspect.run.exchanges import Exchange
+from rpcinspect.run.run import RunModel
 
 NO_EDGE = (1 << 48) - 1
 """Counter of an autograd message id that no worker comes to."""
@@ -47,10 +48,11 @@ class ContextImporter:
         self._peer.send(to, made(command, [envelope]))
 
 
-def passes_of(planned: PlannedSession, calls: Mapping[int, Exchange]) -> dict[str, RolePasses]:
+def passes_of(run: RunModel, planned: PlannedSession) -> dict[str, RolePasses]:
     """The backward passes of each played worker."""
     happen = {step.message for step in planned.steps if step.action != "skip"}
-    return {role: read_passes(happen, calls, role) for role in planned.cast.roles}
+    edges = read_facts(run)[planned.cast.job].edges
+    return {role: read_passes(happen, run.calls, edges, role) for role in planned.cast.roles}
 
 
 def start_agents(

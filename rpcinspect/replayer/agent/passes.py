@@ -28,7 +28,7 @@ from msgspec import Struct, field
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.agent.values import told_value
-from rpcinspect.replayer.planning.facts import Carrier, read_edges
+from rpcinspect.replayer.planning.facts import Carrier
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -143,16 +143,19 @@ class RolePasses(Struct, frozen=True):
         return self.by_context.get(context, ())
 
 
-def read_passes(happen: Collection[int], calls: Mapping[int, Exchange], role: str) -> RolePasses:
-    """The passes in which a worker sends gradients, or gets some, of those that happen."""
-    edges = read_edges(calls.values())
+def read_passes(
+    happen: Collection[int], calls: Mapping[int, Exchange], edges: Mapping[Id, Carrier], role: str
+) -> RolePasses:
+    """The passes in which a worker sends gradients, or gets some, of those that happen. `calls`, `edges`: of
+    its job."""
     its: dict[int, list[tuple[int, Exchange]]] = defaultdict(list)
     for call in calls.values():
         here = call.index in happen and role in (call.caller, call.callee)
         if here and isinstance(call.request.rpc.command, PropagateGradientsReq):
             when = call.begin_ns if call.caller == role else call.arrived_ns
             its[call.request.rpc.command.autograd_metadata.autograd_context_id].append((when, call))
-    reader = _PassReader(role, edges, calls)
+    known = {edge: carrier for edge, carrier in edges.items() if carrier.request in calls}
+    reader = _PassReader(role, known, calls)
     for context, gradients in its.items():
         reader.read(context, sorted(gradients, key=lambda one: (one[0], one[1].index)))
     return RolePasses(

@@ -193,10 +193,7 @@ class FrameConnection:
         if error:
             self._lose(f"could not be opened: {os.strerror(error)}")
             return
-        self._connecting = False
-        self._connected(accepted=False)
-        self._write_progress = time.monotonic()
-        self._write()
+        self._write()  # the hello
         if not self.closed:
             self._watch()
 

@@ -64,8 +64,9 @@ def read_facts(run: RunModel) -> dict[int, JobFacts]:
         for record in (call.request, call.response):
             for fork in () if record is None else record.facts.forks:
                 facts.types[fork.rref_id] = fork.type_str
-    for job, its in _edges(run, carriers).items():
-        found[job].edges = its
+    for (job, context, message_id), forward in run.edges.items():
+        if forward in carriers:
+            found[job].edges[context, message_id] = carriers[forward]
     names: dict[int, dict[int, str]] = defaultdict(dict)
     """Job → worker id → name: from envelopes alone, since a plan takes no label for a worker."""
     for job, name, number in senders(run.exchanges.calls):
@@ -86,20 +87,6 @@ def senders(calls: Iterable[Exchange]) -> Iterator[tuple[int, str, int]]:
             for envelope in () if record is None else record.rpc.envelopes:
                 if isinstance(envelope, RpcWithAutograd):
                     yield call.job, name, envelope.from_worker_id
-
-
-def read_edges(calls: Collection[Exchange]) -> dict[Id, Carrier]:
-    """(context, autograd message id) → the forward message that made the edge, of calls of one job."""
-    first = next(iter(calls), None)
-    return {} if first is None else _edges(first.run, _carriers(calls)).get(first.job, {})
-
-
-def _edges(run: RunModel, carriers: Mapping[int, Carrier]) -> dict[int, dict[Id, Carrier]]:
-    found: dict[int, dict[Id, Carrier]] = defaultdict(dict)
-    for (job, context, message_id), forward in run.edges.items():
-        if forward in carriers:
-            found[job][context, message_id] = carriers[forward]
-    return found
 
 
 def _carriers(calls: Collection[Exchange]) -> dict[int, Carrier]:

@@ -195,7 +195,8 @@ def _is_device(value: Value) -> bool:
     return type(text) is str and DEVICE.fullmatch(text) is not None
 
 
-def _of_type(*types: type) -> Callable[[Value], bool]:
+def of_type(*types: type) -> Callable[[Value], bool]:
+    """Returns a test for values of exactly these types."""
     return lambda value: type(value) in types
 
 
@@ -208,16 +209,16 @@ KINDS: dict[str, Callable[[Value], bool]] = {
     "Tensor": _is_tensor,
     "int": _is_int,
     "SymInt": _is_int,
-    "float": _of_type(float),
+    "float": of_type(float),
     "complex": _is_complex,
-    "bool": _of_type(bool),
-    "str": _of_type(str),
+    "bool": of_type(bool),
+    "str": of_type(str),
     "Scalar": _is_scalar,
     "ScalarType": _below(46),
     "Layout": _below(3),
     "MemoryFormat": _below(4),
     "Device": _is_device,
-    "Generator": _of_type(),
+    "Generator": of_type(),
 }
 """What may be an argument of an operator of the table: by kind. Element types are those of 2.13; with others
 an operator was seen to divide by their size, 0. Layouts are strided, COO and CSR; behind them is that of

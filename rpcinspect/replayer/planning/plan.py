@@ -332,7 +332,8 @@ def _beyond_agent(calls: Iterable[Exchange], facts: JobFacts, roles: Collection[
 def _loose(steps: StepClassifier) -> set[int]:
     """Gradients of played workers for which torch's agent has nothing that would set them off."""
     happen = {index for index, decision in steps.decisions.items() if decision.action != "skip"}
-    return {index for role in steps.cast.roles for index in read_passes(happen, steps.calls, role).loose}
+    passes = [read_passes(happen, steps.calls, steps.facts.edges, role) for role in steps.cast.roles]
+    return {index for one in passes for index in one.loose}
 
 
 def _expected(call: Exchange, decision: Decision) -> tuple[str, ...]:

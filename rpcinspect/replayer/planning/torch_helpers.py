@@ -27,6 +27,7 @@ from rpcinspect.pickles.safe_names import LAYERS, MAKE_OPTIMIZERS, OPTIMIZERS, S
 from rpcinspect.pickles.semantic import is_fork
 from rpcinspect.pickles.tree import SCALARS, Dict, Global, PickleCall, Set, Value, children
 from rpcinspect.pickles.verdicts import Named, NameRuling
+from rpcinspect.replayer.planning.operators import of_type
 from rpcinspect.rpc.callee import CREATE_WITH_INTERFACE, maker_of
 from rpcinspect.rpc.questions import created, python_udf_of
 from rpcinspect.run.exchanges import Exchange
@@ -169,13 +170,9 @@ def _device(value: Value) -> bool:
     return type(value) is str or semantic.device(value) is not None
 
 
-def _is(*types: type) -> One:
-    return lambda value: type(value) in types
-
-
 _MODULE_CLASS, _OPTIMIZER_CLASS = _class_or(LAYERS), _class_or(OPTIMIZERS)
-_INT, _STR, _BOOL = _is(int), _is(str), _is(bool)
-_ARGS, _KWARGS = _is(tuple, list), _is(Dict)
+_INT, _STR, _BOOL = of_type(int), of_type(str), of_type(bool)
+_ARGS, _KWARGS = of_type(tuple, list), of_type(Dict)
 _STEP = Signature({"local_optim_rref": is_fork, "autograd_ctx_id": _INT}, 2)
 _OPTIMIZER = Signature({"optim_cls": _OPTIMIZER_CLASS, "local_params_rref": _rrefs}, 2, rest=True)
 _INVOKE = Signature({"rref": is_fork, "func_name": _STR, "args": _ARGS, "kwargs": _KWARGS}, 4)
@@ -196,9 +193,11 @@ SIGNATURES: dict[str, Signature] = {
         {"module_rref": is_fork, "device": _STR, "is_device_map_set": _BOOL}, 3, rest=True
     ),
     "_rref_typeof_on_owner": Signature({"rref": is_fork, "blocking": _BOOL}, 1),
-    "_rref_typeof_on_user": Signature({"rref": is_fork, "timeout": _is(int, float), "blocking": _BOOL}, 1),
+    "_rref_typeof_on_user": Signature(
+        {"rref": is_fork, "timeout": of_type(int, float), "blocking": _BOOL}, 1
+    ),
     "get_gradients": Signature({"context_id": _INT}, 1),
-    "get_worker_info": Signature({"worker_name": _is(str, type(None))}, 0),
+    "get_worker_info": Signature({"worker_name": of_type(str, type(None))}, 0),
     **{one.name: _OPTIMIZER for one in MAKE_OPTIMIZERS},
     **{one.name: _STEP for one in STEP_OPTIMIZERS},
 }

@@ -6,6 +6,7 @@ import pytest
 
 from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.replayer.agent.passes import RolePasses, cannot, read_passes
+from rpcinspect.replayer.planning.facts import read_facts
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -89,7 +90,7 @@ def gradient(
 
 def passes_of(talk: Workers, role: str = "w0") -> RolePasses:
     calls = {call.index: call for call in talk.calls()}
-    return read_passes(calls, calls, role)
+    return read_passes(calls, calls, read_facts(talk.run())[0].edges, role)
 
 
 def test_a_pass_of_its_own() -> None:
