@@ -164,14 +164,17 @@ def take(
             view.feed(shown)
 
 
-def take_chosen(decoding: Decoding, views: Sequence[View], chosen: Filter | None) -> Shown | None:
-    """Feeds what the filter may pick; returns what it has picked."""
+def take_chosen(
+    decoding: Decoding, views: Sequence[View], chosen: Filter | None, *, of_calls: bool = False
+) -> Shown | None:
+    """Feeds what the filter may pick; returns what it has picked. `of_calls`: a call matches by what its
+    request and its answer say together."""
     if chosen is None:
         take(decoding, views)
         return None
-    from rpcinspect.filter.selection import Selection
+    from rpcinspect.filter.selection import CallSelection, Selection
 
-    selection = Selection(chosen, decoding.bytes)
+    selection = (CallSelection if of_calls else Selection)(chosen, decoding.bytes)
     take(decoding, views, selection.feed)
     return selection.finish(decoding.session)
 

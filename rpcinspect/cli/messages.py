@@ -27,7 +27,6 @@ from rpcinspect.session.model import Session
 if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.views.jsonl.calls import CallRows
     from rpcinspect.views.jsonl.hashes import HashThreads
     from rpcinspect.views.jsonl.lines import JsonLines
 
@@ -201,7 +200,7 @@ def _calls(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack:
     decoding = stack.enter_context(inputs.decoding())
     with inputs.ends_by_key(decoding) as interrupt:
         view = CallRows(spool(stack))
-        shown = _take_calls(decoding, view, chosen)
+        shown = take_chosen(decoding, [view], chosen, of_calls=True)
         session = decoding.session
         say_if_empty(session)
         calls = view.of(session, shown)
@@ -214,22 +213,6 @@ def _calls(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack:
             show_calls(calls, session, console, show_all=command.show_all, shown=shown)
     say_what_is_unread(decoding)
     return _verdict(command, session, interrupt)
-
-
-def _take_calls(decoding: Decoding, view: CallRows, chosen: Filter | None) -> Shown | None:
-    """Feeds every message: a call matches by what its request and its answer say together."""
-    if chosen is None:
-        for records in decoding.blocks():
-            view.feed(records)
-        return None
-    from rpcinspect.filter.selection import CallSelection
-
-    selection = CallSelection(chosen, decoding.bytes)
-    for records in decoding.blocks():
-        view.feed(records)
-        for record in records:
-            selection.feed(record)
-    return selection.finish(decoding.session)
 
 
 def _message(

@@ -36,7 +36,7 @@ SIZES |= {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _NUMBER = late(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)([A-Za-zµ]*)", re.ASCII)
 _WHOLE = late(r"[+-]?\d+", re.ASCII)
 _PLAIN = late(r"[A-Za-z_][\w.:/-]*", re.ASCII)
-_RESERVED = {"and", "or", "not", "in"}
+RESERVED = {"and", "or", "not", "in"}
 
 
 class Kind(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Kind(Struct, frozen=True):
 
 def quote(text: str) -> str:
     """A text as a filter has it: bare where it can be, else in double quotes."""
-    if _PLAIN.fullmatch(text) and text not in _RESERVED:
+    if _PLAIN.fullmatch(text) and text not in RESERVED:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -66,18 +66,3 @@ class Or(Struct, frozen=True):
 
 
 Expression: TypeAlias = Present | Compare | Not | And | Or
-
-
-def leaves(expression: Expression) -> list[Present | Compare]:
-    """Returns all comparisons, from left to right, repeats included."""
-    found: list[Present | Compare] = []
-    stack = [expression]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Not):
-            stack.append(item.item)
-        elif isinstance(item, (And, Or)):
-            stack.extend(reversed(item.items))
-        else:
-            found.append(item)
-    return found

@@ -14,7 +14,7 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
 
 from rpcinspect.errors import FilterError
 from rpcinspect.fields.field import Field
-from rpcinspect.fields.kinds import Word, unquote
+from rpcinspect.fields.kinds import RESERVED, Word, unquote
 from rpcinspect.fields.table import BY_NAME
 from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present
 from rpcinspect.filter.regex import compile_search
@@ -210,6 +210,3 @@ def _unexpected(error: UnexpectedInput, text: str) -> FilterError:
         return FilterError(f"the filter ends too early: {told}", text, len(text), len(text))
     hint = " (a value that is a word of the language must be in quotes)" if str(token) in RESERVED else ""
     return FilterError(f"{told}{hint}", text, token.start_pos or 0, token.end_pos or 0)
-
-
-RESERVED = {"and", "or", "not", "in"}

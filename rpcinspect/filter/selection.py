@@ -21,7 +21,7 @@ from rpcinspect.fields.kinds import FLAG, SHAPE, same_shape
 from rpcinspect.fields.message import MessageValues, Reader
 from rpcinspect.fields.phrases import printable
 from rpcinspect.fields.session import AtTheEnd, SoFar
-from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present, leaves
+from rpcinspect.filter.expression import And, Compare, Expression, Not, Or, Present
 from rpcinspect.filter.matches import Shown
 from rpcinspect.filter.regex import compile_search
 from rpcinspect.pipeline import Decoding
@@ -64,10 +64,11 @@ class Filter:
     def __init__(self, expression: Expression, text: str) -> None:
         """`text`: as the user wrote it."""
         self.text = text
-        self.leaves = found = leaves(expression)
-        self.fields: tuple[Field, ...] = tuple(leaf.field for leaf in found)
-        self.tests: tuple[Test, ...] = tuple(_test(leaf) for leaf in found)
-        self.judge = _judge(expression, iter(range(len(found))).__next__)
+        self.leaves: list[Present | Compare] = []
+        """All comparisons, from left to right, repeats included."""
+        self.judge = _judge(expression, self.leaves)
+        self.fields: tuple[Field, ...] = tuple(leaf.field for leaf in self.leaves)
+        self.tests: tuple[Test, ...] = tuple(_test(leaf) for leaf in self.leaves)
 
     @property
     def late(self) -> tuple[str, ...]:
@@ -118,6 +119,8 @@ class Selection:
     def _picked(self, session: Session) -> bytearray:
         asked, picked = self._filter, bytearray(state == YES for state in self._states)
         open_ = [row for row, state in enumerate(self._states) if state >= 0]
+        if not open_:
+            return picked
         known = AtTheEnd(session).at(open_)
         late = [field.column(known) if field.late else None for field in asked.fields]
         for at, row in enumerate(open_):
@@ -163,38 +166,24 @@ class CallSelection(Selection):
         return picked
 
 
-class StreamSelection:
+class StreamSelection(Selection):
     """Selects messages for views that print at once, by what is known by then."""
 
     def __init__(self, chosen: Filter, decoding: Decoding, known: SoFar | None = None) -> None:
         """`known`: what is known so far, for another thread than that of the decoding."""
-        self._filter = chosen
-        self._reader = Reader(decoding.bytes)
+        super().__init__(chosen, decoding.bytes)
         self._known = known or SoFar(decoding)
-        self._rows = bytearray()
 
-    def feed(self, record: RpcRecord) -> bool:
-        """Whether the message is picked."""
-        self._known.at(record)
-        picked = record.told(self._picked)
-        self._rows.append(picked)
-        return picked
-
-    def _picked(self, record: RpcRecord) -> bool:
+    def _state(self, record: RpcRecord) -> int:
         asked, message = self._filter, MessageValues(record, self._reader)
+        self._known.at(record)
 
         def look(number: int) -> Truth:
             field = asked.fields[number]
             values = several(field.column(self._known)[0]) if field.late else field.values(message)
             return asked.tests[number](values)
 
-        return bool(asked.judge(look))
-
-    def finish(self, session: Session) -> Shown:
-        """Which were picked; `session` of the same decoding, at its end."""
-        rows = bytes(self._rows)
-        hints = () if any(rows) else tuple(_hints(self._filter, session))
-        return Shown(self._filter.text, rows, participation_of(session, rows), hints)
+        return YES if asked.judge(look) else NO
 
 
 def _hints(chosen: Filter, session: Session) -> Iterator[str]:
@@ -245,16 +234,17 @@ def _shape_test(asked: str, value: Any) -> Test:
     return lambda values: any(fits(shape) for shape in values)
 
 
-def _judge(expression: Expression, number: Callable[[], int]) -> Predicate:
-    """The question to a tree. Comparisons are numbered from left to right, as `leaves` gives them, and asked
-    in that order; what an earlier one has decided is not asked for."""
+def _judge(expression: Expression, leaves: list[Present | Compare]) -> Predicate:
+    """The question to a tree, whose comparisons are added to `leaves`. They are numbered from left to right
+    and asked in that order; what an earlier one has decided is not asked for."""
     if isinstance(expression, Not):
-        return _opposite(_judge(expression.item, number))
+        return _opposite(_judge(expression.item, leaves))
     if isinstance(expression, And):
-        return _until(False, [_judge(item, number) for item in expression.items])
+        return _until(False, [_judge(item, leaves) for item in expression.items])
     if isinstance(expression, Or):
-        return _until(True, [_judge(item, number) for item in expression.items])
-    own = number()
+        return _until(True, [_judge(item, leaves) for item in expression.items])
+    own = len(leaves)
+    leaves.append(expression)
     return lambda look: look(own)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from rpcinspect.fields.field import Field
 from rpcinspect.fields.table import ALIASES, BY_NAME, FIELDS
-from rpcinspect.filter.expression import leaves
 from rpcinspect.filter.grammar import parse
+from rpcinspect.filter.selection import Filter
 from tests.export.parquet.lakes import rows
 from tests.truth import CAPTURES
 
@@ -20,7 +20,7 @@ from tests.truth import CAPTURES
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 def test_a_field(field: Field) -> None:
     assert field.streams or field.late
-    assert field in [leaf.field for leaf in leaves(parse(field.example))]
+    assert field in [leaf.field for leaf in Filter(parse(field.example), "").leaves]
     assert parse(field.name)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from rpcinspect.filter.expression import Expression, leaves
+from rpcinspect.filter.expression import Expression
 from rpcinspect.filter.grammar import parse
+from rpcinspect.filter.selection import Filter
 from tests.filter.expressions import expressions
 from tests.thorough import examples
 
@@ -19,7 +20,8 @@ def test_what_is_written_is_read_as_the_same(expression: Expression) -> None:
 
 
 def test_leaves_come_from_left_to_right() -> None:
-    found = leaves(parse("not (a or b)".replace("a", "request").replace("b", "control") + " and id == 3"))
+    text = "not (request or control) and id == 3"
+    found = Filter(parse(text), text).leaves
     assert [leaf.field.name for leaf in found] == ["request", "control", "id"]
 
 

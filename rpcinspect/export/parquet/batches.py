@@ -77,7 +77,8 @@ def arrow_table(
     elif table == "calls":
         with Temporary() as spool:
             calls = CallRows(spool)
-            calls.feed(sorted(records, key=lambda record: record.row))
+            of_rows = sorted(records, key=lambda record: record.row)
+            calls.feed(of_rows)
             batches = list(of_calls(calls.of(session, shown), schema))
     else:
         batches = list(of_session(table, session, shown, schema))

@@ -135,9 +135,9 @@ class CallRows:
         self._spool = Spool(spool)
         self._texts = CallTexts()
 
-    def feed(self, records: Sequence[RpcRecord]) -> None:
-        """Renders the content of some messages."""
-        self._spool.extend([self._texts.of(record) for record in records])
+    def feed(self, records: Sequence[RpcRecord | None]) -> None:
+        """Renders the content of some messages; None stands for one that will not be shown."""
+        self._spool.extend([b"" if record is None else self._texts.of(record) for record in records])
 
     def of(self, session: Session, shown: Shown | None = None) -> OfSession:
         """The calls of a session: all, or those whose request or answer is `shown`."""
