@@ -53,6 +53,8 @@ class Field(Struct, frozen=True, eq=False, dict=True):
     """What its column is called, if not so."""
     cells: str = ""
     """What is in there: a list has all values, anything else the first."""
+    plural: bool = False
+    """Whether a message has several texts: its column, whose name has an s more, is a list of them."""
     streams: bool = True
     """Whether the value is known while messages come."""
 
@@ -80,10 +82,17 @@ class Field(Struct, frozen=True, eq=False, dict=True):
         """Returns the columns in Parquet with their types: two for a pair."""
         if To.TABLE not in self.to:
             return {}
-        name = self.renamed or self.key.replace(".", "_")
         if self.kind is PAIR:
-            return {f"{name}_created_on": "int64", f"{name}_local_id": "int64"}
-        return {name: self.cells or CELLS.get(self.kind.name, "int64")}
+            stem = self.key.removesuffix("_id")
+            return {f"{stem}_created_on": "int64", f"{stem}_local_id": "int64"}
+        if self.plural:
+            return {f"{self.key}s": "list of text"}
+        return {self.column_name: self.cells or CELLS.get(self.kind.name, "int64")}
+
+    @property
+    def column_name(self) -> str:
+        """Returns what a column of single values is called."""
+        return self.renamed or self.key.replace(".", "_")
 
     @cached_property
     def get(self) -> Get:
@@ -115,6 +124,14 @@ class Seen(Field, frozen=True, eq=False, dict=True):
     @property
     def in_json(self) -> bool:
         return To.JSON in self.to
+
+
+class OfPlace(Field, frozen=True, eq=False, dict=True):
+    """Where in the captures a message is."""
+
+    @property
+    def column_name(self) -> str:
+        return f"location_{self.key}"
 
 
 class OfTensor(Field, frozen=True, eq=False, dict=True):

@@ -8,7 +8,7 @@ under its key:
 `Seen`      a value that other messages decide, such as the answer's number: in JSON; it needs a property of
             its name in `AtTheEnd` of fields/session.py, and in `SoFar` if it is known while messages come
 `Field`     a value that a message has by itself: in JSON its envelopes and body have it, where
-            views/jsonl/message.py and fields/body.py put it
+            views/jsonl/message.py and fields/body.py put it; `OfPlace` is one of its `location`
 
 Nothing here asks for what others have rendered.
 """
@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rpcinspect.fields.field import Field, OfTensor, Seen, To
+from rpcinspect.fields.field import Field, OfPlace, OfTensor, Seen, To
 from rpcinspect.fields.kinds import CONTEXT, DURATION, FLAG, KINDS, NUMBER, PAIR, SHAPE, SIZE, TEXT, TYPE
 from rpcinspect.fields.message import MessageValues
 from rpcinspect.fields.plain import Picked, number
@@ -121,13 +121,7 @@ MESSAGE: tuple[Field, ...] = (
     Seen("control", FLAG, "is of the agents' own calls, or an answer to one", ""),
     Seen("failure", TEXT, "why its caller gave up, as logs say", to=JSON),
     Field(
-        "envelope",
-        TYPE,
-        "the types of the envelopes",
-        "== RUN_WITH_PROFILING_REQ",
-        "envelopes",
-        renamed="envelopes",
-        cells="list of text",
+        "envelope", TYPE, "the types of the envelopes", "== RUN_WITH_PROFILING_REQ", "envelopes", plural=True
     ),
     Field(
         "body",
@@ -139,15 +133,7 @@ MESSAGE: tuple[Field, ...] = (
     ),
     Field("fn", TEXT, "the function, and the one behind torch's helper", '~ "forward"', "functions", FILTER),
     Field("function", TEXT, "what is called, also where it has no name", of=_body("function")),
-    Field(
-        "arg",
-        TEXT,
-        "each argument, as decode shows it",
-        '~ "^tensor#0"',
-        _body("args"),
-        renamed="args",
-        cells="list of text",
-    ),
+    Field("arg", TEXT, "each argument, as decode shows it", '~ "^tensor#0"', _body("args"), plural=True),
     Field("kwarg", TEXT, "each keyword argument, NAME=VALUE", '~ "^gain="', "keywords", FILTER),
     Field("kwargs", TEXT, "each keyword argument", of=_body("kwargs"), cells="map"),
     Field("async", FLAG, "the function is an async_execution one", "", _command("is_async_execution")),
@@ -176,15 +162,12 @@ MESSAGE: tuple[Field, ...] = (
     ),
     Field("autograd_message_id", CONTEXT, "autograd edge: of an envelope or a gradient", "== 1:2", "edges"),
     Field("from_worker_id", NUMBER, "sender's id in an autograd envelope", "== 0", "senders", FILTER),
-    Field(
-        "sender", NUMBER, "id of the sender, in an envelope or a fetch", of="sender", renamed="from_worker_id"
-    ),
+    Field("sender", NUMBER, "id of the sender, in an envelope or a fetch", renamed="from_worker_id"),
     Field("device_map", TEXT, "each pair of an envelope's map", '== "cpu->cuda:0"', "device_pairs", FILTER),
     Field(
         "devices",
         TEXT,
         "the innermost envelope's map: the sender's device → the receiver's",
-        of="devices",
         renamed="device_map",
         cells="map",
     ),
@@ -196,17 +179,9 @@ MESSAGE: tuple[Field, ...] = (
         "the remote reference that a command names",
         "== 0:3",
         _command("ret_rref_id", "rref_id"),
-        renamed="rref",
     ),
-    Field(
-        "fork_id",
-        PAIR,
-        "the fork that a command names",
-        "== 0:4",
-        _command("ret_fork_id", "fork_id"),
-        renamed="fork",
-    ),
-    Field("profiling_id", PAIR, "id of a profiled call", "== 0:1", "profiling_ids", renamed="profiling"),
+    Field("fork_id", PAIR, "the fork that a command names", "== 0:4", _command("ret_fork_id", "fork_id")),
+    Field("profiling_id", PAIR, "id of a profiled call", "== 0:1", "profiling_ids"),
     Field("event", TEXT, "names of the events of a profiled answer", '== "aten::mm"', "events", FILTER),
     Field("tensors", NUMBER, "how many tensors it has", ">= 2", "tensor_count", cells="int32"),
     Field("nbytes", SIZE, "all of it: descriptor, payloads, tensors", "> 1MB", lambda m: size_of(m.record)),
@@ -217,15 +192,7 @@ MESSAGE: tuple[Field, ...] = (
         of=lambda m: sum([one.descriptor.length for one in m.tp.tensors]),
     ),
     Field("missing_bytes", SIZE, "of these, bytes not captured", of=lambda m: missing_bytes(m.record)),
-    Field(
-        "problem",
-        TEXT,
-        "what is wrong with the message",
-        '~ "not captured"',
-        "problems",
-        renamed="problems",
-        cells="list of text",
-    ),
+    Field("problem", TEXT, "what is wrong with the message", '~ "not captured"', "problems", plural=True),
     Field("problem.layer", TEXT, "the layer that found it", "== pickle", "problem_layers", FILTER),
     Seen(
         "finding",
@@ -233,51 +200,22 @@ MESSAGE: tuple[Field, ...] = (
         "codes of the findings that name the message",
         "== error-response",
         to=TABLE,
-        renamed="findings",
-        cells="list of text",
+        plural=True,
         streams=False,
     ),
-    Field(
+    OfPlace(
         "capture",
         NUMBER,
         "number of the capture, in the order of the command line",
         "== 1",
         "tp.capture",
-        renamed="location_capture",
         cells="int32",
     ),
-    Field(
-        "packet",
-        NUMBER,
-        "packet of its first byte, as Wireshark counts",
-        "> 500",
-        "packet",
-        renamed="location_packet",
-    ),
-    Field(
-        "first_packet",
-        NUMBER,
-        "lowest packet that holds bytes of it, tensors included",
-        "< 500",
-        "first_packet",
-        renamed="location_first_packet",
-    ),
-    Field(
-        "last_packet",
-        NUMBER,
-        "highest packet that holds bytes of it, tensors included",
-        ">= 500",
-        "last_packet",
-        renamed="location_last_packet",
-    ),
-    Field("flow", TEXT, "addresses: ip:port>ip:port", '~ ":29500>"', "flow", renamed="location_flow"),
-    Field(
-        "offset",
-        NUMBER,
-        "bytes from the beginning of that direction's stream",
-        of="tp.offset",
-        renamed="location_offset",
-    ),
+    OfPlace("packet", NUMBER, "packet of its first byte, as Wireshark counts", "> 500"),
+    OfPlace("first_packet", NUMBER, "lowest packet that holds bytes of it, tensors included", "< 500"),
+    OfPlace("last_packet", NUMBER, "highest packet that holds bytes of it, tensors included", ">= 500"),
+    OfPlace("flow", TEXT, "addresses: ip:port>ip:port", '~ ":29500>"'),
+    OfPlace("offset", NUMBER, "bytes from the beginning of that direction's stream", of="tp.offset"),
 )
 """Fields of messages, in the order of JSON and of Parquet."""
 
@@ -338,9 +276,7 @@ TENSOR: tuple[OfTensor, ...] = (
         lambda t: t.nbytes if t.meta.layout == "strided" else None,
         FILTER,
     ),
-    OfTensor(
-        "nbytes", SIZE, "bytes of its elements, of a sparse one those of its parts", of="nbytes", to=TABLE
-    ),
+    OfTensor("nbytes", SIZE, "bytes of its elements, of a sparse one those of its parts", to=TABLE),
     OfTensor(
         "storage", NUMBER, "number of its storage in the message; several may share one", of="meta.storage"
     ),

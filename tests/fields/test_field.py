@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.fields.field import Field, OfTensor, Seen, To, several
+from rpcinspect.fields.field import Field, OfPlace, OfTensor, Seen, To, several
 from rpcinspect.fields.kinds import FLAG, NUMBER, PAIR, TEXT
 
 
@@ -16,8 +16,10 @@ from rpcinspect.fields.kinds import FLAG, NUMBER, PAIR, TEXT
     [
         (Field("error.text", TEXT, ""), {"error_text": "text"}),
         (Field("kwargs", TEXT, "", cells="map"), {"kwargs": "map"}),
-        (Field("rref_id", PAIR, "", renamed="rref"), {"rref_created_on": "int64", "rref_local_id": "int64"}),
+        (Field("rref_id", PAIR, ""), {"rref_created_on": "int64", "rref_local_id": "int64"}),
         (Field("fn", TEXT, "", "== f", to=To.FILTER), {}),
+        (Field("arg", TEXT, "", plural=True), {"args": "list of text"}),
+        (OfPlace("packet", NUMBER, ""), {"location_packet": "int64"}),
         (OfTensor("offset", NUMBER, "", renamed="storage_offset"), {"storage_offset": "int64"}),
     ],
     ids=lambda value: value.name if isinstance(value, Field) else "",
