@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rpcinspect.errors import DecodeError
 from rpcinspect.fields.plain import Json, Picked, number, plain, text
 from rpcinspect.late_pattern import late
-from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.render import render, render_args
 from rpcinspect.pickles.semantic import python_udf, remote_exception
@@ -40,7 +38,7 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchRet,
     UnknownCommand,
 )
-from rpcinspect.rpc.command_codec import message_type_of, python_pickle
+from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.decode import REPEATING, held_bytes
 from rpcinspect.rpc.envelope import Envelope, RpcWithAutograd, RpcWithProfilingReq
 from rpcinspect.rpc.message import type_name
@@ -91,27 +89,16 @@ def texts(pairs: Mapping[str, str]) -> dict[str, str]:
 class Body:
     """The content of a command; expensive parts are made when they are asked for."""
 
-    def __init__(
-        self,
-        command: Command,
-        tensor_texts: Sequence[str],
-        pickle: PythonPickle | DecodeError | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
+    def __init__(self, command: Command, tensor_texts: Sequence[str], pickle: PythonPickle | None) -> None:
         """`tensor_texts[i]` stands for tensor i in rendered values, see `tensor_text`. `pickle` is the
-        command's Python pickle where the caller has read it already, or why it could not; else it is read
-        here. One that can't be read leaves `function` or `value` None; `pickle_error` says why.
+        command's Python pickle, if it has one. One that can't be read leaves `function` or `value` None;
+        `pickle_error` says why.
         """
         self.command: Any = command
         self.tensor_texts = tensor_texts
-        self._limits = limits
-        if pickle is None:
-            try:
-                pickle = python_pickle(command, limits)
-            except DecodeError as error:
-                pickle = error
-        self._root = pickle.root if isinstance(pickle, PythonPickle) else None
-        self.pickle_error = str(pickle) if isinstance(pickle, DecodeError) else None
+        error = None if pickle is None else pickle.error
+        self._root = None if pickle is None or error is not None else pickle.root
+        self.pickle_error = None if error is None else str(error)
 
     def get(self, name: str) -> Any:
         """The value of a field of `BODY`; None where the command has no such field."""
@@ -133,7 +120,7 @@ class Body:
             return self.function, [self.render(value) for value in self.command.args], {}
         if self.pickle_error is not None:
             return None, [], {}
-        found = render_args(self._root, self.tensor_texts, self._limits)
+        found = render_args(self._root, self.tensor_texts)
         return found or (None, [self.render(self._root)], {})
 
     @property
@@ -179,7 +166,7 @@ class Body:
 
     def render(self, value: Any, max_chars: int = MAX_RENDERED) -> str:
         """Returns a value in words."""
-        return render(value, self.tensor_texts, self._limits, max_chars=max_chars)
+        return render(value, self.tensor_texts, max_chars=max_chars)
 
 
 def _told(*names: str) -> Callable[[Body], object]:
@@ -240,9 +227,7 @@ SAYS: dict[type[Any], tuple[str, ...]] = {
 
 def body_of(record: RpcRecord) -> Body:
     """The body of a record, whose pickle was read when it was decoded."""
-    pickle = record.facts.pickle
-    told = pickle.error if pickle is not None and pickle.error is not None else pickle
-    return Body(record.rpc.command, tensor_texts(record), told)
+    return Body(record.rpc.command, tensor_texts(record), record.facts.pickle)
 
 
 class Bodies:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rpcinspect.errors import DecodeError
 from rpcinspect.fields.body import (
     SAYS,
     Bodies,
@@ -46,6 +45,7 @@ from rpcinspect.rpc.envelope import (
     RpcWithProfilingResp,
 )
 from rpcinspect.rpc.message import MessageType as M
+from rpcinspect.rpc.pickle_facts import FactsReader
 from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.types import ForkId, ProfilingId, RRefId
@@ -70,6 +70,11 @@ FAILED = (
 ERROR = {"type": "builtins.KeyError", "node_id": 1, "text": TRACE.decode()}
 IDS = {"ret_rref_id": RRefId(0, 1), "ret_fork_id": ForkId(0, 2)}
 SCHEMA = "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"
+
+
+def told_of(command: Command) -> dict[str, Any]:
+    """The body of a command as it is decoded."""
+    return Body(command, TEXTS, FactsReader().read(command).pickle).json
 
 
 @pytest.mark.parametrize(
@@ -161,16 +166,17 @@ SCHEMA = "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"
     ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "",
 )
 def test_bodies_are_as_the_contract_says(command: Command, expected: dict[str, Any]) -> None:
-    assert Body(command, TEXTS).json == expected
+    assert told_of(command) == expected
 
 
 def test_pickles_that_can_not_be_read() -> None:
-    broken = Body(PythonCall(b"\x80", False), []).json
+    broken = told_of(PythonCall(b"\x80", False))
     assert (broken["function"], broken["args"], broken["async"]) == (None, [], False)
     assert broken["pickle_error"]
-    told = Body(PythonResp(CALL), [], DecodeError("pickle", "too long")).json
-    assert (told["value"], told["error"], told["pickle_error"]) == (None, None, "too long")
-    odd = Body(PythonCall(b"\x80\x04K\x05.", False), []).json
+    told = told_of(PythonResp(CALL[:-1]))
+    assert (told["value"], told["error"]) == (None, None)
+    assert told["pickle_error"]
+    odd = told_of(PythonCall(b"\x80\x04K\x05.", False))
     assert (odd["function"], odd["args"]) == (None, ["5"])
 
 
@@ -182,7 +188,7 @@ def test_every_command_with_fields_has_a_body() -> None:
 @pytest.mark.parametrize("name", VECTORS)
 def test_bodies_are_json(name: str) -> None:
     _, _, command = VECTORS[name]
-    assert json.loads(json.dumps(Body(command, TEXTS).json, allow_nan=False))["type"]
+    assert json.loads(json.dumps(told_of(command), allow_nan=False))["type"]
 
 
 def test_autograd_envelope() -> None:

@@ -72,7 +72,7 @@ def plain(capture: Opened, index: int, run: RunModel) -> dict[str, Any]:
         ),
         "control": bool(session.messages.control[row]),
         "envelopes": [envelope_json(envelope) for envelope in rpc.envelopes],
-        "body": Body(rpc.command, texts, pickle.error or pickle if pickle is not None else None).json,
+        "body": Body(rpc.command, texts, pickle).json,
         "tensors": tensors,
         "problems": [
             {

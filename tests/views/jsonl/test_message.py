@@ -62,7 +62,7 @@ def plain(one: RpcRecord, *, hashes: bool = True) -> dict[str, Any]:
         tensors.append(tensor_json(Tensor(one, index, LastRead(SOURCE) if hashes else None)))
     told = {
         "envelopes": [envelope_json(envelope) for envelope in rpc.envelopes],
-        "body": Body(rpc.command, texts, None if found is None else found.error or found).json,
+        "body": Body(rpc.command, texts, found).json,
         "tensors": tensors,
         "problems": [problem_json(problem) for problem in one.problems],
         "location": message_location(one),
