@@ -1,8 +1,7 @@
 """Commands ↔ payloads: one row per message type at the foot.
 
 In: the innermost type and payload, whole, with the envelopes off. Out: a command; `UnknownCommand` for types
-that we do not know. `to_payload` is the way back. Python pickles are not looked into: `python_pickle` reads
-one when it is wanted.
+that we do not know. `to_payload` is the way back. Python pickles are not looked into: `pickle_facts` does.
 Mirrors `fromMessage` and `toMessageImpl` of torch/csrc/distributed/rpc/{script_call,python_call,…}.cpp.
 """
 
@@ -17,7 +16,7 @@ from rpcinspect.errors import DecodeError
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.jit import Forms, read_forms, read_jit
 from rpcinspect.pickles.jit_write import OWNED, write_jit
-from rpcinspect.pickles.python import PythonPickle, read_python_pickle
+from rpcinspect.pickles.python import PythonPickle
 from rpcinspect.pickles.render import render
 from rpcinspect.pickles.semantic import tensor_index, tensor_reference
 from rpcinspect.pickles.tree import Global, PickleCall, Value
@@ -72,16 +71,6 @@ def message_type_of(command: Command) -> int:
     if isinstance(command, UnknownCommand):
         return command.message_type
     return _TYPES[type(command)]
-
-
-def python_pickle(command: Command, limits: Limits = DEFAULT_LIMITS) -> PythonPickle | None:
-    """The Python pickle that a command carries, read; None if its kind carries none. Raises DecodeError."""
-    if isinstance(
-        command,
-        (commands.PythonCall, commands.PythonResp, commands.PythonRemoteCall, commands.PythonRRefFetchRet),
-    ):
-        return read_python_pickle(command.serialized_py_obj, limits)
-    return None
 
 
 def parameter_indexes(pickle: PythonPickle, *, trainable: bool = False) -> frozenset[int]:

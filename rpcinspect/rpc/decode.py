@@ -3,7 +3,7 @@
 In: an `RpcMessage`. Out: `DecodedRpc`. Nothing is raised for damaged bytes: what was readable is kept, the
 rest becomes an `UnknownCommand` or an empty tensor list, and a problem says why. Equal bytes are decoded
 once: the tensor table and the command of messages that repeat are the same objects, within bounds.
-Python pickles are not read here, see `command_codec.python_pickle`.
+Python pickles are not read here, see `pickle_facts`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.pickles.semantic import python_udf, tensor_index
+from rpcinspect.pickles.python import read_python_pickle
+from rpcinspect.pickles.semantic import tensor_index
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     CleanupAutogradContextResp,
@@ -40,7 +41,6 @@ from rpcinspect.rpc.command_codec import (
     from_message,
     message_type_of,
     parameter_indexes,
-    python_pickle,
     to_payload,
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
@@ -206,18 +206,6 @@ def test_a_gradient_that_comes_twice() -> None:
     assert to_payload(request) == payload
 
 
-def test_python_pickles_are_read_on_demand() -> None:
-    call = from_message(M.PYTHON_CALL, b"\0" + UDF)
-    pickle = python_pickle(call)
-    assert pickle is not None
-    udf = python_udf(pickle.root)
-    assert udf is not None
-    assert (str(udf.func), udf.args) == ("__mp_main__.mk", (4,))
-    assert python_pickle(RRefAck()) is None
-    with pytest.raises(DecodeError):
-        python_pickle(PythonResp(b"\x80"))
-
-
 def test_parameters() -> None:
     # f(tensor 0, Parameter(tensor 1)), protocol 2: getattr(_InternalRPCPickler, "_tensor_receiver")(i)
     receiver = (
@@ -227,8 +215,7 @@ def test_parameters() -> None:
     parameter = (
         b"ctorch._utils\n_rebuild_parameter\n(" + receiver + b"K\1\x85R\x88ccollections\nOrderedDict\n)RtR"
     )
-    pickle = python_pickle(PythonResp(b"\x80\x02" + receiver + b"K\0\x85R" + parameter + b"\x86."))
-    assert pickle is not None
+    pickle = read_python_pickle(b"\x80\x02" + receiver + b"K\0\x85R" + parameter + b"\x86.")
     assert parameter_indexes(pickle) == {1}
 
 
