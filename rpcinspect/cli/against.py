@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from rpcinspect.cli.guard import UsageMistake
-from rpcinspect.cli.output import open_console, open_output, say
+from rpcinspect.cli.output import open_console, say, write_json
 from rpcinspect.cli.replaying import carried_out, carry_out_and_write, exit_code, planned
-from rpcinspect.fields.phrases import printable_json
 from rpcinspect.replayer.against import KEPT_BYTES, SourceResult, pairs
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import plan
@@ -51,8 +50,7 @@ def replayed_against(
     if command.format == "jsonl":
         from rpcinspect.views.replay.against import against_lines
 
-        with open_output(command.output) as output:
-            output.write(printable_json(against_lines(first, second, found)))
+        write_json([against_lines(first, second, found)], command.output)
     else:
         from rpcinspect.views.replay.against import show_against
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from rpcinspect import exit_codes
 from rpcinspect.cli.inputs import Inputs, read_run, say_what_is_unread
 from rpcinspect.cli.options import QuestionOptions, ShownOptions
-from rpcinspect.cli.output import open_console, open_output, say_if_empty
+from rpcinspect.cli.output import open_console, open_output, say_if_empty, write_json
 from rpcinspect.cli.progress import writing_bar
-from rpcinspect.fields.phrases import printable_json
 from rpcinspect.fields.plain import Json
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.jsonl.document import answer_pieces
@@ -44,8 +43,7 @@ def answer(asked: QuestionOptions) -> int:
         else:
             objects = _objects(how, part, shown)
             pieces = answer_pieces(how.kinds, objects) if asked.format == "json" else (lines(iter(objects)),)
-            with open_output(asked.output) as output:
-                output.writelines(map(printable_json, pieces))
+            write_json(pieces, asked.output)
         failed = asked.finish(run)
 
     return over_run(asked, write) or (exit_codes.DIFFERENT if failed else exit_codes.OK)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rpcinspect.cli.guard import UsageMistake
+from rpcinspect.fields.kinds import SIZES
 from rpcinspect.fields.phrases import read_packed
 from rpcinspect.late_pattern import late
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
@@ -74,10 +75,7 @@ def read_size(given: str) -> int | None:
     return None if found is None else int(float(found[1]) * UNITS[found[2]]) or None
 
 
-UNITS = {
-    **{name: 1000**power for power, name in enumerate(("B", "KB", "MB", "GB", "TB"))},
-    **{name: 1024**power for power, name in enumerate(("KIB", "MIB", "GIB", "TIB"), 1)},
-}
+UNITS = {unit.upper(): factor for unit, factor in SIZES.items() if unit}
 SIZE = late(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) *({'|'.join(UNITS)})")
 
 

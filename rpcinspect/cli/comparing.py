@@ -18,12 +18,12 @@ from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
 from rpcinspect.cli.diff import DiffCommand
 from rpcinspect.cli.guard import UsageMistake
-from rpcinspect.cli.output import open_console, open_output, say, say_if_empty
+from rpcinspect.cli.output import open_console, open_output, say, say_if_empty, write_json
 from rpcinspect.cli.progress import ProgressBar, reading_bar
 from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
-from rpcinspect.fields.phrases import packed, printable_json, some
+from rpcinspect.fields.phrases import packed, some
 from rpcinspect.pipeline import Options, Progress
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext
@@ -79,8 +79,7 @@ def _write(command: DiffCommand, comparison: Comparison, runs: tuple[RunModel, R
     if command.format == "jsonl":
         from rpcinspect.views.diff.json_lines import diff_lines
 
-        with open_output(command.output) as output:
-            output.write(printable_json(diff_lines(comparison)))
+        write_json([diff_lines(comparison)], command.output)
         return
     if command.format == "html":
         from rpcinspect.views.diff.page import diff_html

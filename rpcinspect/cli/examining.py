@@ -18,10 +18,10 @@ from msgspec import Struct
 from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.doctor import DoctorCommand
-from rpcinspect.cli.output import open_console, open_output
+from rpcinspect.cli.output import open_console, write_json
 from rpcinspect.cli.probes import ABOUT, PROBES, MachineFact
 from rpcinspect.cli.torch_probes import TORCH_PROBES, TorchSearch
-from rpcinspect.fields.phrases import printable, printable_json
+from rpcinspect.fields.phrases import printable
 from rpcinspect.views.text.columns import Line, show_lines
 
 EVERYWHERE = "captures as pcap, pcapng and rpclog, also compressed, need nothing else"
@@ -60,8 +60,7 @@ def examined(command: DoctorCommand) -> int:
     report = MachineReport(checks=facts, commands=tuple(states({fact.name: fact for fact in facts})))
     if command.format == "json":
         text = msgspec.json.format(msgspec.json.encode(report), indent=2)
-        with open_output(command.output) as output:
-            output.write(printable_json(text) + b"\n")
+        write_json([text, b"\n"], command.output)
     else:
         with open_console(command.output) as console:
             show_lines(report_lines(report), console)

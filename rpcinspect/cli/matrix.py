@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from rpcinspect import exit_codes
 from rpcinspect.cli.arguments import names
-from rpcinspect.cli.output import open_console, open_output, say
+from rpcinspect.cli.output import open_console, say, write_json
 from rpcinspect.cli.replaying import carried_out, carry_out_and_write, exit_code, planned
-from rpcinspect.fields.phrases import printable_json
 from rpcinspect.replayer.matrix import CombinationResult, Environment, run_matrix
 from rpcinspect.replayer.workers.environments import REQUIREMENT, made
 
@@ -61,8 +60,7 @@ def _write(command: ReplayCommand, results: Sequence[CombinationResult]) -> None
 
     output: Path | None = command.output
     if command.format == "jsonl":
-        with open_output(output) as file:
-            file.write(printable_json(matrix_lines(results)))
+        write_json([matrix_lines(results)], output)
     else:
         with open_console(output) as console:
             show_matrix(results, console)

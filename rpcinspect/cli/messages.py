@@ -17,7 +17,7 @@ from rpcinspect.cli.cores import usable_cores
 from rpcinspect.cli.decode import DecodeCommand
 from rpcinspect.cli.inputs import Inputs, say_what_is_unread, spool, take_chosen
 from rpcinspect.cli.interrupt import Interrupt
-from rpcinspect.cli.output import open_console, open_output, say, say_if_empty, tell
+from rpcinspect.cli.output import open_console, open_output, say, say_if_empty, tell, write_json
 from rpcinspect.errors import CaptureError
 from rpcinspect.fields.phrases import printable_json
 from rpcinspect.pipeline import Decoding
@@ -232,7 +232,7 @@ def _message(
     if shown is not None and not shown.rows[row]:
         say(f"message {index} does not match {shown.text}")
         if command.json:
-            _write_messages((), command, stack)
+            _write_messages((), command)
         return _verdict(command, session)
     with inputs.decoding() as decoding:
         record = decoding.record(row)
@@ -240,7 +240,7 @@ def _message(
             raise CaptureError(f"{command.files[0]}: it has become shorter while it was read")
         if command.json:
             line = message_line(record, session, decoding.bytes, hashes=not command.no_hash)
-            _write_messages((line,), command, stack)
+            _write_messages((line,), command)
         else:
             console = stack.enter_context(open_console(command.output))
             rows = None if command.show_all else HEX_ROWS
@@ -249,12 +249,11 @@ def _message(
     return _verdict(command, session)
 
 
-def _write_messages(messages: Iterable[bytes], command: DecodeCommand, stack: ExitStack) -> None:
+def _write_messages(messages: Iterable[bytes], command: DecodeCommand) -> None:
     """Writes lines of messages alone."""
     from rpcinspect.views.jsonl.document import message_pieces
 
-    output = stack.enter_context(open_output(command.output))
-    output.writelines(map(printable_json, message_pieces(messages) if command.format == "json" else messages))
+    write_json(message_pieces(messages) if command.format == "json" else messages, command.output)
 
 
 def _write(

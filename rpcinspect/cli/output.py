@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from rpcinspect.cli.github_log import InertText, inert, is_github_log
-from rpcinspect.fields.phrases import counted, printable, shorten
+from rpcinspect.fields.phrases import counted, printable, printable_json, shorten
 from rpcinspect.files.output import Growing, open_whole
 from rpcinspect.files.place import writing
 from rpcinspect.session.model import Session
@@ -101,6 +101,12 @@ def open_console(path: Path | None, *, grows: bool = False) -> Iterator[TextCons
             yield console_for(text)
         finally:
             text.detach()  # who opened the file closes it
+
+
+def write_json(pieces: Iterable[bytes], path: Path | None) -> None:
+    """Writes JSON as all that is written, with what is not plainly visible escaped."""
+    with open_output(path) as output:
+        output.writelines(map(printable_json, pieces))
 
 
 def tell(lines: Iterable[str], path: Path | None) -> None:

@@ -16,12 +16,12 @@ from rpcinspect.cli.ci_reports import report_results
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.interrupt import ends_as_exits
-from rpcinspect.cli.output import open_console, open_output, say, say_block, say_if_empty
+from rpcinspect.cli.output import open_console, say, say_block, say_if_empty, write_json
 from rpcinspect.cli.progress import ProgressBar, reading_bar
 from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
 from rpcinspect.cli.requirements import missing_cuda, missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
-from rpcinspect.fields.phrases import counted, printable_json
+from rpcinspect.fields.phrases import counted
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
@@ -93,8 +93,7 @@ def _planned(command: PlayOptions, made: Plan) -> int:
     if command.format == "jsonl":
         from rpcinspect.views.replay.plan_json import plan_lines
 
-        with open_output(command.output) as output:
-            output.write(printable_json(plan_lines(made)))
+        write_json([plan_lines(made)], command.output)
     else:
         from rpcinspect.views.replay.plan_table import show_plan
 
@@ -186,8 +185,7 @@ def _write(command: PlayOptions, outcome: ReplayOutcome, result: Report, error: 
     if command.format == "jsonl":
         from rpcinspect.views.replay.replay_json import replay_lines
 
-        with open_output(command.output) as output:
-            output.write(printable_json(replay_lines(outcome, result, error)))
+        write_json([replay_lines(outcome, result, error)], command.output)
         return
     from rpcinspect.views.replay.replay_table import show_replay
 
