@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from msgspec.structs import replace
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from rpcinspect.capture.source import STDIN_NAME
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.interrupt import Interrupt, ends_reading
-from rpcinspect.cli.options import STDIN, CaptureOptions
-from rpcinspect.cli.output import say
+from rpcinspect.cli.options import STDIN, CaptureOptions, ShownOptions
+from rpcinspect.cli.output import say, say_if_empty
 from rpcinspect.cli.progress import reading_bar
 from rpcinspect.errors import CaptureError
 from rpcinspect.files.temporary import Temporary
@@ -117,6 +117,20 @@ class Inputs:
         names = {path: name for name, path in self._copies.items()}
         captures = (replace(one, path=names.get(one.path, one.path)) for one in session.captures)
         return replace(session, captures=tuple(captures))
+
+
+@contextmanager
+def two_passes(asked: ShownOptions) -> Iterator[tuple[Session, Shown | None, Decoding]]:
+    """Makes a first pass; gives the session, what the filter picks, and a decoding for a second pass. Says
+    after that what could not be read."""
+    chosen = asked.chosen()
+    with ExitStack() as stack:
+        inputs = Inputs(asked, stack, twice=True)
+        session, shown = inputs.session(chosen)
+        with inputs.decoding() as decoding:
+            yield session, shown, decoding
+            say_what_is_unread(decoding)
+        say_if_empty(session)
 
 
 def _is_pipe(name: str) -> bool:

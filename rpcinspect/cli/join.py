@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from msgspec.structs import replace
+
 from rpcinspect.cli.ci_reports import reported
 from rpcinspect.cli.options import argument, option
 from rpcinspect.cli.replay_options import PlayOptions, YesOption, read_store
@@ -44,13 +46,9 @@ class JoinCommand(PlayOptions, frozen=True, kw_only=True):
             return replayed(self, None if self.yes or self.plan else NO_YES)
 
     def plan_options(self) -> "PlanOptions":
-        from msgspec.structs import replace
-
         return replace(super().plan_options(), joins=True)
 
     def replay_options(self, files: "Sources") -> "ReplayOptions":
-        from msgspec.structs import replace
-
         from rpcinspect.cli.arguments import renames
         from rpcinspect.replayer.playing.attach import JoinOptions
 

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from msgspec.structs import replace
+
 from rpcinspect.cli.ci_reports import reported
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import option
@@ -164,8 +166,6 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         return self.engine or ("agent" if self.device == "cuda" or self.maps else "wire")
 
     def plan_options(self) -> "PlanOptions":
-        from msgspec.structs import replace
-
         return replace(
             super().plan_options(),
             every_worker=self.every_worker,
@@ -212,8 +212,6 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         return list(dict.fromkeys(map(int, counts)))
 
     def replay_options(self, files: "Sources") -> "ReplayOptions":
-        from msgspec.structs import replace
-
         from rpcinspect.cli.arguments import read_size
         from rpcinspect.replayer.planning.devices import Devices
         from rpcinspect.replayer.workers.seeds import MAX_TRIES, read_range
@@ -251,8 +249,6 @@ class ReplayCommand(DebuggingOptions, frozen=True, kw_only=True):
         return found
 
     def worker_options(self, files: "Sources") -> "WorkerOptions":
-        from msgspec.structs import replace
-
         from rpcinspect.replayer.planning.provisions import functions_of
         from rpcinspect.replayer.workers.interpreters import examine
 

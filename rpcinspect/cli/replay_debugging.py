@@ -6,6 +6,8 @@ In: values from the command line. Out: a class of options, and what a replay tak
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from msgspec.structs import replace
+
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.options import option
 from rpcinspect.cli.replay_options import LOOKING, PlayOptions
@@ -79,8 +81,6 @@ class DebuggingOptions(PlayOptions, frozen=True, kw_only=True):
         )
 
     def replay_options(self, files: "Sources") -> "ReplayOptions":
-        from msgspec.structs import replace
-
         from rpcinspect.cli.terminal import WorkerTerminal
 
         return replace(
@@ -91,8 +91,6 @@ class DebuggingOptions(PlayOptions, frozen=True, kw_only=True):
         )
 
     def worker_options(self, files: "Sources") -> "WorkerOptions":
-        from msgspec.structs import replace
-
         made = replace(super().worker_options(files), debug=True)
         # While one holds, no call of another may time out.
         return replace(made, rpc_timeout_s=HELD_S) if self.stop_at else made

@@ -24,22 +24,16 @@ class RpclogCommand(ShownOptions, frozen=True, kw_only=True):
 
     def run(self) -> int:
         """Makes the session in a first pass, writes in a second; returns the exit code."""
-        from contextlib import ExitStack
-
         from rpcinspect import exit_codes
-        from rpcinspect.cli.inputs import Inputs, say_what_is_unread
-        from rpcinspect.cli.output import open_output, say, say_if_empty
+        from rpcinspect.cli.inputs import two_passes
+        from rpcinspect.cli.output import open_output, say
         from rpcinspect.cli.redacting import save_log
         from rpcinspect.export.save import key_of
 
-        chosen = self.chosen()
-        with ExitStack() as stack:
-            inputs = Inputs(self, stack, twice=True)
-            session, shown = inputs.session(chosen)
-            output = stack.enter_context(open_output(self.output, private=True, silent=True))
-            with inputs.decoding() as decoding:
-                key = key_of(self.redact_seed) if self.redact else None
-                say(save_log(output, session, shown, decoding, key))
-                say_what_is_unread(decoding)
-            say_if_empty(session)
+        with (
+            two_passes(self) as (session, shown, decoding),
+            open_output(self.output, private=True, silent=True) as output,
+        ):
+            key = key_of(self.redact_seed) if self.redact else None
+            say(save_log(output, session, shown, decoding, key))
         return exit_codes.OK

@@ -19,26 +19,18 @@ class WiresharkCommand(ShownOptions, frozen=True, kw_only=True):
 
     def run(self) -> int:
         """Makes the session in a first pass, writes in two more; returns the exit code."""
-        from contextlib import ExitStack
-
         from rpcinspect import exit_codes
-        from rpcinspect.cli.inputs import Inputs, say_what_is_unread
-        from rpcinspect.cli.output import say_if_empty, tell
+        from rpcinspect.cli.inputs import two_passes
+        from rpcinspect.cli.output import tell
         from rpcinspect.export.wireshark.dissector import SCRIPT, write_dissector
         from rpcinspect.fields.phrases import counted
 
-        chosen = self.chosen()
-        with ExitStack() as stack:
-            inputs = Inputs(self, stack, twice=True)
-            session, shown = inputs.session(chosen)
-            with inputs.decoding() as decoding:
-                records = (r for r in decoding.records() if shown is None or shown.rows[r.row])
-                done = write_dissector(self.output, session, decoding, records)
-                say_what_is_unread(decoding)
-            say_if_empty(session)
-            much = ((done.messages, "message"), (done.packets, "packet"), (done.bytes, "byte"))
-            told = ", ".join(counted(number, noun) for number, noun in much)
-            first = [self.files[0]] if self.files[0] != STDIN else []
-            opens = shlex.join(["wireshark", "-X", f"lua_script:{self.output / SCRIPT}", *first])
-            tell([told, opens], None)
+        with two_passes(self) as (session, shown, decoding):
+            records = (r for r in decoding.records() if shown is None or shown.rows[r.row])
+            done = write_dissector(self.output, session, decoding, records)
+        much = ((done.messages, "message"), (done.packets, "packet"), (done.bytes, "byte"))
+        told = ", ".join(counted(number, noun) for number, noun in much)
+        first = [self.files[0]] if self.files[0] != STDIN else []
+        opens = shlex.join(["wireshark", "-X", f"lua_script:{self.output / SCRIPT}", *first])
+        tell([told, opens], None)
         return exit_codes.OK
