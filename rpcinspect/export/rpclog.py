@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import IO, cast
+from typing import IO, Any, Literal, cast
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from rpcinspect.checks.wire_facts import ConnectionEnds, WireFacts
 from rpcinspect.equality.elements import ReadExtent, tensors_of
 from rpcinspect.errors import DecodeError
 from rpcinspect.export.pcap.pipes import Numbered
+from rpcinspect.rpc.message import are_torchs
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpclog.header import (
     MAX_NAME,
@@ -68,7 +69,7 @@ def write_log(
     left_out = 0
     for message in kept:
         tp = message.record.tp
-        if not _is_torch(tp):
+        if not are_torchs(tp.payloads):
             left_out += 1
             continue
         if most is not None:
@@ -87,13 +88,6 @@ def write_log(
         if worker.ended is not None and worker.name is not None:
             output.write(process_line(worker.ended.logged(worker.name[:MAX_NAME], worker.id, worker.job)))
     return left_out
-
-
-def _is_torch(tp: TpMessage) -> bool:
-    """Returns whether the payloads are type, id, payload and tensor table."""
-    lost = tp.payload_missing
-    whole = not lost or not sum(lost[:2])
-    return whole and len(tp.payloads) == 4 and [len(p) for p in tp.payloads[:2]] == [4, 8]
 
 
 def _with_hashes(record: RpcRecord, read: ReadExtent, most: int) -> TpMessage:
@@ -144,19 +138,14 @@ class _Ways:
             taken[key] += 1
 
     def message(self, tp: TpMessage, kind: int, message_id: int) -> LoggedMessage:
-        number = tp.pipe.number
-        client, server = self._labels(number)
         lost = tp.payload_missing or (0, 0, 0, 0)
         return LoggedMessage(
+            **self._way(tp.pipe.number, request=tp.from_client),
             time_ns=tp.first_ns,
             end_ns=tp.last_ns,
-            src=client if tp.from_client else server,
-            dst=server if tp.from_client else client,
             type=kind,
             id=message_id,
             request=tp.from_client,
-            job=self._session.jobs[number],
-            way=self._number[number],
             payload=len(tp.payloads[2]),
             table=len(tp.payloads[3]),
             payload_missing=lost[2],
@@ -177,15 +166,11 @@ class _Ways:
             yield failure_line(self._failure(failure))
 
     def _failure(self, failure: CallFailure) -> LoggedFailure:
-        client, server = self._labels(failure.pipe)
         return LoggedFailure(
+            **self._way(failure.pipe),
             time_ns=failure.time_ns,
-            src=client,
-            dst=server,
             type=failure.type,
             id=failure.id,
-            job=self._session.jobs[failure.pipe],
-            way=self._number[failure.pipe],
             reason=cast("Reason", failure.reason),
             text=failure.text,
         )
@@ -195,33 +180,20 @@ class _Ways:
         for pipe in self._session.pipes:
             end = known.of(pipe)
             if end is not None:
-                client, server = self._labels(pipe.number)
-                yield end_line(
-                    LoggedEnd(
-                        src=client,
-                        dst=server,
-                        job=self._session.jobs[pipe.number],
-                        way=self._number[pipe.number],
-                        by="src" if end.by_client else "dst",
-                        how=end.how,
-                        time_ns=end.time_ns,
-                    )
-                )
+                by: Literal["src", "dst"] = "src" if end.by_client else "dst"
+                way = self._way(pipe.number)
+                yield end_line(LoggedEnd(**way, by=by, how=end.how, time_ns=end.time_ns))
 
     def losses(self, wire: WireFacts) -> Iterator[bytes]:
         for pipe in self._session.pipes:
-            client, server = self._labels(pipe.number)
             for request, flow in ((True, pipe.flow), (False, pipe.flow.reversed)):
                 if str(flow) in wire.damaged:
-                    yield loss_line(
-                        LoggedLoss(
-                            src=client if request else server,
-                            dst=server if request else client,
-                            job=self._session.jobs[pipe.number],
-                            way=self._number[pipe.number],
-                            request=request,
-                        )
-                    )
+                    yield loss_line(LoggedLoss(**self._way(pipe.number, request=request), request=request))
+
+    def _way(self, pipe: int, *, request: bool = True) -> dict[str, Any]:
+        """Returns by what a record names the way of a pipe, in the direction of requests or of answers."""
+        src, dst = self._labels(pipe) if request else reversed(self._labels(pipe))
+        return {"src": src, "dst": dst, "job": self._session.jobs[pipe], "way": self._number[pipe]}
 
     def _labels(self, pipe: int) -> tuple[str, str]:
         session = self._session

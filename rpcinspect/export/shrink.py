@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
-from rpcinspect.equality.rules import Rules
 from rpcinspect.export.pcap.writer import write_session
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.replayer.planning.facts import read_facts
@@ -100,7 +99,8 @@ def _shows(
     contexts: Contexts,
 ) -> bool:
     """Returns whether the comparison of the part gives the same as that of the whole."""
-    rules = replace(comparison.rules, ignore=comparison.rules.ignore | {shrunk.ignore})
+    # latencies say nothing of where runs part, and cost time
+    rules = replace(comparison.rules, ignore=comparison.rules.ignore | {shrunk.ignore, "latency"})
     with RunModel.open([path]) as part:
         side = 0 if shrunk.side == "a" else 1
         found = _same_context(part, contexts[side])
@@ -108,13 +108,8 @@ def _shows(
             return False
         sides = (part, runs[1]) if side == 0 else (runs[0], part)
         within = (found, contexts[1]) if side == 0 else (contexts[0], found)
-        again = compare_runs(*sides, _part_of(rules), contexts=within)
+        again = compare_runs(*sides, rules, contexts=within)
     return _first(again, shrunk.messages, side) == _first(comparison, None, side)
-
-
-def _part_of(rules: Rules) -> Rules:
-    """Latencies say nothing of where runs part, and cost time."""
-    return replace(rules, ignore=rules.ignore | {"latency"})
 
 
 def _same_context(part: RunModel, context: AutogradContext | None) -> AutogradContext | None:

@@ -12,7 +12,7 @@ memo indexes, lengths and extension codes are operands.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from msgspec import Struct
@@ -142,12 +142,17 @@ def rewrite(numbered: NumberedPickle, changes: Mapping[int, int]) -> bytes:
     for begin, end in numbered.frames:
         length = moved(end) - moved(begin)
         edits.append((begin - FRAME_BYTES, begin, length.to_bytes(FRAME_BYTES, "little")))
+    return replaced(numbered.data, sorted(edits))
+
+
+def replaced(data: bytes, edits: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """Returns the bytes with others in place of some ranges: (begin, end, what stands there), in order."""
     pieces = []
     pos = 0
-    for begin, end, new in sorted(edits):
-        pieces += [numbered.data[pos:begin], new]
+    for begin, end, new in edits:
+        pieces += [data[pos:begin], new]
         pos = end
-    return b"".join([*pieces, numbered.data[pos:]])
+    return b"".join([*pieces, data[pos:]])
 
 
 FRAME_BYTES = 8

@@ -114,6 +114,11 @@ class RpcMessage(Struct):
         )
 
 
+def are_torchs(payloads: Sequence[bytes]) -> bool:
+    """Whether the payloads of a TensorPipe message are type, id, payload and tensor table."""
+    return len(payloads) == 4 and [len(payload) for payload in payloads[:2]] == [4, 8]
+
+
 def from_payloads(payloads: Sequence[bytes]) -> RpcMessage:
     """The message in the payloads of one TensorPipe message; DecodeError if they are not 4, 8, any, any
     bytes."""

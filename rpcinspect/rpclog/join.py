@@ -34,7 +34,7 @@ from rpcinspect.rpclog.header import (
     LogJob,
     read_header,
 )
-from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tcp.ranges import Extent, ranges_beside
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.control import write_descriptor
 from rpcinspect.tensorpipe.control_types import ControlLayout, TpDescriptor, TpPayload, TpTensorDescriptor
@@ -328,12 +328,9 @@ class LogJoin:
 def _pieces(capture: int, at: int, storage: LoggedStorage) -> tuple[tuple[int, int, int], ...]:
     """(capture, offset, length) of what is there of a storage."""
     pieces = []
-    start = 0
-    for begin, stop in (*storage.missing, (storage.length, storage.length)):
-        if start < begin:
-            pieces.append((capture, at, begin - start))
-            at += begin - start
-        start = stop
+    for start, stop in ranges_beside(storage.missing, storage.length):
+        pieces.append((capture, at, stop - start))
+        at += stop - start
     return tuple(pieces)
 
 

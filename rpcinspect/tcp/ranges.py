@@ -7,7 +7,7 @@ A stream is made of *runs*, which are columns of such ranges; a tensor is an *ex
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, pairwise, repeat
 from typing import TypeAlias
 
@@ -229,6 +229,15 @@ class SegmentRun(Struct, eq=False, gc=False):
         first, last = times[low].tolist(), times[high].tolist()
         packet, last_packet = packets[low].tolist(), packets[high].tolist()
         return zip(first, last, repeat(self.capture), packet, packet, last_packet, strict=False)
+
+
+def ranges_beside(missing: Iterable[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
+    """Yields the ranges [from, to) of so many bytes that are there, beside those that are missing."""
+    at = 0
+    for start, stop in (*missing, (length, length)):
+        if at < start:
+            yield at, start
+        at = stop
 
 
 class Extent(Struct, gc=False, eq=False):

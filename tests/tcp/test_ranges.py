@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from rpcinspect.tcp.ranges import CaptureBytes, Extent, SegmentRun
+from rpcinspect.tcp.ranges import CaptureBytes, Extent, SegmentRun, ranges_beside
 from tests.builders import segment_block
 from tests.tensorpipe.conversations import Segment
 
@@ -37,6 +37,8 @@ def test_an_extent_reads_zeros_where_bytes_are_missing(
         pieces.append((0, taken, 1))
         at, taken = at + 1, taken + 1
     assert Extent(6, tuple(pieces), missing).read(source) == want
+    there = [number for low, high in ranges_beside(missing, 6) for number in range(low, high)]
+    assert there == [number for number, byte in enumerate(want) if byte]
 
 
 def test_bytes_come_from_the_window_or_from_the_file() -> None:

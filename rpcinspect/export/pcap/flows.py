@@ -6,11 +6,8 @@ In: bytes, places of bytes in the captures, and gaps, in the order of each direc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import Struct, field
 
-from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint
 
@@ -18,14 +15,6 @@ CLIENT, SERVER = 0, 1
 
 OPENING, SAYING, CLOSING = 0, 1, 2
 """What comes first of things that happen at the same time."""
-
-
-class ExtentPart(Struct, frozen=True):
-    """Some bytes of an extent; bytes that were not captured are left out."""
-
-    extent: Extent
-    start: int
-    stop: int
 
 
 class Piece(Struct, frozen=True):
@@ -38,7 +27,8 @@ class Piece(Struct, frozen=True):
     side: int
     at: int
     """Bytes that the side has said before."""
-    said: bytes | ExtentPart
+    said: bytes | Extent
+    """Of an extent, the bytes that were captured."""
 
 
 class Talk(Struct, eq=False):
@@ -57,9 +47,9 @@ class Talk(Struct, eq=False):
         """Sends bytes as soon as the connection is open."""
         self._add(self.open_ns, OPENING, -1, side, said, len(said))
 
-    def say(self, time_ns: int, index: int, side: int, said: bytes | ExtentPart) -> None:
+    def say(self, time_ns: int, index: int, side: int, said: bytes | Extent) -> None:
         """Sends bytes that belong to a message."""
-        size = len(said) if isinstance(said, bytes) else said.stop - said.start
+        size = len(said) if isinstance(said, bytes) else said.length
         self._add(time_ns, SAYING, index, side, said, size)
 
     def skip(self, side: int, length: int) -> None:
@@ -70,33 +60,10 @@ class Talk(Struct, eq=False):
         """Returns the time of the last piece."""
         return max((piece.time_ns for piece in self.pieces), default=self.open_ns)
 
-    def _add(
-        self, time_ns: int, rank: int, index: int, side: int, said: bytes | ExtentPart, size: int
-    ) -> None:
+    def _add(self, time_ns: int, rank: int, index: int, side: int, said: bytes | Extent, size: int) -> None:
         if size:
             self.pieces.append(Piece(time_ns, rank, index, side, self.lengths[side], said))
             self.lengths[side] += size
-
-
-def captured_ranges(extent: Extent) -> Iterator[tuple[int, int]]:
-    """The ranges [from, to) of an extent that were captured, counted from its start."""
-    at = 0
-    for start, stop in extent.missing:
-        if at < start:
-            yield at, start
-        at = stop
-    if at < extent.length:
-        yield at, extent.length
-
-
-def read_part(part: ExtentPart, read: ReadExtent) -> Iterator[tuple[int, bytes]]:
-    """(distance from the start of the part, bytes) of what was captured of it."""
-    data: bytes | None = None
-    for start, stop in captured_ranges(part.extent):
-        start, stop = max(start, part.start), min(stop, part.stop)
-        if start < stop:
-            data = read(part.extent) if data is None else data
-            yield start - part.start, data[start:stop]
 
 
 class Ports:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from rpcinspect.export.pcap.channels import BASIC, CPU, Channels, channels_of
-from rpcinspect.export.pcap.flows import CLIENT, SERVER, ExtentPart, Ports, Talk, captured_ranges
+from rpcinspect.export.pcap.flows import CLIENT, SERVER, Ports, Talk
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.tcp.segment import Endpoint
 from rpcinspect.tensorpipe.control import frame, write_brochure, write_brochure_answer, write_first_frame
@@ -163,16 +163,15 @@ class _Direction(Struct, eq=False):
                 continue
             start = 0
             if cut is not None and cut[0] == number:
-                lane.say(time_ns, index, self.side, ExtentPart(extent, 0, cut[1]))
+                lane.say(time_ns, index, self.side, extent.part(0, cut[1]))
                 start, time_ns = cut[1], end_ns
-            lane.say(time_ns, index, self.side, ExtentPart(extent, start, extent.length))
+            lane.say(time_ns, index, self.side, extent.part(start, extent.length))
 
 
 def _last_captured(tensors: Sequence[TpTensor]) -> tuple[int, int] | None:
     """(tensor, byte) of the last byte that was captured."""
     for number in range(len(tensors) - 1, -1, -1):
         extent = tensors[number].extent
-        ranges = list(captured_ranges(extent)) if extent is not None else []
-        if ranges:
-            return number, ranges[-1][1] - 1
+        if extent is not None and extent.missing_bytes < extent.length:
+            return number, extent.starts[-1] + extent.pieces[-1][2] - 1
     return None

@@ -19,23 +19,14 @@ from typing import IO, TypeAlias
 
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.equality.elements import ReadExtent
-from rpcinspect.export.pcap.flows import (
-    CLIENT,
-    CLOSING,
-    OPENING,
-    SAYING,
-    SERVER,
-    Piece,
-    Ports,
-    Talk,
-    read_part,
-)
+from rpcinspect.export.pcap.flows import CLIENT, CLOSING, OPENING, SAYING, SERVER, Piece, Ports, Talk
 from rpcinspect.export.pcap.pipes import Numbered, pipe_talks
 from rpcinspect.export.pcap.places import endpoint, placed
 from rpcinspect.export.pcap.stores import store_talk
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.packetize import LINK_TYPE, Packetizer
+from rpcinspect.tcp.ranges import ranges_beside
 from rpcinspect.tcp.segment import Endpoint
 
 
@@ -185,8 +176,8 @@ def _said(framer: Packetizer, piece: Piece, read: ReadExtent) -> Iterator[bytes]
     if isinstance(piece.said, bytes):
         yield from framer.data(by_client, piece.said, piece.at)
         return
-    for at, data in read_part(piece.said, read):
-        yield from framer.data(by_client, data, piece.at + at)
+    for start, stop in ranges_beside(piece.said.missing, piece.said.length):
+        yield from framer.data(by_client, read(piece.said.part(start, stop)), piece.at + start)
 
 
 GOLDEN = 0x9E3779B1

@@ -15,7 +15,6 @@ from rpcinspect.rpc.questions import context_of, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.run.exchanges import Exchange
-from rpcinspect.session.model import Finding
 
 MAX_TENSORS = 8
 """Tensors of a message that are told; of the others their number."""
@@ -79,6 +78,5 @@ def _tensor(meta: TensorMeta) -> str:
     return f"{meta.dtype}[{','.join(map(str, meta.sizes))}]"
 
 
-def finding_args(finding: Finding) -> Json:
-    """A finding in full."""
-    return picked("text remedy messages workers")(finding)
+finding_args = picked("text remedy messages workers")
+"""A finding in full."""

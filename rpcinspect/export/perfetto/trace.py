@@ -85,7 +85,7 @@ class _Writer:
         self._start = min(messages.time_ns, default=0)
         self._end = max(messages.end_time_ns, default=0)
         self._processes = Processes(session)
-        self._threads = Threads(FIRST_TID)
+        self._threads = Threads()
         self._tids: dict[int, tuple[int, int, int]] = {}
         """Message → pid and tid of its slice, and when it begins."""
 
@@ -160,20 +160,8 @@ class _Writer:
     # --- messages -------------------------------------------------------------------------------------------
 
     def _messages(self) -> Iterator[Json]:
-        found: list[tuple[int, str, int, RpcRecord]] = []
-        for call in self._calls:
-            function = what(call)
-            found.append((call.index, f"request {function}", self._pid(call.job, call.caller), call.request))
-            if call.answer is not None and call.response is not None:
-                answer = self._pid(call.job, call.callee)
-                found.append((call.answer, f"answer {function}", answer, call.response))
-        for orphan in self._orphans:
-            pid = self._pid(orphan.job, orphan.source)
-            found.append(
-                (orphan.index, f"answer {type_name(orphan.record.rpc.message.type)}", pid, orphan.record)
-            )
-        for index, name, pid, record in sorted(found, key=lambda item: item[0]):
-            begin = record.tp.first_ns
+        for index, name, record in sorted(self._drawn(), key=lambda item: item[0]):
+            pid, begin = self._sender(record), record.tp.first_ns
             end = max(begin, record.tp.last_ns)
             tid = self._threads.tid(pid, begin, end)
             self._tids[index] = (pid, tid, begin)
@@ -187,6 +175,20 @@ class _Writer:
                 "dur": (end - begin) / 1000,
                 "args": message_args(index, record),
             }
+
+    def _drawn(self) -> Iterator[tuple[int, str, RpcRecord]]:
+        """Yields every message with its index and the name of its slice, call by call."""
+        for call in self._calls:
+            yield call.index, f"request {what(call)}", call.request
+            if call.answer is not None and call.response is not None:
+                yield call.answer, f"answer {what(call)}", call.response
+        for orphan in self._orphans:
+            yield orphan.index, f"answer {type_name(orphan.record.rpc.message.type)}", orphan.record
+
+    def _sender(self, record: RpcRecord) -> int:
+        """Returns the pid of the worker that sent a message."""
+        session = self._run.session
+        return self._pid(session.jobs[record.tp.pipe.number], session.source(record.row))
 
     def _arrows(self) -> Iterator[Json]:
         """Between messages that are shown, from the earlier to the later one."""
@@ -215,42 +217,24 @@ class _Writer:
 
     def _errors(self) -> Iterator[Json]:
         phrases = Phrases()
-        answers = [(call.answer, call.response) for call in self._calls]
-        for index, record in (*answers, *((orphan.index, orphan.record) for orphan in self._orphans)):
-            if index is not None and record is not None and failed(record):
+        for index, _, record in self._drawn():
+            if not record.tp.from_client and failed(record):
                 pid, tid, begin = self._tids[index]
-                yield {
-                    "ph": "i",
-                    "s": "p",
-                    "cat": "error",
-                    "name": "error",
-                    "pid": pid,
-                    "tid": tid,
-                    "ts": self._us(begin),
-                    "args": {"message": index, "text": phrases.phrase(record)},
-                }
+                args = {"message": index, "text": phrases.phrase(record)}
+                yield _instant("error", "error", pid, tid, self._us(begin), args)
 
     def _marks(self) -> Iterator[Json]:
         """At the sender of their first message, where they name one, else at the beginning of the run."""
         for finding in self._findings:
             pid, time = self._place(finding)
-            yield {
-                "ph": "i",
-                "s": "p",
-                "cat": "finding",
-                "name": f"{finding.severity}: {finding.code}",
-                "pid": pid,
-                "tid": pid,
-                "ts": time,
-                "args": finding_args(finding),
-            }
+            name = f"{finding.severity}: {finding.code}"
+            yield _instant("finding", name, pid, pid, time, finding_args(finding))
 
     def _place(self, finding: Finding) -> tuple[int, float]:
         if not finding.messages:
             return RUN_PID, 0.0
-        session, record = self._run.session, self._run.messages[finding.messages[0]]
-        pid = self._pid(session.jobs[record.tp.pipe.number], session.source(record.row))
-        return pid, self._us(record.tp.first_ns)
+        record = self._run.messages[finding.messages[0]]
+        return self._sender(record), self._us(record.tp.first_ns)
 
     # --- counters -------------------------------------------------------------------------------------------
 
@@ -264,9 +248,8 @@ class _Writer:
             if call.end_ns is not None:
                 waiting[pid][self._ended_ns(call)] -= 1
             records += [call.request] if call.response is None else [call.request, call.response]
-        session = self._run.session
         for record in records:
-            pid = self._pid(session.jobs[record.tp.pipe.number], session.source(record.row))
+            pid = self._sender(record)
             sending[pid][record.tp.first_ns] += size_of(record)
             sending[pid][max(record.tp.first_ns, record.tp.last_ns)] -= size_of(record)
         yield from self._counter("waiting for", "calls", waiting)
@@ -299,7 +282,7 @@ class _Writer:
             yield {**common, "name": "thread_name", "args": {"name": "calls"}}
 
     def _thread_names(self) -> Iterator[Json]:
-        for pid, tid, number in self._threads.all():
+        for pid, tid, number in self._threads.all:
             common = {"ph": "M", "pid": pid, "tid": tid, "ts": 0.0}
             name = "messages" if number == 0 else f"messages {number + 1}"
             yield {**common, "name": "thread_name", "args": {"name": name}}
@@ -308,6 +291,11 @@ class _Writer:
 
 def _async(name: str, identifier: int, pid: int) -> Json:
     return {"cat": "call", "name": name, "id2": {"local": hex(identifier)}, "pid": pid, "tid": pid}
+
+
+def _instant(category: str, name: str, pid: int, tid: int, time_us: float, args: Json) -> Json:
+    place = {"cat": category, "name": name, "pid": pid, "tid": tid, "ts": time_us}
+    return {"ph": "i", "s": "p", **place, "args": args}
 
 
 RUN_PID = 1
@@ -337,13 +325,14 @@ class Processes:
 class Threads:
     """The tids of one kind of thread, given to slices as they begin."""
 
-    def __init__(self, first: int) -> None:
-        self._next = first
+    def __init__(self) -> None:
+        self._next = FIRST_TID
         self._running: dict[int, list[tuple[int, int, int]]] = {}
         """Of each process (end, number, tid) of its threads in use, the earliest end first."""
         self._free: dict[int, list[tuple[int, int]]] = {}
         """(number, tid) of the others."""
-        self._threads: list[tuple[int, int, int]] = []
+        self.all: list[tuple[int, int, int]] = []
+        """(pid, tid, number within the process from 0) of every thread."""
 
     def tid(self, pid: int, begin_ns: int, end_ns: int) -> int:
         """A thread of a process on which nothing is drawn between two times; begins must not descend.
@@ -361,10 +350,6 @@ class Threads:
         else:
             number, tid = len(running), self._next
             self._next += 1
-            self._threads.append((pid, tid, number))
+            self.all.append((pid, tid, number))
         heappush(running, (end_ns, number, tid))
         return tid
-
-    def all(self) -> Iterator[tuple[int, int, int]]:
-        """(pid, tid, number within the process from 0) of every thread."""
-        yield from self._threads

@@ -16,7 +16,7 @@ from rpcinspect.export.redaction.public import DEVICE, NUMPY_TYPE, TYPE, VALUES,
 from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles import numpy_nodes, semantic
 from rpcinspect.pickles.jit import read_jit
-from rpcinspect.pickles.opcodes import COUNTED, INTEGERS, number_integers, opcode_places
+from rpcinspect.pickles.opcodes import COUNTED, INTEGERS, number_integers, opcode_places, replaced
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle
 from rpcinspect.pickles.safe_names import STEP_OPTIMIZERS
 from rpcinspect.pickles.tree import Global, PickleCall, Value, walk
@@ -199,12 +199,8 @@ def _kept_jit(
     data: bytes, places: list[tuple[int, int]], kept: Collection[Value], limits: Limits
 ) -> frozenset[int]:
     """Which integers are structure: the same pickle is read with the integers numbered."""
-    pieces = []
-    pos = 0
-    for number, (begin, end) in enumerate(places):
-        pieces += [data[pos:begin], b"\x8a\x08" + number.to_bytes(8, "little")]
-        pos = end
-    value = read_jit(b"".join([*pieces, data[pos:]]), limits)
+    numbered = ((*place, b"\x8a\x08" + number.to_bytes(8, "little")) for number, place in enumerate(places))
+    value = read_jit(replaced(data, numbered), limits)
     found = _structural(value, ())
     if type(value) is tuple:
         for place in kept:

@@ -18,13 +18,14 @@ from rpcinspect.export.redaction.labels import Labels, gathered_names, worker_na
 from rpcinspect.export.redaction.payloads import redact_payload, redact_table
 from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.export.redaction.storages import redact_storage
+from rpcinspect.rpc.message import are_torchs
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.session.model import Session
-from rpcinspect.tcp.ranges import Extent
+from rpcinspect.tcp.ranges import Extent, ranges_beside
 from rpcinspect.tensorpipe.control import write_descriptor
 from rpcinspect.tensorpipe.control_types import TpDescriptor
-from rpcinspect.tensorpipe.records import TpMessage, TpTensor
+from rpcinspect.tensorpipe.records import TpTensor
 
 MADE = -1
 """The capture that redacted tensors are said to lie in, one behind the other."""
@@ -59,13 +60,9 @@ class Redactor:
     def read(self, extent: Extent) -> bytes:
         """Bytes of a redacted tensor, as the writers ask for them; zeros where they were not captured."""
         out = bytearray(extent.length)
-        at, holes = 0, dict(extent.missing)
-        for capture, offset, length in extent.pieces:
+        for at, (capture, offset, length) in zip(extent.starts, extent.pieces, strict=True):
             assert capture == MADE
-            while at in holes:
-                at = holes[at]
             out[at : at + length] = self._made(offset, length)
-            at += length
         return bytes(out)
 
     def _record(self, record: RpcRecord) -> RpcRecord:
@@ -91,7 +88,7 @@ class Redactor:
 
     def _payloads_of(self, record: RpcRecord) -> tuple[bytes, ...]:
         tp, words = record.tp, self._words
-        if not _is_torch(tp):
+        if not are_torchs(tp.payloads):
             return tuple([words.filler(payload) for payload in tp.payloads])
         lost = tp.payload_missing or (0, 0, 0, 0)
         kind = int.from_bytes(tp.payloads[0], "little", signed=True)
@@ -147,13 +144,9 @@ class Redactor:
         self._starts.append(start)
         self._storages.append((extent, record.rpc.tensors, number))
         self._end += max(extent.length, 1)
-        pieces = []
-        at = 0
-        for begin, stop in (*extent.missing, (extent.length, extent.length)):
-            if at < begin:
-                pieces.append((MADE, start + at, begin - at))
-            at = stop
-        return Extent(extent.length, tuple(pieces), extent.missing)
+        there = ranges_beside(extent.missing, extent.length)
+        pieces = tuple([(MADE, start + begin, end - begin) for begin, end in there])
+        return Extent(extent.length, pieces, extent.missing)
 
     def _made(self, offset: int, length: int) -> bytes:
         which = bisect_right(self._starts, offset) - 1
@@ -162,8 +155,3 @@ class Redactor:
             self._last = which, redact_storage(self._read(extent), metas, self._words, number)
         start = offset - self._starts[which]
         return self._last[1][start : start + length]
-
-
-def _is_torch(tp: TpMessage) -> bool:
-    """Whether its payloads are type, id, payload and tensor table."""
-    return len(tp.payloads) == 4 and [len(payload) for payload in tp.payloads[:2]] == [4, 8]

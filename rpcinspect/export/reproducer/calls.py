@@ -215,9 +215,8 @@ def _script(command: ScriptCall | ScriptRemoteCall, writer: SourceWriter, names:
         raise NoSourceError("an operator whose name is not an identifier")
     positional, keywords = given(command.schema, command.args)
 
-    def source(pair: tuple[object, Value]) -> SourceItem:
-        said = enumerated(pair[0], pair[1])  # type: ignore[arg-type]
-        return said if said is not None else writer.write(pair[1], names)
+    def source(pair: tuple[Parameter, Value]) -> SourceItem:
+        return enumerated(*pair) or writer.write(pair[1], names)
 
     items = [function, *_arguments([source(pair) for pair in positional])]
     if keywords:

@@ -182,15 +182,10 @@ class Timed(Struct, eq=False):
     context: int | None
 
 
-def awaited(found: Sequence[WorkerProgram]) -> frozenset[tuple[int, int]]:
-    """(job, request) that some step of another worker comes after."""
-    return frozenset(
-        (program.job, index)
-        for program in found
-        for block in blocks_of(program)
-        for event in block.events
-        for index in event.after
-    )
+def awaited(found: Sequence[WorkerProgram]) -> frozenset[int]:
+    """The requests that some step of another worker comes after."""
+    blocks = (block for program in found for block in blocks_of(program))
+    return frozenset(index for block in blocks for event in block.events for index in event.after)
 
 
 def blocks_of(program: WorkerProgram) -> list[Block]:

@@ -54,7 +54,7 @@ class ProgramWriter:
         self._depth = 1
         self._unanswered: list[Exchange] = []
         self.lines: list[str] = []
-        self.uses: set[str] = set()
+        self.uses = self._its.uses
         """Helpers of the script."""
         self.gradients: list[int] = []
         self.answers: list[int] = []
@@ -67,7 +67,7 @@ class ProgramWriter:
 
     def write(self) -> None:
         """Writes all lines."""
-        for handle in self._owned(self._program):
+        for handle in self._owned():
             self._own_rref(handle)
         for part in self._program.parts:
             if isinstance(part, Block):
@@ -76,7 +76,6 @@ class ProgramWriter:
                 self._together(part)
         self._tell_unanswered()
         self.lines = without_unused(self.lines)
-        self.uses |= self._its.uses
 
     def _tell_unanswered(self) -> None:
         """At the end of a function, of the calls that it made."""
@@ -85,7 +84,8 @@ class ProgramWriter:
             self.answers.append(call.index)
         self._unanswered.clear()
 
-    def _owned(self, program: WorkerProgram) -> list[RRefHandle]:
+    def _owned(self) -> list[RRefHandle]:
+        program = self._program
         its = [
             handle
             for (job, worker, _), handle in self._made.handles.items()

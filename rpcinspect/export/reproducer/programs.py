@@ -260,8 +260,7 @@ def _events(made: Reproduction, program: WorkerProgram) -> list[Timed]:
         timed.append(Timed(begins[call.index], call.index, Send(call, False), call.context))
         if call.end_ns is not None and call.answer is not None:
             timed.append(Timed(call.end_ns, call.answer, Await(call), call.context))
-    contexts = {call.context for call in own} - {None}
-    for context in sorted(c for c in contexts if c is not None):
+    for context in sorted({call.context for call in own if call.context is not None}):
         for one in _passes(made, program, context, own):
             timed.append(Timed(one.first.begin_ns, one.first.index, one, context))
     return timed
@@ -295,19 +294,19 @@ def _passes(
     begins: list[tuple[int, int, Gradient | Exchange]] = [(g.call.begin_ns, g.call.index, g) for g in sent]
     begins += [(c.begin_ns, c.index, c) for c in (*triggers, *forward)]
     passes: list[ProgramPass] = []
-    edges: set[tuple[int, bool]] = set()
+    given: set[int] = set()
     fresh = True
     for _, _, item in sorted(begins, key=lambda b: b[:2]):
         if isinstance(item, Exchange):
             fresh = True
             if item.kind == MessageType.RREF_BACKWARD_REQ:
                 passes.append(ProgramPass(item, len(passes)))
-                edges, fresh = set(), False
+                given, fresh = set(), False
             continue
-        if fresh or (item.request, True) in edges:
+        if fresh or item.request in given:
             passes.append(ProgramPass(None, len(passes)))
-            edges, fresh = set(), False
-        edges.add((item.request, True))
+            given, fresh = set(), False
+        given.add(item.request)
         passes[-1].roots.append(item)
     _put_back(passes, back)
     for one in passes:

@@ -15,7 +15,7 @@ import builtins
 import keyword
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -126,18 +126,15 @@ class Imports:
 
     def __init__(
         self,
-        reserved: Collection[str],
-        variables: re.Pattern[str],
         main: str | None = None,
         templates: Mapping[str, RemoteModuleTemplate] = MappingProxyType({}),
     ) -> None:
-        """`reserved`, `variables`: names that the script itself has; `main`: the module that the job's script
-        is, to be imported in its place; `templates`: what makes the modules of scripted RemoteModules."""
+        """`main`: the module that the job's script is, to be imported in its place; `templates`: what makes
+        the modules of scripted RemoteModules."""
         self._templates = templates
         self._made: dict[str, tuple[str, str]] = {}
         """Module that a template makes → its variable, and the statement that makes it."""
-        self._variables = variables
-        self._reserved = set(reserved)
+        self._reserved = set(RESERVED)
         self._main = main
         self._names: dict[tuple[str, str], str] = {}
         self._taken: set[str] = set()
@@ -187,7 +184,7 @@ class Imports:
         if known is not None:
             return known
         chosen, number = name, 1
-        while self._is_taken(chosen):
+        while self.is_taken(chosen):
             last = module.rpartition(".")[2]
             chosen = f"{last}_{name}" if number == 1 else f"{last}_{name}_{number}"
             number += 1
@@ -195,8 +192,9 @@ class Imports:
         self._taken.add(chosen)
         return chosen
 
-    def _is_taken(self, name: str) -> bool:
-        own = name in self._reserved or self._variables.fullmatch(name) is not None
+    def is_taken(self, name: str) -> bool:
+        """Whether a name is the script's own, Python's, or that of something else that is imported."""
+        own = name in self._reserved or VARIABLE.fullmatch(name) is not None
         return own or name in self._taken or hasattr(builtins, name)
 
     def lines(self) -> list[str]:

@@ -26,7 +26,9 @@ from rpcinspect.export.reproducer.python_names import (
     quoted_bytes,
 )
 from rpcinspect.pickles import numpy_nodes, semantic
+from rpcinspect.pickles.places import PARAMETER
 from rpcinspect.pickles.tree import Dict, Global, PersistentRef, PickleCall, Set, Value
+from rpcinspect.rpc.callee import RECONSTRUCTOR
 
 MAX_DEPTH = 40
 MAX_NODES = 100_000
@@ -126,7 +128,7 @@ class SourceWriter:
         special = self._special(node)
         if special is not None:
             return special
-        if type(node.function) is PickleCall or type(node.function) is not Global:
+        if type(node.function) is not Global:
             raise NoSourceError("only loading shows what it calls")
         if node.how not in ("reduce", "newobj", "newobj_ex", "inst", "obj"):
             raise NoSourceError("loading would change something while it is made")
@@ -186,7 +188,7 @@ class SourceWriter:
         return Brackets(f"{init}(", [quoted("/".join(where)), self._names.rref(module.rref)], ")")
 
     def _attribute(self, node: PickleCall) -> SourceItem | None:
-        if node.function != GETATTR:
+        if node.function != semantic.GETATTR:
             return None
         args = node.args
         if type(args) is not tuple or len(args) != 2 or type(args[1]) is not str or not is_name(args[1]):
@@ -232,7 +234,9 @@ class SourceWriter:
         """An object of the user's class, by its attributes."""
         function, args = node.function, node.args
         if node.function == RECONSTRUCTOR:
-            function, args = _reconstructed(node)
+            if len(args) != 3 or args[1] != OBJECT or args[2] is not None:
+                raise NoSourceError("there is no source for how it is made")
+            function, args = args[0], ()  # as protocols 0 and 1 write objects
         if node.how == "newobj_ex" or type(function) is not Global:
             raise NoSourceError("there is no source for how it is made")
         name = self.name(function)
@@ -272,14 +276,6 @@ def _nobody(_: object) -> str:
     raise NoSourceError("there is nothing that it could stand for")
 
 
-def _reconstructed(node: PickleCall) -> tuple[Value, tuple[Value, ...]]:
-    """`copyreg._reconstructor(cls, object, None)`: as protocols 0 and 1 write objects."""
-    args = node.args
-    if len(args) != 3 or args[1] != OBJECT or args[2] is not None:
-        raise NoSourceError("there is no source for how it is made")
-    return args[0], ()
-
-
 def _int(number: int) -> str:
     return repr(number) if number.bit_length() <= MAX_DECIMAL_BITS else hex(number)
 
@@ -295,10 +291,7 @@ def _float(number: float) -> str:
     return repr(number)
 
 
-GETATTR = Global("builtins", "getattr")
 INIT_REMOTE_MODULE = Global("torch.distributed.nn.api.remote_module", "RemoteModule.init_from_module_rref")
-PARAMETER = Global("torch._utils", "_rebuild_parameter")
-RECONSTRUCTOR = Global("copyreg", "_reconstructor")
 OBJECT = Global("builtins", "object")
 PARTIAL = Global("functools", "partial")
 COLLECTIONS = frozenset(

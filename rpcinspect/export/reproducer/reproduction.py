@@ -34,10 +34,9 @@ from rpcinspect.rpc.questions import (
     FETCHES,
     HOUSEKEEPING,
     created,
-    missing_bytes,
+    is_whole,
     result_of,
     rref_of,
-    uncertain,
 )
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import unpack_id
@@ -162,7 +161,7 @@ class _Judge(Struct, eq=False):
         """Decides about one request."""
         if call.kind in HOUSEKEEPING or call.kind == MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ:
             return
-        if call.kind in FETCHES and call.response is not None and self._whole(call.response):
+        if call.kind in FETCHES and call.response is not None and is_whole(call.response):
             rref = rref_of(call.request)
             if rref is not None:
                 self.fetched.setdefault((call.job, call.callee, rref), call)
@@ -201,10 +200,10 @@ class _Judge(Struct, eq=False):
             self.made.handles.setdefault((call.job, call.caller, made[0]), RRefHandle("made", call.index))
         if call.response is None:
             return
-        if not self._whole(call.response):
+        if not is_whole(call.response):
             self.made.uncompared[call.index] = "not all bytes of the answer were captured"
             return
-        refused = self._refusal(call.response)
+        refused = self.inspection.refusal(call.response)
         unwritable = self.unwritable(call.response)
         if refused is None and unwritable is not None:
             self.made.uncompared[call.index] = unwritable
@@ -228,7 +227,7 @@ class _Judge(Struct, eq=False):
         for name in (call.caller, call.callee):
             if name not in self.workers[call.job]:
                 return "unsupported", f"nothing gives the name of the worker at {name}"
-        if missing_bytes(request) or uncertain(request):
+        if not is_whole(request):
             return "missing-bytes", "bytes of the request were not captured"
         if isinstance(request.rpc.command, UnknownCommand) or not is_request(call.kind):
             return "unsupported", "this type is unknown, or it could not be read"
@@ -238,7 +237,7 @@ class _Judge(Struct, eq=False):
             lacking = self._without(call, rref)
             if lacking is not None:
                 return lacking
-        refused = self._refusal(request)
+        refused = self.inspection.refusal(request)
         if refused is not None:
             return "not-allowed", refused
         unwritable = self.unwritable(request)
@@ -274,7 +273,7 @@ class _Judge(Struct, eq=False):
     def _writable(self, fetch: Exchange) -> bool:
         """Whether the answer can be written down."""
         assert fetch.response is not None
-        allowed = self._refusal(fetch.response) is None
+        allowed = self.inspection.refusal(fetch.response) is None
         return allowed and self.unwritable(fetch.response) is None
 
     # --- gradients ------------------------------------------------------------------------------------------
@@ -298,7 +297,7 @@ class _Judge(Struct, eq=False):
         command = call.request.rpc.command
         tensors = needing_gradient(message)
         gradient = Gradient(call, ours.index, tensors)
-        if missing_bytes(call.request) or uncertain(call.request):
+        if not is_whole(call.request):
             self._skip(call, "missing-bytes", "bytes of the gradient were not captured")
         elif not isinstance(command, PropagateGradientsReq) or len(command.grads) != len(tensors):
             self._skip(call, "unsupported", "it does not match the message that it is for")
@@ -327,12 +326,5 @@ class _Judge(Struct, eq=False):
 
     # --- the gate -------------------------------------------------------------------------------------------
 
-    def _whole(self, record: RpcRecord) -> bool:
-        return not (missing_bytes(record) or uncertain(record))
-
     def _skip(self, call: Exchange, code: str, text: str) -> None:
         self.skipped[call.index] = Skipped(call, code, text)
-
-    def _refusal(self, record: RpcRecord | None) -> str | None:
-        """What the gate refuses in a message that is about to be written down; notes what it names."""
-        return None if record is None else self.inspection.refusal(record)

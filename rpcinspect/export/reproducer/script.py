@@ -6,7 +6,6 @@ ASCII; whatever is captured stands in it as a literal or as a checked name, or i
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,9 +19,7 @@ from rpcinspect.export.reproducer.program import ProgramWriter
 from rpcinspect.export.reproducer.programs import programs
 from rpcinspect.export.reproducer.python_names import (
     HELPERS,
-    RESERVED,
     STANDARD,
-    VARIABLE,
     Brackets,
     Imports,
     Item,
@@ -83,7 +80,7 @@ class Reproducer(Struct, frozen=True, kw_only=True):
 
 def unwritable(wanted: Wanted) -> Unwritable:
     """Returns a function that says why a message can't be written as source, with a writer of its own."""
-    writer = SourceWriter(Imports(RESERVED, VARIABLE, wanted.main))
+    writer = SourceWriter(Imports(wanted.main))
     names = Names(lambda index: f"t{index}", lambda fork: "rref", {})
 
     def check(record: RpcRecord) -> str | None:
@@ -124,7 +121,7 @@ class _Script:
     def __init__(self, made: Reproduction, wanted: Wanted, source: CaptureBytes) -> None:
         self._made = made
         self._wanted = wanted
-        self._imports = Imports(RESERVED, VARIABLE, wanted.main, _templates(made.calls.values()))
+        self._imports = Imports(wanted.main, _templates(made.calls.values()))
         self._writer = SourceWriter(self._imports)
         self._tensors = TensorCollection(source)
         self._programs = programs(made)
@@ -165,7 +162,7 @@ class _Script:
             groups=_value("GROUPS", self._groups()),
             gradients=_value("GRADIENTS", _numbers(gradients)),
             answers=_value("ANSWERS", _numbers(answers)),
-            awaited=_value("AWAITED", _numbers(index for _, index in awaited(self._programs))),
+            awaited=_value("AWAITED", _numbers(awaited(self._programs))),
             threads=self._wanted.threads,
             seeded=bool(self._wanted.seeds.own) or self._wanted.seeds.everybody is not None,
             seeds=_value("SEEDS", self._seeds()),
@@ -193,12 +190,7 @@ class _Script:
             if len(self._made.workers) > 1:
                 name = f"{name}_of_group_{program.job}"
             chosen, number = name, 2
-            while (
-                chosen in found.values()
-                or chosen in RESERVED
-                or hasattr(builtins, chosen)
-                or VARIABLE.fullmatch(chosen)
-            ):
+            while self._imports.is_taken(chosen):
                 chosen, number = f"{name}_{number}", number + 1
             found[program.job, program.worker] = chosen
             self._imports.reserve(chosen)

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.export.pcap.flows import (
-    CLIENT,
-    HIGHEST_PORT,
-    SERVER,
-    ExtentPart,
-    Ports,
-    Talk,
-    captured_ranges,
-    read_part,
-)
+from rpcinspect.export.pcap.flows import CLIENT, HIGHEST_PORT, SERVER, Ports, Talk
 from rpcinspect.tcp.ranges import Extent
 from rpcinspect.tcp.segment import Endpoint
 
@@ -23,7 +14,7 @@ def test_places_count_what_was_said_and_what_is_missing() -> None:
     talk.greet(CLIENT, b"hello")
     talk.say(7, 0, CLIENT, b"abc")
     talk.skip(CLIENT, 10)
-    talk.say(9, 1, CLIENT, ExtentPart(Extent(6, ((0, 0, 6),)), 2, 6))
+    talk.say(9, 1, CLIENT, Extent(4, ((0, 2, 4),)))
     talk.say(8, 1, SERVER, b"x")
     talk.say(8, 1, SERVER, b"")
     assert [(p.time_ns, p.side, p.at) for p in talk.pieces] == [(5, 0, 0), (7, 0, 5), (9, 0, 18), (8, 1, 0)]
@@ -33,22 +24,6 @@ def test_places_count_what_was_said_and_what_is_missing() -> None:
 
 def test_an_empty_talk_ends_where_it_begins() -> None:
     assert Talk(A, B, 5).last_ns() == 5
-
-
-def test_what_was_not_captured_is_left_out() -> None:
-    extent = Extent(10, ((0, 100, 3), (0, 200, 2)), ((3, 6), (8, 10)))
-    assert list(captured_ranges(extent)) == [(0, 3), (6, 8)]
-    read: list[Extent] = []
-
-    def reader(wanted: Extent) -> bytes:
-        read.append(wanted)
-        return b"abc\0\0\0de\0\0"
-
-    assert list(read_part(ExtentPart(extent, 0, 10), reader)) == [(0, b"abc"), (6, b"de")]
-    assert list(read_part(ExtentPart(extent, 2, 7), reader)) == [(0, b"c"), (4, b"d")]
-    assert read == [extent, extent]  # once for each part
-    assert list(read_part(ExtentPart(extent, 3, 6), reader)) == []
-    assert len(read) == 2
 
 
 def test_made_up_ends_are_nobody_elses() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcinspect.cli.inputs import read_run
-from rpcinspect.export.perfetto.trace import RUN_PID, Processes, Threads, perfetto_pieces
+from rpcinspect.export.perfetto.trace import FIRST_TID, RUN_PID, Processes, Threads, perfetto_pieces
 from rpcinspect.filter.matches import Shown
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.questions import failed
@@ -239,19 +239,16 @@ def read_by_hand(document: Json) -> dict[str, list[tuple[Any, ...]]]:
     return told
 
 
-FIRST = 1000
-
-
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30), st.integers(0, 10)), max_size=60))
 def test_slices_of_a_thread_never_touch(slices: list[tuple[int, int, int]]) -> None:
-    threads = Threads(FIRST)
+    threads = Threads()
     placed = defaultdict(list)
     for pid, begin, length in sorted(slices, key=lambda one: one[1]):
         tid = threads.tid(pid, begin, begin + length)
         placed[tid].append((pid, begin, begin + length))
-    known = {tid: (pid, number) for pid, tid, number in threads.all()}
+    known = {tid: (pid, number) for pid, tid, number in threads.all}
     assert set(known) == set(placed)
-    assert sorted(known) == list(range(FIRST, FIRST + len(known)))
+    assert sorted(known) == list(range(FIRST_TID, FIRST_TID + len(known)))
     for tid, on_it in placed.items():
         assert {pid for pid, _, _ in on_it} == {known[tid][0]}
         assert all(before[2] < after[1] for before, after in pairwise(on_it))

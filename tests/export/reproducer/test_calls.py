@@ -23,7 +23,7 @@ from rpcinspect.export.reproducer.calls import (
 )
 from rpcinspect.export.reproducer.model import Block, Send, Together
 from rpcinspect.export.reproducer.programs import programs
-from rpcinspect.export.reproducer.python_names import VARIABLE, Brackets, Imports, NoSourceError, flat
+from rpcinspect.export.reproducer.python_names import Brackets, Imports, NoSourceError, flat
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
 from rpcinspect.export.reproducer.tensors import TensorCollection
 from rpcinspect.replayer.planning.operators import Parameter, read_schema
@@ -147,7 +147,7 @@ def record(name: str, index: int) -> RpcRecord:
 
 
 def written(of: RpcRecord) -> str:
-    return flat(Brackets("call(", call_items(of, SourceWriter(Imports((), VARIABLE)), NAMES), ")"))
+    return flat(Brackets("call(", call_items(of, SourceWriter(Imports()), NAMES), ")"))
 
 
 def test_calls() -> None:
@@ -160,7 +160,7 @@ def test_calls() -> None:
 
 
 def test_answers() -> None:
-    writer = SourceWriter(Imports((), VARIABLE))
+    writer = SourceWriter(Imports())
     assert flat(answer_source(record("basic_chain.pcap", 7), writer, NAMES)) == "t0"
     assert flat(answer_source(record("basic_chain.pcap", 9), writer, NAMES)) == "t0"
 
@@ -168,9 +168,7 @@ def test_answers() -> None:
 def test_an_error_is_what_the_worker_raised() -> None:
     run = workload("pairs/error")
     (call,) = (call for call in run.calls() if "error" in call.answered)
-    failure = failure_of(
-        record("pairs/error.pcap.gz", call.response["index"]), SourceWriter(Imports((), VARIABLE))
-    )
+    failure = failure_of(record("pairs/error.pcap.gz", call.response["index"]), SourceWriter(Imports()))
     assert failure == Failure("ArithmeticError", 'ArithmeticError("the norm of step 1 can\'t be had")')
 
 
@@ -186,7 +184,7 @@ def test_an_error_is_what_the_worker_raised() -> None:
     ],
 )
 def test_texts_that_another_run_says_otherwise_are_not_compared(text: bytes, kept: str | None) -> None:
-    failure = failure_of(record_of(ExceptionResponse(text)), SourceWriter(Imports((), VARIABLE)))
+    failure = failure_of(record_of(ExceptionResponse(text)), SourceWriter(Imports()))
     assert failure == Failure("RuntimeError", kept)
 
 

@@ -47,7 +47,7 @@ def test_blocks_of_lanes_are_blocks() -> None:
 def test_what_an_event_comes_after() -> None:
     call = made("basic_chain.pcap").calls[6]
     sent = Send(call, True, after=(3,))
-    assert awaited([WorkerProgram(0, "w", [Block(None, [sent, Await(call)])])]) == {(0, 3)}
+    assert awaited([WorkerProgram(0, "w", [Block(None, [sent, Await(call)])])]) == {3}
     assert Await(call).after == ()
 
 

@@ -52,10 +52,10 @@ def test_a_tuple_of_one() -> None:
 
 
 def test_names_that_are_taken_get_others() -> None:
-    imports = Imports({"taken"}, VARIABLE)
+    imports = Imports()
     assert imports.expression(Global("a.b", "f")) == "f"
     assert imports.expression(Global("c.b", "f")) == "b_f"
-    assert imports.expression(Global("c.b", "taken")) == "b_taken"
+    assert imports.expression(Global("c.b", "reproduce")) == "b_reproduce"
     assert imports.expression(Global("m", "len")) == "m_len"
     assert imports.expression(Global("m", "out12")) == "m_out12"
     imports.reserve("worker0")
@@ -66,7 +66,7 @@ def test_names_that_are_taken_get_others() -> None:
     assert imports.lines() == [
         "from a.b import f",
         "from c.b import f as b_f",
-        "from c.b import taken as b_taken",
+        "from c.b import reproduce as b_reproduce",
         "from m import Class",
         "from m import len as m_len",
         "from m import out12 as m_out12",
@@ -75,12 +75,12 @@ def test_names_that_are_taken_get_others() -> None:
 
 
 def test_the_jobs_script() -> None:
-    assert Imports((), VARIABLE, "train").expression(Global("__main__", "f")) == "f"
-    imports = Imports((), VARIABLE, "train")
+    assert Imports("train").expression(Global("__main__", "f")) == "f"
+    imports = Imports("train")
     imports.expression(Global("__mp_main__", "f"))
     assert imports.lines() == ["from train import f"]
     with pytest.raises(NoSourceError, match="--main"):
-        Imports((), VARIABLE).expression(Global("__main__", "f"))
+        Imports().expression(Global("__main__", "f"))
 
 
 HOSTILE = [
@@ -100,7 +100,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 def test_hostile_names_have_no_source(name: Global) -> None:
     with pytest.raises(NoSourceError):
-        Imports((), VARIABLE).expression(name)
+        Imports().expression(name)
 
 
 def test_literals() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.export.reproducer.python_names import VARIABLE, Imports, NoSourceError, flat, lay_out
+from rpcinspect.export.reproducer.python_names import Imports, NoSourceError, flat, lay_out
 from rpcinspect.export.reproducer.python_source import Names, SourceWriter
 from rpcinspect.export.reproducer.script import TEMPLATES
 from rpcinspect.pickles.python import read_python_pickle
@@ -52,7 +52,7 @@ def helpers() -> dict[str, Any]:
 
 def source_of(value: Any, protocol: int = 4) -> tuple[str, str]:
     """(imports, expression)"""
-    imports = Imports((), VARIABLE)
+    imports = Imports()
     writer = SourceWriter(imports)
     source = writer.write(read_python_pickle(pickle.dumps(value, protocol)).root, NAMES)
     lines = imports.lines() + [f"import {module}" for module in sorted(imports.modules)]
@@ -166,11 +166,11 @@ def deep(levels: int) -> list[Any]:
 )
 def test_what_has_no_source(value: Any) -> None:
     with pytest.raises(NoSourceError):
-        SourceWriter(Imports((), VARIABLE)).write(value, NAMES)
+        SourceWriter(Imports()).write(value, NAMES)
 
 
 def test_sets_and_attributes() -> None:
-    writer = SourceWriter(Imports((), VARIABLE))
+    writer = SourceWriter(Imports())
     assert flat(writer.write(Set([1], frozen=True), NAMES)) == "frozenset({1})"
     method = PickleCall(Global("builtins", "getattr"), (Global("m", "Model"), "forward"))
     assert flat(writer.write(method, NAMES)) == "Model.forward"
@@ -178,7 +178,7 @@ def test_sets_and_attributes() -> None:
 
 def test_numbers_that_have_a_name() -> None:
     names = Names(NAMES.tensor, NAMES.rref, {1 << 50: "context_id"})
-    assert flat(SourceWriter(Imports((), VARIABLE)).write((1, 1 << 50), names)) == "(1, context_id)"
+    assert flat(SourceWriter(Imports()).write((1, 1 << 50), names)) == "(1, context_id)"
 
 
 def test_what_old_protocols_write() -> None:
