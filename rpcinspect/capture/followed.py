@@ -6,12 +6,10 @@ until there is more, or the writer has ended.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
-from rpcinspect.capture.source import GRACE_S, Source
-from rpcinspect.errors import CaptureError
+from rpcinspect.capture.source import GRACE_S, Source, open_file
 
 LOOK_S = 0.05
 
@@ -22,7 +20,7 @@ class FollowedSource(Source):
     complete = False
 
     def __init__(self, path: str, is_over: Callable[[], bool]) -> None:
-        super().__init__(path, _opened(path))
+        super().__init__(path, open_file(path))
         self._is_over = is_over
         self._deadline: float | None = None
 
@@ -41,10 +39,3 @@ class FollowedSource(Source):
         if self._deadline is None:
             self._deadline = time.monotonic() + GRACE_S
         return True
-
-
-def _opened(path: str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror}") from error

@@ -58,7 +58,8 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     @property
     def by_tshark(self) -> bool:
-        """Whether tshark reads, by itself or for pyshark, whatever the format is."""
+        """Whether tshark reads every capture, whatever its format: because somebody asked for it or for
+        pyshark, or has given preferences for it. False also where `auto` hands single captures on to it."""
         return self.reader in BY_TSHARK or (bool(self.preferences) and self.reader == "auto")
 
 

@@ -26,7 +26,7 @@ from rpcinspect.capture.block import Int64s
 from rpcinspect.capture.unpack import DECOMPRESSORS, ReportReason, compression_of
 from rpcinspect.errors import CaptureError, NoRoomError
 from rpcinspect.files.closing import Closing
-from rpcinspect.files.temporary import HOLE_BYTES, Temporary
+from rpcinspect.files.temporary import HOLE_BYTES, Temporary, read_range
 from rpcinspect.limits import DEFAULT_UNPACKING, Unpacking
 
 WINDOW = 1 << 22
@@ -74,18 +74,10 @@ class Source(Closing):
         """Any range of what was read so far, or put aside; shorter where the input ends."""
         if offset >= ASIDE and self._aside is not None:
             return self._aside.pread(offset - ASIDE, length)
-        parts: list[bytes] = []
-        while length > 0:
-            try:
-                part = os.pread(self._descriptor, length, offset)
-            except OSError as error:
-                raise CaptureError(f"{self.name}: {error.strerror}") from error
-            if not part:
-                break
-            parts.append(part)
-            offset += len(part)
-            length -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        try:
+            return read_range(self._descriptor, offset, length)
+        except OSError as error:
+            raise CaptureError(f"{self.name}: {error.strerror}") from error
 
     def put_aside(self, data: bytes | memoryview) -> int:
         """Keeps what was made of the input; returns the offset by which `pread` gives it."""
@@ -296,7 +288,7 @@ def open_source(path: str, report: ReportReason, unpacking: Unpacking = DEFAULT_
     """Open `path` (`-` is standard input); `report` hears of damaged or truncated compressed data, and of
     input that is not read to its end."""
     name = STDIN_NAME if path == "-" else path
-    descriptor = _descriptor(path, name)
+    descriptor = _standard_input() if path == "-" else open_file(path)
     if descriptor is None:
         return spooled(name, InputStream(name, None, sys.stdin.buffer, live=True), report, unpacking)
     try:
@@ -314,17 +306,20 @@ def open_source(path: str, report: ReportReason, unpacking: Unpacking = DEFAULT_
         raise
 
 
-def _descriptor(path: str, name: str) -> int | None:
+def _standard_input() -> int | None:
     """A descriptor of our own, or None where standard input has none."""
     try:
-        if path == "-":
-            try:
-                return os.dup(sys.stdin.fileno())
-            except (AttributeError, ValueError, OSError):
-                return None
-        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        return os.dup(sys.stdin.fileno())
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def open_file(path: str) -> int:
+    """Returns a descriptor of a file; raises `CaptureError` where it can't be opened."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        raise CaptureError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+        raise CaptureError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def spooled(

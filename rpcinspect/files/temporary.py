@@ -35,6 +35,16 @@ def temporary_folder() -> Path:
         ) from error
 
 
+def read_range(descriptor: int, offset: int, length: int) -> bytes:
+    """Returns a range of an open file; shorter where that ends."""
+    parts: list[bytes] = []
+    while length > 0 and (part := os.pread(descriptor, length, offset)):
+        parts.append(part)
+        offset += len(part)
+        length -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 class Temporary(io.FileIO):
     """A temporary file, open for reading and writing. `write` writes all or raises `NoRoomError`."""
 
@@ -59,12 +69,7 @@ class Temporary(io.FileIO):
 
     def pread(self, offset: int, length: int) -> bytes:
         """A range; shorter where the file ends."""
-        parts: list[bytes] = []
-        while length > 0 and (part := os.pread(self.fileno(), length, offset)):
-            parts.append(part)
-            offset += len(part)
-            length -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return read_range(self.fileno(), offset, length)
 
     def give_back(self, start: int, stop: int) -> None:
         """Frees the room of a range that will never be read again, where the file system can."""

@@ -40,11 +40,8 @@ def array(node: PickleCall) -> Array | None:
 
 def raw_bytes(node: Value) -> Value:
     """The bytes in `_codecs.encode(text, 'latin1')`; any other value as it is."""
-    if type(node) is not PickleCall or node.function != ENCODE or type(node.args) is not tuple:
-        return node
-    if len(node.args) != 2 or type(node.args[0]) is not str or node.args[1] != "latin1":
-        return node
-    return node.args[0].encode("latin-1", "backslashreplace")
+    found = bytes_of(node) if type(node) is PickleCall and node.function == ENCODE else None
+    return node if found is None else found
 
 
 def dtype(node: Value) -> str | None:

@@ -182,9 +182,7 @@ def _next_buffer(state: State) -> None:
 
 def _readonly_buffer(state: State) -> None:
     top = state.stack[-1]
-    if type(top) is Buffer:
-        state.stack[-1] = Buffer(top.index, readonly=True)
-    elif type(top) is not bytes:  # a memoryview of it, or an exception: no pickler writes that
+    if type(top) not in (Buffer, bytes):  # a memoryview of it, or an exception: no pickler writes that
         state.stack[-1] = state.call(top, (), "change")
 
 

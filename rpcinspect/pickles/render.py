@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
-from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles import numpy_nodes, semantic
 from rpcinspect.pickles.tree import Buffer, Dict, Extension, Global, PersistentRef, PickleCall, Set, Value
 
@@ -19,14 +18,13 @@ from rpcinspect.pickles.tree import Buffer, Dict, Extension, Global, PersistentR
 def render(
     value: Value,
     tensors: Sequence[str] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
     *,
     max_chars: int = 4000,
     short: bool = False,
 ) -> str:
     """Returns one line of printable text; never raises. `tensors[i]` is shown for a reference to tensor i;
     `short`: an RRef by its id alone, `RRef(0:2)`."""
-    renderer = _Renderer(tensors or (), limits, max_chars, short)
+    renderer = _Renderer(tensors or (), max_chars, short)
     try:
         renderer.value(value)
     except _FullError:
@@ -35,51 +33,38 @@ def render(
 
 
 def render_args(
-    root: Value,
-    tensors: Sequence[str] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    *,
-    max_chars: int = 4000,
+    root: Value, tensors: Sequence[str] | None = None
 ) -> tuple[str, list[str], dict[str, str]] | None:
     """(function, positional arguments, keyword arguments) of a PythonUDF; None if `root` is none."""
     call = semantic.python_udf(root)
     if call is None:
         return None
-    if type(call.func) is Global:
-        function = _printable(str(call.func))
-    else:
-        function = render(call.func, tensors, limits, max_chars=max_chars)
-    return function, *render_given(call.args, call.kwargs, tensors, limits, max_chars=max_chars)
+    named = type(call.func) is Global
+    function = _printable(str(call.func)) if named else render(call.func, tensors)
+    return function, *render_given(call.args, call.kwargs, tensors)
 
 
 def render_given(
-    by_place: Value,
-    by_name: Value,
-    tensors: Sequence[str] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    *,
-    max_chars: int = 4000,
+    by_place: Value, by_name: Value, tensors: Sequence[str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Positional and keyword arguments. `max_chars` holds for each; after 16 times that in all the rest is
-    counted, not shown.
-    """
+    """Positional and keyword arguments; after `_MAX_GIVEN` characters the rest is counted, not shown."""
     positional = by_place if type(by_place) in (tuple, list) else (by_place,)
     pairs = by_name.pairs if type(by_name) is Dict else []
-    left = 16 * max_chars
+    left = _MAX_GIVEN
     args: list[str] = []
     for i, value in enumerate(positional):
         if left <= 0:
             args.append(f"… ({len(positional) - i} more)")
             break
-        args.append(render(value, tensors, limits, max_chars=max_chars))
+        args.append(render(value, tensors))
         left -= len(args[-1]) + 1
     kwargs: dict[str, str] = {}
     for key, value in pairs:
         if left <= 0:
             kwargs["…"] = f"({len(pairs) - len(kwargs)} more)"
             break
-        name = _printable(key) if type(key) is str else render(key, tensors, limits, max_chars=max_chars)
-        kwargs[name] = render(value, tensors, limits, max_chars=max_chars)
+        name = _printable(key) if type(key) is str else render(key, tensors)
+        kwargs[name] = render(value, tensors)
         left -= len(name) + len(kwargs[name]) + 1
     return args, kwargs
 
@@ -92,12 +77,11 @@ class _FullError(Exception):
 
 
 class _Renderer:
-    def __init__(self, tensors: Sequence[str], limits: Limits, max_chars: int, short: bool) -> None:
+    def __init__(self, tensors: Sequence[str], max_chars: int, short: bool) -> None:
         self.out: list[str] = []
         self.left = max_chars
         self.tensors = tensors
         self.short = short
-        self.max_depth = min(limits.pickle_depth, _MAX_DEPTH)
         self.path: set[int] = set()
         """Identities of the values that are being written, to see cycles."""
 
@@ -117,7 +101,7 @@ class _Renderer:
             self.emit(f"<{kind.__name__}>")
         elif id(value) in self.path:
             self.emit("<cycle>")
-        elif len(self.path) >= self.max_depth:
+        elif len(self.path) >= _MAX_DEPTH:
             self.emit("…")
         else:
             self.path.add(id(value))
@@ -332,6 +316,7 @@ def _name(value: Global) -> str:
     return _printable(value.name if value.module == "builtins" else str(value))
 
 
+_MAX_GIVEN = 64_000
 _MAX_ITEMS = 100
 _MAX_STRING = 1000
 _MAX_BYTES = 32

@@ -94,7 +94,6 @@ class Buffer(Struct, eq=False):
     """NEXT_BUFFER: the n-th out-of-band buffer (protocol 5)."""
 
     index: int
-    readonly: bool = False
 
 
 def children(node: Value) -> Iterable[Value]:

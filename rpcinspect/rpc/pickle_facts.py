@@ -32,7 +32,7 @@ from rpcinspect.rpc import command as commands
 from rpcinspect.rpc.cache import TREE_WEIGHT, BoundedCache
 from rpcinspect.rpc.command import Command, UnknownCommand
 from rpcinspect.rpc.command_codec import parameter_indexes
-from rpcinspect.rpc.envelope import ENVELOPES
+from rpcinspect.rpc.envelope import ENVELOPES, split_wrapped
 
 CACHE_BYTES = 1 << 22
 
@@ -113,10 +113,9 @@ class FactsReader:
         """Returns the audit of the JIT pickle in a payload of another form than its type should have: alone,
         or behind what an envelope wraps."""
         payload = command.payload
-        if command.message_type in ENVELOPES:
-            size = int.from_bytes(payload[-8:], "big")
-            payload = payload[-8 - size : -8] if 0 < size <= len(payload) - 8 else b""
         try:
+            if command.message_type in ENVELOPES:
+                _, payload = split_wrapped(payload)
             return audit_jit(read_jit(payload, self._limits))
         except DecodeError:
             return NOTHING  # what stopped the reading is a problem of the message

@@ -35,6 +35,7 @@ from rpcinspect.capture.source import ASIDE
 from rpcinspect.errors import CaptureError, DecodeError, OutputError
 from rpcinspect.files.closing import Closing
 from rpcinspect.files.output import open_whole
+from rpcinspect.files.temporary import read_range
 from rpcinspect.limits import Limits
 from rpcinspect.sources.message_codec import LAYER, BlockReader, from_json, to_json
 from rpcinspect.sources.message_store import (
@@ -235,7 +236,7 @@ class IndexFile(Closing):
             self.messages.packed(one)
 
     def _pread(self, offset: int, length: int) -> bytes:
-        return _read(self._descriptor, offset, length)
+        return read_range(self._descriptor, offset, length)
 
     def _part(self, part: PackedPart, offset: int) -> bytes:
         data = self._pread(offset, part.packed)
@@ -311,11 +312,11 @@ def remedy(paths: Sequence[str]) -> str:
 
 
 def _preface(descriptor: int) -> bytes:
-    head = _read(descriptor, 0, HEAD.size)
+    head = read_range(descriptor, 0, HEAD.size)
     if len(head) < HEAD.size or not head.startswith(NAME + FORMAT):
         raise DecodeError(LAYER, "it does not begin as an index does")
     _, length, checksum = HEAD.unpack(head)
-    data = _read(descriptor, HEAD.size, min(length, MAX_PREFACE))
+    data = read_range(descriptor, HEAD.size, min(length, MAX_PREFACE))
     if len(data) != length or zlib.crc32(data) != checksum:
         raise DecodeError(LAYER, "its first part is not as it was written")
     return data
@@ -339,13 +340,3 @@ def _mismatch(preface: Preface | None, paths: Sequence[str]) -> str | None:
         if not stamp.fits(stamp_of(path)):
             return f"made for another version of {os.path.basename(path)}"
     return None
-
-
-def _read(descriptor: int, offset: int, length: int) -> bytes:
-    """Returns a range of a file; shorter where that ends."""
-    parts: list[bytes] = []
-    while length > 0 and (part := os.pread(descriptor, length, offset)):
-        parts.append(part)
-        offset += len(part)
-        length -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -37,7 +37,7 @@ def test_a_run_of_stored_records(name: str, monkeypatch: pytest.MonkeyPatch) -> 
             assert lines[0] == lines[1]
         assert stored[3] is stored[3]
         assert [one.row for one in stored[2:5]] == [one.row for one in whole.messages[2:5]]
-        assert len(stored._kept) == 5
+        assert stored._record.cache_info().currsize == 5
 
 
 def test_an_index_out_of_range() -> None:
