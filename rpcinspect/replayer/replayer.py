@@ -510,7 +510,6 @@ class _SessionRun:
             clean_up=clean_up,
             ended=ended,
             done=self.tick,
-            waiting=self.replay.waiting,
         )
         return self.player
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.messages import same_payload
 from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replayer.playing.inputs import SessionInputs
-from rpcinspect.replayer.playing.outcome import Result
+from rpcinspect.replayer.playing.outcome import MessageOutcome, Result
 from rpcinspect.rpc.questions import created, failed, missing_bytes, rref_of, uncertain
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
@@ -47,22 +48,21 @@ class UnmadeRRefs:
 
 
 def judged(
-    captured: RpcRecord, found: Sequence[Difference], inputs: SessionInputs
-) -> tuple[Result | None, str | None]:
-    """Returns the result, and what is to be said of it. Nothing is known of bytes that were not captured:
-    where all others are equal, the message is neither that nor different."""
-    rules, its = inputs.rules, of_interest(found, inputs)
+    captured: RpcRecord, live: RpcRecord, found: Sequence[Difference], inputs: SessionInputs
+) -> MessageOutcome:
+    """Returns what came of a message. Differences of devices are left out: the replay decides where tensors
+    lie. Nothing is known of bytes that were not captured: where all others are equal, the message is neither
+    that nor different."""
+    codes = ("device", "device-map") if inputs.elsewhere else ("device",)
+    its = tuple(difference for difference in found if difference.code not in codes)
+    result: Result | None = verdict(its, inputs.rules)
+    text = None
     if missing_bytes(captured) or uncertain(captured):
         known = [difference for difference in its if difference.code != "unknown"]
-        if len(known) < len(its) and verdict(known, rules) != "different":
-            return None, NOT_ALL_CAPTURED
-    return verdict(its, rules), None
-
-
-def of_interest(found: Sequence[Difference], inputs: SessionInputs) -> tuple[Difference, ...]:
-    """Returns the differences without those of devices: the replay decides where tensors lie."""
-    codes = ("device", "device-map") if inputs.elsewhere else ("device",)
-    return tuple(difference for difference in found if difference.code not in codes)
+        if len(known) < len(its) and verdict(known, inputs.rules) != "different":
+            result, text = None, NOT_ALL_CAPTURED
+    same = same_payload(captured, live)
+    return MessageOutcome(result=result, differences=its, text=text, same_payload=same)
 
 
 def may_come(

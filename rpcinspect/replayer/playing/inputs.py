@@ -51,7 +51,7 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     making_s: float = MAKING_S
     """Seconds that a live worker may take for an object of the user's."""
     waiting: Waiting = lambda what, seconds: None
-    """Is called each second of that."""
+    """Is called each second in which nothing comes."""
     early: frozenset[int] = frozenset()
     """Requests whose answers nobody waits for, since the engine sees them later than they come."""
 

@@ -36,28 +36,36 @@ Result = Literal["identical", "tolerance", "different", "failed", "unanswered"]
 although the capture has something. A request without an answer in both is identical."""
 
 
-class StepOutcome(Struct, frozen=True, kw_only=True):
-    """The result of one step of the plan."""
+class MessageOutcome(Struct, frozen=True, kw_only=True):
+    """What came of a message, compared with the captured one."""
 
-    step: Step
     result: Result | None
-    """Of a `send` it is the answer's; of an `answer` it is that of the request to which the captured answer
-    was given, `unanswered` if the live worker never sent it. None of skips, of housekeeping that never came,
-    and of answers that the capture can't have, since it ends before them."""
     differences: tuple[Difference, ...] = ()
     """`a` is captured, `b` is live."""
     text: str | None = None
     """Why it failed; the likely reason of a difference."""
     same_payload: bool | None = None
     """Whether the live payload has the captured bytes; None where there was nothing to compare."""
+
+
+class StepOutcome(MessageOutcome, frozen=True, kw_only=True):
+    """The result of one step of the plan.
+
+    Of a `send` it is the answer's; of an `answer` it is that of the request to which the captured answer was
+    given, `unanswered` if the live worker never sent it. None of skips, of housekeeping that never came, and
+    of answers that the capture can't have, since it ends before them.
+    """
+
+    step: Step
     latency_s: float | None = None
     """From sending to the whole answer, of a `send`."""
     live: LiveMessage | None = None
     """What came, of those that differ, where it was to be kept and there was room."""
 
 
-class InboundOutcome(Struct, frozen=True, kw_only=True):
-    """A request of a live worker to a played one."""
+class InboundOutcome(MessageOutcome, frozen=True, kw_only=True):
+    """A request of a live worker to a played one; no result: it was not captured and tells nothing, such as
+    the going of an RRef."""
 
     captured: int | None
     """Index of the captured request that it repeats; None: it repeats none, `text` says why."""
@@ -66,11 +74,6 @@ class InboundOutcome(Struct, frozen=True, kw_only=True):
     sender: str
     role: str
     """The played worker that was asked."""
-    result: Result | None
-    """None: it was not captured and tells nothing, such as the going of an RRef."""
-    differences: tuple[Difference, ...] = ()
-    text: str | None = None
-    same_payload: bool | None = None
 
 
 class SessionOutcome(Struct, frozen=True, kw_only=True):

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rpcinspect.equality.ids import WORKER
-from rpcinspect.equality.messages import compare_messages, same_payload
+from rpcinspect.equality.messages import compare_messages
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.loop import (
     Handle,
@@ -43,7 +43,6 @@ from rpcinspect.replayer.playing.expectations import (
     judged,
     lacks_answer,
     may_come,
-    of_interest,
 )
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
@@ -51,6 +50,7 @@ from rpcinspect.replayer.playing.outcome import (
     AMBIGUOUS,
     AMBIGUOUS_SENDER,
     InboundOutcome,
+    MessageOutcome,
     Result,
     StepOutcome,
 )
@@ -73,7 +73,6 @@ from rpcinspect.replayer.playing.uncaptured import (
     refused_here,
     too_much,
 )
-from rpcinspect.replayer.workers.parent_process import Waiting
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.rpc.message import MessageType, RpcMessage, type_name
 from rpcinspect.rpc.questions import HOUSEKEEPING
@@ -122,12 +121,10 @@ class Player:
         clean_up: Callable[[int], None] = lambda context: None,
         ended: EndedProcesses = lambda seconds, known: (),
         done: Callable[[StepOutcome], None] = lambda outcome: None,
-        waiting: Waiting = lambda what, seconds: None,
     ) -> None:
         """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
-        processes have ended, in order; `clean_up` is called with a
-        context before it is cleaned up, `done` with each finished step, `waiting` each second in which
-        nothing comes."""
+        processes have ended, in order; `clean_up` is called with a context before it is cleaned up, `done`
+        with each finished step."""
         self._inputs = inputs
         self._loop = loop
         self._peers = peers
@@ -138,7 +135,6 @@ class Player:
         self._done = done
         self._debugger = debugger
         self._clean_up = clean_up
-        self._waiting = waiting
         planned, calls = inputs.planned, inputs.calls
         self._schedule = Schedule(planned, calls, speed=speed, stubborn=timeouts.stubborn)
         self._ids = inputs.ids
@@ -159,8 +155,6 @@ class Player:
         self._steps = {step.message: step for step in planned.steps}
         self._loads = list(planned.loads)
         """What is still to be put into objects of live workers."""
-        self._late: list[PeerEvent] = []
-        """What came while a live worker was filling an object."""
         self._live = LiveRecords()
         self.leftovers = Leftovers(self._ids, inputs.ids_in_group)
         self._sent: dict[tuple[str, int], _Sent] = {}
@@ -215,8 +209,7 @@ class Player:
             tick = LAST_S - quiet_s if over else min(max(quiet_s / 2, SHORTEST_TICK_S), TICK_S)
             events = self._loop.wait(tick if wake is None or held else min(wake, TICK_S))
             self._renew(now)
-            late, self._late = self._late, []
-            progress = [self._take(event) for event in (*late, *events)]
+            progress = [self._take(event) for event in events]
             if any(progress):
                 self._note_progress()
             elif not (due or over) and (ended := self._first_ended()) is not None:
@@ -286,13 +279,13 @@ class Player:
         if on_their_way is not None:
             call = on_their_way.call
             called = f" ({call.function})" if call.function is not None else ""
-            self._waiting(
+            self._inputs.waiting(
                 f"{call.callee} to answer #{call.index}{called}", time.monotonic() - on_their_way.at
             )
         elif awaited in self._steps:
-            self._waiting(f"{self._steps[awaited].sender} to send #{awaited}", quiet_s)
+            self._inputs.waiting(f"{self._steps[awaited].sender} to send #{awaited}", quiet_s)
         else:
-            self._waiting("the time of the next message", quiet_s)
+            self._inputs.waiting("the time of the next message", quiet_s)
 
     def _give_up_silent(self, quiet_s: float) -> None:
         """Gives up requests of live workers that should have come by now, after a while without events."""
@@ -406,7 +399,7 @@ class Player:
         for one in due:
             self._loads.remove(one)
             peer = next(iter(self._peers.values()))
-            load(self._inputs, one, self._loop, peer, self._handle, self._late.append)
+            load(self._inputs, one, self._loop, peer, self._handle)
 
     def _is_over(self, request: int | None) -> bool:
         return request is None or request in self._outcomes
@@ -516,18 +509,10 @@ class Player:
             found = compare_messages(
                 call.response, live.record, self._inputs.read, live.read, self._inputs.rules, self._ids
             )
-            result, text = judged(call.response, found, self._inputs)
-            if self._refused_lacking and result == "different" and refused_here(live.record):
-                result, text = None, NEEDS_WHAT_IS_LACKING
-            outcome = StepOutcome(
-                step=sent.step,
-                result=result,
-                differences=of_interest(found, self._inputs),
-                text=text,
-                same_payload=same_payload(call.response, live.record),
-                latency_s=latency_s,
-                live=self._kept(live, result),
-            )
+            came = judged(call.response, live.record, found, self._inputs)
+            if self._refused_lacking and came.result == "different" and refused_here(live.record):
+                came = replace(came, result=None, text=NEEDS_WHAT_IS_LACKING)
+            outcome = self._outcome(sent.step, came, live, latency_s)
         self._finish(outcome)
         self._over(call)
         if self._unmade.note(call, live.record):
@@ -554,46 +539,28 @@ class Player:
         step = self._steps[match.call.index]
         if self._debugger is not None:
             self._debugger.came(live.record, live.read, match.call, sender, answers=False)
-        result, text = judged(match.call.request, match.differences, self._inputs)
-        if event.doubtful and result == "different":
-            result, text = None, AMBIGUOUS_SENDER
-        differences = of_interest(match.differences, self._inputs)
-        same = same_payload(match.call.request, live.record)
+        came = judged(match.call.request, live.record, match.differences, self._inputs)
+        if event.doubtful and came.result == "different":
+            came = replace(came, result=None, text=AMBIGUOUS_SENDER)
         expected = step.action == "answer" and step.message not in self._outcomes
         given = step.action == "answer" or step.spare is not None
-        self.inbound.append(
-            InboundOutcome(
-                captured=match.call.index,
-                type=kind,
-                sender=sender,
-                role=role,
-                result=result,
-                differences=differences,
-                text=text if given else f"refused: {step.text}",
-                same_payload=same,
-            )
-        )
+        shown = asdict(came if given else replace(came, text=f"refused: {step.text}"))
+        one = InboundOutcome(captured=match.call.index, type=kind, sender=sender, role=role, **shown)
+        self.inbound.append(one)
         if not given:
             if step.code == "missing-bytes" or lacks_answer(match.call, step):
                 self._refuse_lacking(event, live.record)
             else:
                 self._reply(event, refusal())
             return True
-        came = StepOutcome(
-            step=as_answered(step),
-            result=result,
-            differences=differences,
-            text=text,
-            same_payload=same,
-            live=self._kept(live, result),
-        )
+        outcome = self._outcome(as_answered(step), came, live)
         if expected:
             self._requests[step.message] = event
-            self._finish(came)
+            self._finish(outcome)
             self._schedule.asked(step.message)
         else:  # nothing waits for it, and it waits for nothing
-            self._outcomes[step.message] = came
-            self._give(came.step, event)
+            self._outcomes[step.message] = outcome
+            self._give(outcome.step, event)
         return True
 
     def _take_silence(self, event: Unanswered) -> bool:
@@ -661,10 +628,14 @@ class Player:
         if call.answer is not None:
             self._schedule.arrived(call.answer)
 
-    def _kept(self, live: LiveMessage, result: Result | None) -> LiveMessage | None:
-        """Returns a live message that differs, if it is to be kept."""
+    def _outcome(
+        self, step: Step, came: MessageOutcome, live: LiveMessage, latency_s: float | None = None
+    ) -> StepOutcome:
+        """Returns the outcome of a step, with a live message that differs, if it is to be kept."""
         kept = self._inputs.kept
-        return None if kept is None or result != "different" else kept.keep(live)
+        if kept is None or came.result != "different":
+            return StepOutcome(step=step, latency_s=latency_s, **asdict(came))
+        return StepOutcome(step=step, latency_s=latency_s, live=kept.keep(live), **asdict(came))
 
     # --- what was not captured ------------------------------------------------------------------------------
 

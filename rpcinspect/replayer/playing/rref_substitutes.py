@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickletools
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import astuple, replace
@@ -36,7 +36,6 @@ from rpcinspect.replayer.peers.loop import (
     PipeLost,
     RequestArrived,
     ResponseArrived,
-    Unanswered,
     ended_by,
 )
 from rpcinspect.replayer.planning.model import ObjectProvision, StandIn, ValueLoad
@@ -84,12 +83,15 @@ def give(inputs: SessionInputs, loop: Loop, peers: Mapping[str, PlayedWorker], h
             made, storages = made_by(answer, rref, own), inputs.storages(answer)
         else:
             made = _provided(inputs, one, rref, own, loop, peers[role], handle)
-        sent = [peers[role].send(one.owner, made, storages, timeout_s=TIMEOUT_S)]
-        for fork in one.forks:
-            told = to_message(RRefForkRequest(rref, _live(inputs, FORK, fork)))
-            sent.append(peers[role].send(one.owner, told, timeout_s=TIMEOUT_S))
+        told = [to_message(RRefForkRequest(rref, _live(inputs, FORK, fork))) for fork in one.forks]
+        what = f"take the object for RRef {one.rref[0]}:{one.rref[1]}"
         # one after the other: nothing else may come while an owner makes an object
-        _await(loop, handle, one, {(peers[role].name, number) for number in sent})
+        for request, its in [(made, storages), *((each, ()) for each in told)]:
+            why = _refused(
+                ask(inputs, loop, peers[role], one.owner, request, handle, what, its, timeout_s=TIMEOUT_S)
+            )
+            if why is not None:
+                raise ReplayError(f"{one.owner} does not {what}: {why}")
 
 
 def _provided(
@@ -104,7 +106,7 @@ def _provided(
     """Lets an owner make an object; returns the remote call that takes it."""
     name = f"{one.rref[0]}:{one.rref[1]}"
     call = object_call("make", push(name), push(one.source), push(one.type))
-    answer = ask(inputs, loop, peer, one.owner, call, handle, f"make RRef {name}", keep=_refuse_request)
+    answer = ask(inputs, loop, peer, one.owner, call, handle, f"make RRef {name}")
     error, taker = (answer, None) if isinstance(answer, str) else read_told(answer)
     if error is not None:
         raise ReplayError(f"--provide {name}={one.source} failed in {one.owner}: {error}")
@@ -123,49 +125,44 @@ def _provided(
     return to_message(made)
 
 
-def _refuse_request(event: PeerEvent) -> None:
-    """Ends the session where a live worker asks for something before the job's first message: nobody would
-    answer."""
-    if isinstance(event, RequestArrived):
-        raise _unasked(event)
-
-
-def _unasked(event: RequestArrived) -> ReplayError:
-    return ReplayError(f"{event.sender} makes a request before anything was sent")
-
-
 def ask(
     inputs: SessionInputs,
     loop: Loop,
     peer: PlayedWorker,
     owner: str,
-    call: RpcMessage,
+    request: RpcMessage,
     handle: Handle,
     what: str,
     storages: Sequence[bytes] = (),
     *,
-    keep: Callable[[PeerEvent], None],
+    timeout_s: float | None = None,
+    begun: bool = False,
 ) -> RpcMessage | str:
-    """Makes a call of our own, which says `what` its owner does, and waits for its answer, which it returns,
-    or why none came; `keep` gets the events that are not about it."""
-    key = peer.name, peer.send(owner, call, storages, timeout_s=inputs.making_s)
-    begin = time.monotonic()
-    found: RpcMessage | str | None = None
-    while found is None:
-        events = loop.wait(TELL_S)
-        if not events:
-            inputs.waiting(f"{owner} to {what}", time.monotonic() - begin)
-        for event in events:
-            if key in ended_by(event):
-                if isinstance(event, ResponseArrived):
-                    found = event.message
-                elif isinstance(event, PipeLost):
-                    found = event.reason
-                else:
-                    found = f"no answer came within {inputs.making_s:g} s"
-            elif not handle(event):
-                keep(event)
-    return found
+    """Makes a request of our own, at which its owner does `what`, and waits for its answer, which it returns,
+    or why none came; `timeout_s`: None for that of the user's objects. Other events are left in the loop once
+    the job's messages have `begun`; before that nobody would answer a live worker's request, and it raises
+    `ReplayError`."""
+    timeout_s = inputs.making_s if timeout_s is None else timeout_s
+    key = peer.name, peer.send(owner, request, storages, timeout_s=timeout_s)
+    began = time.monotonic()
+
+    def matters(event: PeerEvent) -> bool:
+        if key in ended_by(event) or handle(event):
+            return True
+        if isinstance(event, RequestArrived) and not begun:
+            raise ReplayError(f"{event.sender} makes a request before anything was sent")
+        return False
+
+    while True:
+        event = loop.wait_until(matters, TELL_S)
+        if event is None:
+            inputs.waiting(f"{owner} to {what}", time.monotonic() - began)
+        elif key in ended_by(event):
+            if isinstance(event, ResponseArrived):
+                return event.message
+            if isinstance(event, (NotSent, PipeLost)):
+                return event.reason
+            return f"no answer came within {timeout_s:g} s"
 
 
 def made_by(answer: RpcRecord, rref: GloballyUniqueId, fork: GloballyUniqueId) -> RpcMessage:
@@ -211,7 +208,6 @@ def load(
     loop: Loop,
     peer: PlayedWorker,
     handle: Handle,
-    keep: Callable[[PeerEvent], None],
 ) -> None:
     """Puts values into the object of an RRef. Raises `ReplayError` where that fails, or no answer comes."""
     rref, owner = _live(inputs, RREF, one.rref), inputs.ids_in_group[one.owner]
@@ -227,7 +223,8 @@ def load(
         storages, table = inputs.storages(answer), answer.rpc.message.tensor_table
         call = replace(object_call("load_value", fork, push_tensor(index)), tensor_table=table)
     what = f"take values for RRef {one.rref[0]}:{one.rref[1]}"
-    answered = ask(inputs, loop, peer, inputs.live_name(one.owner), call, handle, what, storages, keep=keep)
+    name = inputs.live_name(one.owner)
+    answered = ask(inputs, loop, peer, name, call, handle, what, storages, begun=True)
     error = answered if isinstance(answered, str) else read_told(answered)[0]
     if error is not None:
         raise ReplayError(f"{one.owner}: {one.text}: {error}")
@@ -248,28 +245,11 @@ def _live(inputs: SessionInputs, kind: str, captured: tuple[int, int]) -> Global
     return partner if isinstance(partner, GloballyUniqueId) else own
 
 
-def _await(loop: Loop, handle: Handle, given: GivenObject, waiting: set[tuple[str, int]]) -> None:
-    """Waits until an owner has acknowledged; each request ends in its time. Raises `ReplayError`."""
-    while waiting:
-        for event in loop.wait(TIMEOUT_S):
-            if handle(event):
-                continue
-            if isinstance(event, RequestArrived):
-                raise _unasked(event)
-            done = waiting.intersection(ended_by(event))
-            waiting -= done
-            why = _refused(event) if done else None
-            if why is not None:
-                name = f"{given.rref[0]}:{given.rref[1]}"
-                raise ReplayError(f"{given.owner} does not take the object for RRef {name}: {why}")
-
-
-def _refused(event: ResponseArrived | Unanswered | NotSent | PipeLost) -> str | None:
+def _refused(answer: RpcMessage | str) -> str | None:
     """Says why an owner has not taken a value; None: it has."""
-    if isinstance(event, ResponseArrived):
-        kind = event.message.type
-        return None if kind in TAKEN else f"it answers {type_name(kind)}"
-    return "no answer came" if isinstance(event, Unanswered) else event.reason
+    if isinstance(answer, str):
+        return answer
+    return None if answer.type in TAKEN else f"it answers {type_name(answer.type)}"
 
 
 TAKEN = (MessageType.REMOTE_RET, MessageType.RREF_ACK)

@@ -23,7 +23,6 @@ from typing import TypeAlias
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
-from rpcinspect.replayer.workers.environment import worker_environment
 from rpcinspect.replayer.workers.interpreters import Interpreter, own_path
 from rpcinspect.replayer.workers.process_exit import Exit, quoted
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, SilenceError
@@ -36,6 +35,10 @@ LOOK_S = 1.0
 """How often it is told what is waited for."""
 Waiting: TypeAlias = Callable[[str, float], None]
 """Called now and then while something is waited for, with what that is, and for how many seconds."""
+USERS = ("PYTORCH_", "CUBLAS_", "CUDA_")
+"""How variables of our environment begin that decide how torch computes, and where."""
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME")
+"""Of our environment, beside `USERS`; nothing else reaches a worker."""
 
 
 class ParentProcess(Closing):
@@ -198,3 +201,19 @@ def failed_import(heard: Object) -> str:
     if "exit" not in heard:
         return f"{head}: {heard['failed']}"
     return f'{head} exited with {heard["exit"]}: guard its script code with if __name__ == "__main__"'
+
+
+def worker_environment(threads: int, *, cuda: bool = False) -> dict[str, str]:
+    """The whole environment of live workers: a list of its own, so that what a replay comes to does not
+    depend on the shell that it is started from, but for what the user sets for torch."""
+    begins = (*USERS, "NVIDIA_") if cuda else USERS
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    kept |= {name: value for name, value in os.environ.items() if name.startswith(begins)}
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    return kept | {
+        "TP_SOCKET_IFNAME": loopback,
+        "GLOO_SOCKET_IFNAME": loopback,
+        "OMP_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": "1",  # it starts its threads when it is imported, before the fork
+        **({} if cuda else {"CUDA_VISIBLE_DEVICES": ""}),
+    }

@@ -22,8 +22,6 @@ from typing import Any
 
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object
 
-FOREVER_S = 1e6
-"""A wait that ends when the other end of the socket closes."""
 OWN = ("rpcinspect.*", "torch.distributed.rpc.internal")
 """Modules between RPC and the user's function: nobody wants to step through them."""
 
@@ -47,7 +45,7 @@ class DebugLink:
         """Sends a request; returns its reply. Where our process is gone, this one ends."""
         with self._lock:
             self._control.send(what)
-            reply = self._control.receive(FOREVER_S)
+            reply = self._control.receive()
         if reply is None:
             os._exit(1)
         return reply[0]
@@ -55,7 +53,9 @@ class DebugLink:
     def hold(self, head: str, key: int | None = None, *, here: bool = True) -> str:
         """Says that this worker holds, and where. Returns the key to say with `go_on` that it no longer does;
         `key`: a message that our process holds already; `here`: on our terminal."""
-        flush()
+        for stream in (sys.stdout, sys.stderr):  # what was printed before is shown above the prompt
+            with contextlib.suppress(Exception):  # the user's modules may have replaced it
+                stream.flush()
         named = f"{next(self._numbers)}" if key is None else f"#{key}"
         self.say({"say": "hold", "key": named, "head": head, "here": here})
         return named
@@ -303,10 +303,3 @@ class RemotePdb(pdb.Pdb):
 def _here(interact: Callable[[FrameType, None], None]) -> None:
     """Gives a dialogue a frame of its own."""
     interact(sys._getframe(), None)
-
-
-def flush() -> None:
-    """Writes out what was printed before, so that it is shown above the prompt."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the user's modules may have replaced it
-            stream.flush()

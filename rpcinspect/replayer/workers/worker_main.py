@@ -37,8 +37,6 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PACKAGE = Path(__file__).resolve().parents[2]
-FOREVER_S = 1e6
-"""A wait that ends when the other end of the socket closes."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10
 OURS = frozenset({"bdb", "pdb", "resource"})
 """Python's modules that are needed again later, by our debugger and by `os.wait4`: nobody gets the user's."""
@@ -81,7 +79,7 @@ class ForkServer:
     def dispatch(self) -> bool:
         """Carries out the commands that have come; False: no more will come."""
         while True:
-            message = self.control.receive(FOREVER_S)
+            message = self.control.receive()
             if message is None or message[0]["do"] == "quit":
                 return False
             command = message[0]
@@ -278,7 +276,7 @@ def prepare(server: ForkServer, given: dict[str, Any], before: set[str]) -> bool
     if told_if_fails(control, import_torch) is None:
         return False
     if not given["anew"]:
-        message = control.receive(FOREVER_S)
+        message = control.receive()
         if message is None:
             return False
         options = message[0]

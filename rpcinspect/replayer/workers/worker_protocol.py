@@ -29,6 +29,8 @@ READ_BYTES = 1 << 16
 HOST = b"rpcinspect: send from here"
 """In the place of a pickle: a request of our own to torch's agent that plays a worker, in whose thread torch
 has set another worker's context."""
+FOREVER_S = 1e6
+"""A wait that ends when the other end of the socket closes."""
 GRACE_S = 1.0
 """More, for the rest of something that was begun in time."""
 
@@ -85,7 +87,7 @@ class ControlSocket:
         except OSError as error:
             raise ReplayError(f"can't send to a live worker's process: {error}") from error
 
-    def receive(self, timeout_s: float) -> tuple[Object, bytes] | None:
+    def receive(self, timeout_s: float = FOREVER_S) -> tuple[Object, bytes] | None:
         """Returns the next object and its bytes; None: the other end is gone. Raises `ReplayError`, also
         after the timeout."""
         deadline = time.monotonic() + timeout_s

@@ -30,8 +30,6 @@ from rpcinspect.replayer.workers.worker_imports import about, print_error
 RENDEZVOUS_SCHEME = "rpcinspect"
 LIBUV_LISTENS = (2, 13)
 """The first release that is known to serve a store by libuv on an open port; 2.6 can't."""
-FOREVER_S = 1e6
-"""A wait that ends when the other end of the socket closes."""
 
 
 # --- the store ----------------------------------------------------------------------------------------------
@@ -50,17 +48,12 @@ def serve_store(control: Any, command: dict[str, Any]) -> None:
             wait_for_workers=False,
             master_listen_fd=listener.detach(),
             # Earlier stores of that kind take no port that is open already, and know no other loopback.
-            **({"use_libuv": False} if release() < LIBUV_LISTENS else {}),
+            **({"use_libuv": False} if torch.__version__ < LIBUV_LISTENS else {}),
         )
         control.send({"ready": True, "port": port, "memory": bound_memory(command["memory"], LATER_THREADS)})
-        while control.receive(FOREVER_S) is not None:
+        while control.receive() is not None:
             pass
         del store
-
-
-def release() -> tuple[int, ...]:
-    """Returns the first two numbers of torch's release."""
-    return tuple(int(part) for part in str(torch.__version__).split(".")[:2])
 
 
 # --- a live worker ------------------------------------------------------------------------------------------
@@ -81,7 +74,7 @@ def work(control: Any, command: dict[str, Any]) -> None:
 
         debugger, files = begin(control, command)
     join_group(control, command, LATER_THREADS, files)
-    while (message := control.receive(FOREVER_S)) is not None:
+    while (message := control.receive()) is not None:
         if message[0]["do"] == "message" and debugger is not None:
             control.send(debugger.announced(*message))
         elif message[0]["do"] == "gradients":

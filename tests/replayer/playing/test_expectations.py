@@ -10,7 +10,7 @@ from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.replayer.playing.expectations import UnmadeRRefs, judged, may_come, of_interest
+from rpcinspect.replayer.playing.expectations import UnmadeRRefs, judged, may_come
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, rref_of
 from rpcinspect.run.run import RunModel
@@ -71,6 +71,6 @@ def test_devices_are_no_result(run: RunModel, inputs: SessionInputs) -> None:
     record = next(call.request for call in run.calls.values())
     device = Difference(path="tensors[0].device", code="device", a_value="cpu", b_value="cuda:0")
     value = Difference(path="args[0]", code="value", a_value=1, b_value=2)
-    assert of_interest([device, value], inputs) == (value,)
-    assert judged(record, [device], inputs) == ("identical", None)
-    assert judged(record, [device, value], inputs) == ("different", None)
+    one, both = (judged(record, record, its, inputs) for its in ([device], [device, value]))
+    assert (one.result, one.differences, one.same_payload) == ("identical", (), True)
+    assert (both.result, both.differences, both.text) == ("different", (value,), None)

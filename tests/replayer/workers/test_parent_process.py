@@ -18,12 +18,21 @@ import pytest
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.workers.interpreters import Interpreter, own_path
-from rpcinspect.replayer.workers.parent_process import ParentProcess
+from rpcinspect.replayer.workers.parent_process import ParentProcess, worker_environment
 from rpcinspect.replayer.workers.worker_imports import shadowed
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from tests.replayer.left_behind import temporary_folders
 
 SECONDS = 30.0
+SET = {
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "CUDA_LAUNCH_BLOCKING": "1",
+    "CUDA_VISIBLE_DEVICES": "1",
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "PYTHONPATH": "/elsewhere",
+    "MASTER_ADDR": "10.0.0.1",
+}
 PROGRAM = """
 import os, sys, time
 from rpcinspect.replayer.workers.parent_process import ParentProcess
@@ -192,3 +201,26 @@ def test_what_is_shadowed(tmp_path: Path) -> None:
     assert shadowed([str(tmp_path)], {"json", "os"}) == ["json"]
     assert not shadowed([str(tmp_path)], {"subprocess", "json.decoder", "sys", "os"})
     assert not shadowed([str(Path(subprocess.__file__).parent)], {"subprocess", "json"})
+
+
+# --- the environment of workers -----------------------------------------------------------------------------
+
+
+def test_it_is_a_list_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SET.items():
+        monkeypatch.setenv(name, value)
+    found = worker_environment(3)
+    assert found["OMP_NUM_THREADS"] == "3"
+    assert not {"PYTHONPATH", "HOME", "MASTER_ADDR"} & set(found)
+
+
+@pytest.mark.parametrize("cuda", [False, True])
+def test_what_the_user_sets_for_torch_reaches_them(cuda: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --device cuda they see no GPU, whatever is set."""
+    for name, value in SET.items():
+        monkeypatch.setenv(name, value)
+    found = worker_environment(1, cuda=cuda)
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING"):
+        assert found[name] == SET[name]
+    assert found["CUDA_VISIBLE_DEVICES"] == ("1" if cuda else "")
+    assert ("NVIDIA_TF32_OVERRIDE" in found) == cuda
