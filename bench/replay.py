@@ -27,9 +27,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from rpcinspect.errors import ReplayError
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome, SessionOutcome
-from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.workers import WorkerOptions
 from rpcinspect.run.run import open_run
 

@@ -135,7 +135,10 @@ NEVER_CALLED = {"eval", "exec", "compile", "__import__"}
 WRITE_THEMSELVES = ("rpcinspect.recorder.namespace", "rpcinspect.replayer.workers.outputs", "rpcinspect.cli")
 """What writes to /proc, the output of live workers, and /dev/null."""
 
-REPLAYER = ("planning", "peers", "workers", "playing", "agent", "replayer", "matrix", "against")
+REPLAYER = (
+    *("planning", "peers", "workers", "playing", "agent"),
+    *("options", "requirements", "session_run", "replayer", "matrix", "against"),
+)
 """The parts of `replayer`, from the bottom up."""
 REPLAYER_UPWARDS = {
     ("rpcinspect.replayer.planning.plan", "rpcinspect.replayer.agent.passes"),

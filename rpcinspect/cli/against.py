@@ -15,11 +15,11 @@ from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.output import open_console, say, write_json
 from rpcinspect.cli.replaying import carried_out, carry_out_and_write, exit_code, planned
 from rpcinspect.replayer.against import KEPT_BYTES, SourceResult, pairs
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import plan
 from rpcinspect.replayer.playing.inputs import KeptMessages
 from rpcinspect.replayer.playing.report import report
-from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.workers.parent_process import ParentProcess
 from rpcinspect.run.run import RunModel
 

@@ -9,9 +9,9 @@ from rpcinspect.cli.options import argument, option
 from rpcinspect.cli.replay_options import PlayOptions, YesOption, read_store
 
 if TYPE_CHECKING:
+    from rpcinspect.replayer.options import ReplayOptions
     from rpcinspect.replayer.planning.plan import PlanOptions
     from rpcinspect.replayer.planning.sources import Sources
-    from rpcinspect.replayer.replayer import ReplayOptions
 
 StoreArgument = Annotated[str, argument("tcp://HOST:PORT", "The store of the group: its init_method.")]
 NO_YES = (

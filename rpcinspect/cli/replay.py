@@ -23,10 +23,10 @@ from rpcinspect.cli.replay_options import (
 )
 
 if TYPE_CHECKING:
+    from rpcinspect.replayer.options import ReplayOptions
     from rpcinspect.replayer.planning.model import Engine
     from rpcinspect.replayer.planning.plan import PlanOptions
     from rpcinspect.replayer.planning.sources import Sources
-    from rpcinspect.replayer.replayer import ReplayOptions
     from rpcinspect.replayer.workers.parent_process import ParentProcess
     from rpcinspect.replayer.workers.workers import WorkerOptions
 

@@ -14,9 +14,9 @@ from rpcinspect.cli.replay_options import LOOKING, PlayOptions
 from rpcinspect.cli.requirements import missing_extra
 
 if TYPE_CHECKING:
+    from rpcinspect.replayer.options import ReplayOptions
     from rpcinspect.replayer.planning.sources import Sources
     from rpcinspect.replayer.playing.debugging import DebugOptions
-    from rpcinspect.replayer.replayer import ReplayOptions
     from rpcinspect.replayer.workers.workers import WorkerOptions
 
 PORTS = 1 << 16

@@ -21,12 +21,12 @@ from rpcinspect.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from rpcinspect.replayer.options import ReplayOptions
     from rpcinspect.replayer.peers.running_group import StoreAddress
     from rpcinspect.replayer.planning.gate import ExecutionPolicy
     from rpcinspect.replayer.planning.model import Engine
     from rpcinspect.replayer.planning.plan import PlanOptions
     from rpcinspect.replayer.planning.sources import Sources
-    from rpcinspect.replayer.replayer import ReplayOptions
     from rpcinspect.replayer.workers.seeds import Seeds
     from rpcinspect.replayer.workers.workers import WorkerOptions
 
@@ -164,7 +164,7 @@ class PlayOptions(SelectedOptions, frozen=True, kw_only=True):
     def replay_options(self, files: "Sources") -> "ReplayOptions":
         """Returns how a plan is carried out."""
         from rpcinspect.cli.arguments import above_zero, rules
-        from rpcinspect.replayer.replayer import ReplayOptions
+        from rpcinspect.replayer.options import ReplayOptions
 
         return ReplayOptions(
             workers=self.worker_options(files),

@@ -22,13 +22,14 @@ from rpcinspect.cli.replay_options import PlayOptions, SelectedOptions
 from rpcinspect.cli.requirements import missing_cuda, missing_torch
 from rpcinspect.errors import DeviceError, ReplayError
 from rpcinspect.fields.phrases import counted
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Plan
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.playing.stops import StopError
-from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.parent_process import ParentProcess
 from rpcinspect.replayer.workers.seeds import unknown
 from rpcinspect.run.run import RunModel

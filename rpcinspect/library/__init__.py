@@ -11,9 +11,9 @@ from rpcinspect.library.actions import compare, replay
 from rpcinspect.library.packets import to_pyshark
 from rpcinspect.library.run import Call, Context, Run, open
 from rpcinspect.library.tables import record_batches, table_schema
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.replayer.playing.report import Report
-from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.run.message import Message, Tensor
 from rpcinspect.session.model import Finding, RRef, Worker
 

@@ -18,13 +18,13 @@ from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.library.run import Run, open
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.allowances import Allowance
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions
 from rpcinspect.replayer.planning.plan import plan as make_plan
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.replayer.playing.report import Report, report
-from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.replayer import replay as carry_out
 
 BY_DEFAULT = Rules()

@@ -8,6 +8,7 @@ Nothing here unpickles, and nothing here imports torch: that happens in processe
     workers/       processes of torch
     playing/       one session, carried out
     agent/         torch's own agent in the place of a played worker
+    session_run    one session, from the start of its workers to their end
     replayer       all sessions of a plan
 
 Each imports from those above it; the plan asks `agent` what it can't

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rpcinspect.equality.difference import Difference
 from rpcinspect.errors import ReplayError
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.playing.outcome import ReplayOutcome, StepOutcome
 from rpcinspect.replayer.playing.report import (
     Counts,
@@ -23,7 +24,6 @@ from rpcinspect.replayer.playing.report import (
     report,
     worst_by_message,
 )
-from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.workers.interpreters import Interpreter, examine
 
 CarryOut = Callable[[ReplayOptions, str], tuple[ReplayOutcome, str | None]]

@@ -8,12 +8,13 @@ import pytest
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.against import MessagePair, SourceResult, pairs
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.replayer.playing.inputs import KeptMessages
 from rpcinspect.replayer.playing.report import report
-from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.workers import WorkerOptions
 from rpcinspect.run.run import RunModel
 from tests.cli.runner import CHAIN

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.model import Engine
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
-from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.run.run import RunModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcinspect.replayer.matrix import ORDER, CombinationResult, Environment, run_matrix, worst_verdict
-from rpcinspect.replayer.replayer import ReplayOptions
+from rpcinspect.replayer.options import ReplayOptions
 
 
 def fails() -> str:

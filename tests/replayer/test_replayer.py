@@ -15,13 +15,15 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.equality.rules import Rules
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.gate import Allowance, ExecutionPolicy
 from rpcinspect.replayer.planning.model import GlobalUse, Plan
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.report import Report, report
-from rpcinspect.replayer.replayer import ReplayOptions, replay, with_modules
+from rpcinspect.replayer.replayer import replay
+from rpcinspect.replayer.requirements import with_modules
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.run import RunModel
 from tests.cli.runner import rpcinspect
@@ -41,7 +43,7 @@ def replayed(
     *,
     workers: Workers | None = None,
     roles: Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, steps: None,
     trust: bool = False,
 ) -> tuple[ReplayOutcome, Report]:
     """A capture's replay and what it came to."""

@@ -227,6 +227,7 @@ class SessionDebugger:
     # --- the relay's thread ---------------------------------------------------------------------------------
 
     def got(self, worker: str, what: Object) -> Object:
+        """A worker got a call. Returns which message it is, and whether it stops."""
         with self._lock:
             calls = self._known.get((worker, str(what["digest"])))
             known = calls.popleft() if calls else None
@@ -250,20 +251,24 @@ class SessionDebugger:
         }
 
     def found(self, worker: str, text: str) -> bool:
+        """A worker has found NaN or Inf. Returns whether it stops."""
         self._all.found(text)
         return self._all.stops.nonfinite
 
     def hold(self, worker: str, key: str) -> None:
+        """A worker holds."""
         with self._lock:
             self._holding.add((worker, key))
 
     def go_on(self, worker: str, key: str, to: str) -> None:
+        """It goes on, to the next stop or to the next message."""
         with self._lock:
             self._holding.discard((worker, key))
             if to == "message":
                 self._all.next_message = True
 
     def quit(self) -> None:
+        """The replay is to end."""
         self._all.quits = True
 
 

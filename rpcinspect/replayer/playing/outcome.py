@@ -12,9 +12,10 @@ sends what was captured. What is said of the first is a guess from how the value
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,6 +47,9 @@ class MessageOutcome(Struct, frozen=True, kw_only=True):
     """Why it failed; the likely reason of a difference."""
     same_payload: bool | None = None
     """Whether the live payload has the captured bytes; None where there was nothing to compare."""
+
+
+Outcome = TypeVar("Outcome", bound=MessageOutcome)
 
 
 class StepOutcome(MessageOutcome, frozen=True, kw_only=True):
@@ -197,41 +201,45 @@ def with_reasons(
     first: dict[str, int] = {}
     """Live worker, and each that exchanges messages with it → request of the first difference."""
     told: dict[int, str] = {}
-    moments = [
-        (calls[index].end_ns if sent else calls[index].begin_ns, index, found)
-        for index, sent, found in _different(steps, inbound, calls)
-    ]
-    moments.sort(key=lambda moment: moment[:2])
-    gaps = _gaps(steps, calls)
-    for _, index, found in moments:
+    for _, index, found in sorted(_different(steps, inbound, calls), key=itemgetter(0, 1)):
         places = _places(calls[index], groups)
         earlier = [first[place] for place in places if place in first and first[place] != index]
         told[index] = f"may follow from #{min(earlier)}" if earlier else _guess(found)
         for place in places:
             first.setdefault(place, index)
+    gaps = _gaps(steps)
+
+    def explained(one: Outcome, index: int | None) -> Outcome:
+        if one.result in ("different", "unanswered") and _after(gaps, index, calls):
+            return replace(one, result=None, text=AFTER_A_GAP)
+        if one.result == "different" and one.text is None and index in told:
+            return replace(one, text=told[index])
+        if one.result == "unanswered" and isinstance(one, StepOutcome):
+            places = _places(calls[one.step.message], groups)
+            earlier = [first[place] for place in places if place in first]
+            return replace(one, text=f"{one.text}{_follows(one.step, earlier)}")
+        return one
+
     return (
-        tuple(
-            replace(one, result=None, text=AFTER_A_GAP)
-            if one.result in ("different", "unanswered") and _after(gaps, one.step.message, calls)
-            else _step_with_reason(one, told, first, groups, calls)
-            for one in steps
-        ),
-        tuple(
-            replace(one, result=None, text=AFTER_A_GAP)
-            if one.result == "different" and _after(gaps, one.captured, calls)
-            else replace(one, text=told[one.captured])
-            if one.result == "different" and one.text is None and one.captured in told
-            else one
-            for one in inbound
-        ),
+        tuple(explained(one, one.step.message) for one in steps),
+        tuple(explained(one, one.captured) for one in inbound),
     )
 
 
-def _gaps(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, int]:
+def _follows(step: Step, differed: Sequence[int]) -> str:
+    """Says why nothing came, as the end of a sentence; `differed`: the first requests for which something
+    else came, of workers at the ends of this one."""
+    earlier = [index for index in differed if step.action == "send" or index < step.message]
+    if earlier:
+        return f"; it may follow from #{min(earlier)}"
+    return f"; {WAITS}" if step.action == "send" else ""
+
+
+def _gaps(steps: Sequence[StepOutcome]) -> dict[str, int]:
     """Worker → the first request that it lacks here, since the capture lacks bytes."""
     found: dict[str, int] = {}
     for step in (one.step for one in steps):
-        if step.action == "skip" and step.code == "missing-bytes" and step.message in calls:
+        if step.action == "skip" and step.code == "missing-bytes":
             name = step.to if step.sender == step.role else step.sender
             found[name] = min(step.message, found.get(name, step.message))
     return found
@@ -239,29 +247,9 @@ def _gaps(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[s
 
 def _after(gaps: Mapping[str, int], index: int | None, calls: Mapping[int, Exchange]) -> bool:
     """Whether a worker at an end of a call lacks an earlier one."""
-    if index is None or index not in calls:
+    if index is None:
         return False
     return any(gaps.get(name, index) < index for name in (calls[index].caller, calls[index].callee))
-
-
-def _step_with_reason(
-    one: StepOutcome,
-    told: Mapping[int, str],
-    first: Mapping[str, int],
-    groups: Mapping[str, set[str]],
-    calls: Mapping[int, Exchange],
-) -> StepOutcome:
-    index = one.step.message
-    if one.result == "different" and one.text is None and index in told:
-        return replace(one, text=told[index])
-    if one.result == "unanswered" and one.step.action == "answer" and index in calls:
-        earlier = [first[place] for place in _places(calls[index], groups) if first.get(place, index) < index]
-        return replace(one, text=f"{one.text}; it may follow from #{min(earlier)}") if earlier else one
-    if one.result == "unanswered" and one.step.action == "send":
-        earlier = [first[place] for place in _places(calls[index], groups) if place in first]
-        why = f"it may follow from #{min(earlier)}" if earlier else WAITS
-        return replace(one, text=f"{one.text}; {why}")
-    return one
 
 
 def _live_groups(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, set[str]]:
@@ -285,19 +273,15 @@ def _places(call: Exchange, groups: Mapping[str, set[str]]) -> set[str]:
 
 def _different(
     steps: Sequence[StepOutcome], inbound: Sequence[InboundOutcome], calls: Mapping[int, Exchange]
-) -> list[tuple[int, bool, tuple[Difference, ...]]]:
-    """Returns (request, whether we have sent it, differences)."""
-    found = [
-        (one.step.message, True, one.differences)
-        for one in steps
-        if one.result == "different" and one.step.action == "send" and one.step.message in calls
-    ]
-    found += [
-        (one.captured, False, one.differences)
-        for one in inbound
-        if one.result == "different" and one.captured is not None
-    ]
-    return [item for item in found if not item[1] or calls[item[0]].end_ns is not None]
+) -> Iterator[tuple[int, int, tuple[Difference, ...]]]:
+    """Yields when a live worker made what is different, its request, and the differences."""
+    for step in steps:
+        made_ns = calls[step.step.message].end_ns if step.result == "different" else None
+        if made_ns is not None and step.step.action == "send":
+            yield made_ns, step.step.message, step.differences
+    for one in inbound:
+        if one.result == "different" and one.captured is not None:
+            yield calls[one.captured].begin_ns, one.captured, one.differences
 
 
 def _guess(differences: Sequence[Difference]) -> str:

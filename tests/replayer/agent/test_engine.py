@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.errors import DeviceError
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.planning.devices import DevicePlacement, Devices
-from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.workers.workers import WorkerOptions, Workers
 from rpcinspect.run.run import RunModel
 from tests.places import recorded

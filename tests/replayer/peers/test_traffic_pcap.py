@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from rpcinspect.capture.tshark import find_program
 from rpcinspect.errors import OutputError
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.peers import traffic_pcap as recorder
 from rpcinspect.replayer.peers.loop import Loop, RequestArrived, ResponseArrived
 from rpcinspect.replayer.peers.membership import PREFIX
@@ -32,7 +33,7 @@ from rpcinspect.replayer.peers.store_client import StoreClient
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
 from rpcinspect.replayer.playing.outcome import TrafficRecording
-from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import WorkerOptions
 from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage

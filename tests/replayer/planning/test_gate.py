@@ -45,7 +45,7 @@ def text(value: str) -> bytes:
 OURS = (
     *("objects.make", "objects.made_by", "objects.load_file", "live_debugger.begin", "worker_main.load_main"),
     *("worker_imports.load", "live_worker.load_main", "editor_link.EditorLink", "remote_pdb.RemotePdb"),
-    *("debug_relay.DebugRelay", "live_gradients.show_gradients", "bounds.prctl"),
+    *("outputs.Outputs", "live_gradients.show_gradients", "bounds.prctl"),
 )
 OTHERS = (
     *(

@@ -13,6 +13,7 @@ import pytest
 
 from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.peers.loop import Loop
 from rpcinspect.replayer.peers.membership import IS_STATIC, MEMBERS, PREFIX, TOKEN, read_members
 from rpcinspect.replayer.peers.peer import Peer
@@ -28,7 +29,7 @@ from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
 from rpcinspect.replayer.playing.player import Player
 from rpcinspect.replayer.playing.report import report
-from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.rpc.command import PythonRRefFetchCall
 from rpcinspect.rpc.types import GloballyUniqueId
@@ -52,7 +53,7 @@ def outcome_of(
     group: LiveGroup,
     path: Path = CHAIN,
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, steps: None,
     begins: Callable[[], None] = lambda: None,
 ) -> ReplayOutcome:
     options = ReplayOptions(join=JoinOptions(store=StoreAddress("127.0.0.1", group.port)))

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.equality.rules import Rules
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.peers.control_calls import cast_pickle
 from rpcinspect.replayer.peers.loop import Loop, ResponseArrived
 from rpcinspect.replayer.peers.membership import PREFIX, Membership
@@ -22,7 +23,7 @@ from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.report import Report, report
 from rpcinspect.replayer.playing.rref_substitutes import OWN_IDS, give, opcodes_of_value
-from rpcinspect.replayer.replayer import ReplayOptions, replay
+from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.live_group import LiveGroup
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.rpc.command import PythonRRefFetchCall

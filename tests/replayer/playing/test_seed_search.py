@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from rpcinspect.replayer.options import ReplayOptions
 from rpcinspect.replayer.playing.outcome import SessionOutcome, StepOutcome
 from rpcinspect.replayer.playing.seed_search import search
-from rpcinspect.replayer.replayer import ReplayOptions
 from rpcinspect.replayer.workers.seeds import Seeds
 from rpcinspect.replayer.workers.workers import Workers
 from rpcinspect.run.run import RunModel

@@ -1,10 +1,10 @@
 """The terminal of debuggers that run in live workers: their lines are shown here, and what is typed here goes
 to them.
 
-In: a socket from each live worker, and a terminal. Out: what workers ask and tell, to a `DebugListener`. One
-thread does it, so that the replay goes on meanwhile. It reads the terminal only while a debugger waits for a
-line; of several, the first that asked gets it. Live workers run user code: what they send is checked, and a
-worker that sends anything else is heard no more.
+In: a socket from each live worker, and a terminal. Out: what workers ask and tell, to a `SessionDebugger`.
+One thread does it, so that the replay goes on meanwhile. It reads the terminal only while a debugger waits
+for a line; of several, the first that asked gets it. Live workers run user code: what they send is checked,
+and a worker that sends anything else is heard no more.
 """
 
 from __future__ import annotations
@@ -18,32 +18,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import Struct
+
 from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
+from rpcinspect.replayer.playing.debugging import SessionDebugger
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object
 
 READ_BYTES = 1 << 12
 SLOW_S = 1.0
 """For the rest of what a worker has begun to send."""
-
-
-class DebugListener(Protocol):
-    """Who decides what stops; called in the relay's thread."""
-
-    def got(self, worker: str, what: Object) -> Object:
-        """A worker got a call. Returns which message it is, and whether it stops."""
-
-    def found(self, worker: str, text: str) -> bool:
-        """A worker has found NaN or Inf. Returns whether it stops."""
-
-    def hold(self, worker: str, key: str) -> None:
-        """A worker holds."""
-
-    def go_on(self, worker: str, key: str, to: str) -> None:
-        """It goes on, to the next stop or to the next message."""
-
-    def quit(self) -> None:
-        """The replay is to end."""
 
 
 class Terminal(Protocol):
@@ -71,6 +55,14 @@ class Terminal(Protocol):
 HELP = "pdb's commands, and c: to the next stop, nm: to the next message, q: end the replay, h: help\n"
 
 
+class _HeardWorker(Struct, frozen=True, eq=False):
+    """A live worker with its socket."""
+
+    name: str
+    control: ControlSocket
+    debugger: SessionDebugger
+
+
 class DebugRelay(Closing):
     """The thread between live workers and the terminal. Use it in a `with` statement."""
 
@@ -86,9 +78,9 @@ class DebugRelay(Closing):
         self._thread = threading.Thread(target=self._run, name="debuggers of workers", daemon=True)
         self._thread.start()
 
-    def add(self, name: str, file: int, listener: DebugListener) -> None:
+    def add(self, name: str, file: int, debugger: SessionDebugger) -> None:
         """Serves another worker, over a socket that is ours from now on."""
-        self._new.append(_HeardWorker(name, ControlSocket(socket.socket(fileno=file)), listener))
+        self._new.append(_HeardWorker(name, ControlSocket(socket.socket(fileno=file)), debugger))
         self._alarm.send(b"!")
 
     def close(self) -> None:
@@ -185,11 +177,11 @@ class DebugRelay(Closing):
     def _take(self, worker: _HeardWorker, what: Object) -> None:
         say = what["say"]
         if say == "got":
-            worker.control.send(worker.listener.got(worker.name, what))
+            worker.control.send(worker.debugger.got(worker.name, what))
         elif say == "found":
-            worker.control.send({"stops": worker.listener.found(worker.name, str(what["text"]))})
+            worker.control.send({"stops": worker.debugger.found(worker.name, str(what["text"]))})
         elif say == "hold":
-            worker.listener.hold(worker.name, str(what["key"]))
+            worker.debugger.hold(worker.name, str(what["key"]))
             if what["head"]:
                 helps = what["here"] and not self._helped
                 self._terminal.write(f"{what['head']}\n" + (HELP if helps else ""))
@@ -201,16 +193,7 @@ class DebugRelay(Closing):
         elif say == "read":
             self._waiting.append(worker)
         elif say == "go-on":
-            worker.listener.go_on(worker.name, str(what["key"]), str(what["to"]))
+            worker.debugger.go_on(worker.name, str(what["key"]), str(what["to"]))
             worker.control.send({})
         elif say == "quit":
-            worker.listener.quit()
-
-
-class _HeardWorker:
-    """A live worker with its socket."""
-
-    def __init__(self, name: str, control: ControlSocket, listener: DebugListener) -> None:
-        self.name = name
-        self.control = control
-        self.listener = listener
+            worker.debugger.quit()

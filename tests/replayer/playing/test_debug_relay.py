@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpcinspect.replayer.workers.debug_relay import HELP, DebugRelay
+from rpcinspect.replayer.playing.debug_relay import HELP, DebugRelay
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object
 
 
