@@ -49,7 +49,7 @@ class MessageOutcome(Struct, frozen=True, kw_only=True):
     """Whether the live payload has the captured bytes; None where there was nothing to compare."""
 
 
-Outcome = TypeVar("Outcome", bound=MessageOutcome)
+T = TypeVar("T", bound=MessageOutcome)
 
 
 class StepOutcome(MessageOutcome, frozen=True, kw_only=True):
@@ -209,7 +209,7 @@ def with_reasons(
             first.setdefault(place, index)
     gaps = _gaps(steps)
 
-    def explained(one: Outcome, index: int | None) -> Outcome:
+    def explained(one: T, index: int | None) -> T:
         if one.result in ("different", "unanswered") and _after(gaps, index, calls):
             return replace(one, result=None, text=AFTER_A_GAP)
         if one.result == "different" and one.text is None and index in told:
