@@ -40,7 +40,8 @@ from rpcinspect.replayer.playing.outcome import (
     not_played,
     with_reasons,
 )
-from rpcinspect.replayer.playing.player import GRACE_S, EndedProcesses, Player
+from rpcinspect.replayer.playing.player import Player
+from rpcinspect.replayer.playing.process_ends import GRACE_S, EndedProcesses
 from rpcinspect.replayer.playing.rref_substitutes import give
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
@@ -118,7 +119,7 @@ class SessionRun:
                 raise
             finally:
                 ended = group.ended(wait_s)
-                self.ended = ended if self.player is None else self.player.with_last(ended)
+                self.ended = ended if self.player is None else self.player.progress.with_last(ended)
 
     def join(self) -> None:
         """Plays the session in a group that others have started."""
@@ -254,17 +255,17 @@ class SessionRun:
         failure = "; ".join([*filter(None, [failure]), *self.trouble]) or None
         if failure is not None and self.ended and self.ended[0].text not in failure:
             failure = f"{failure}; {self.ended[0].text}"
-        player = self.player
-        steps = not_played(self.planned, failure)
+        steps, wall_s = not_played(self.planned, failure), 0.0
         inbound: tuple[InboundOutcome, ...] = ()
-        if player is not None:
-            failure = player.failure = failure or player.failure
-            steps, inbound = with_reasons(player.outcomes(), player.inbound, self.calls)
+        if self.player is not None:
+            progress, wall_s = self.player.progress, self.player.wall_s
+            failure = progress.failure = failure or progress.failure
+            steps, inbound = with_reasons(progress.all_outcomes(), progress.inbound, self.calls)
         return SessionOutcome(
             planned=self.planned,
             steps=steps,
             inbound=inbound,
-            wall_s=0.0 if player is None else player.wall_s,
+            wall_s=wall_s,
             failure=failure,
             gradients=self.gradients,
             ended=self.ended,

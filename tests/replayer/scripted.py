@@ -19,6 +19,7 @@ from rpcinspect.replayer.planning.sessions import worker_ids
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.outcome import StepOutcome
 from rpcinspect.replayer.playing.player import Player
+from rpcinspect.replayer.playing.progress import SessionProgress
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
@@ -95,17 +96,17 @@ class Played:
 
     planned: PlannedSession
     calls: Mapping[int, Exchange]
-    player: Player
+    progress: SessionProgress
     live: Mapping[str, Scripted]
     wall_s: float
 
     @property
     def steps(self) -> dict[int, StepOutcome]:
-        return {one.step.message: one for one in self.player.outcomes()}
+        return {one.step.message: one for one in self.progress.all_outcomes()}
 
     def results(self) -> list[str | None]:
         """In the order of the plan."""
-        return [one.result for one in self.player.outcomes()]
+        return [one.result for one in self.progress.all_outcomes()]
 
 
 def planned_of(
@@ -152,7 +153,7 @@ def play(
         player.run()
         wall_s = time.monotonic() - began
         stage.wait(0.05)  # for what the scripted workers were given last
-    return Played(planned, calls, player, stage.scripted, wall_s)
+    return Played(planned, calls, player.progress, stage.scripted, wall_s)
 
 
 def captured_answer(workers: Workers, request: RequestArrived) -> RpcMessage | None:

@@ -153,7 +153,7 @@ def _release(
             with contextlib.suppress(ReplayError):  # it is gone
                 by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
 
-    releases = player.leftovers.releases()
+    releases = player.progress.leftovers.releases()
     farewell(((peers[role], names.get(to, to), message) for role, to, message in releases), RELEASE_S, asked)
 
 

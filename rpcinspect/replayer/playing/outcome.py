@@ -207,7 +207,7 @@ def with_reasons(
         told[index] = f"may follow from #{min(earlier)}" if earlier else _guess(found)
         for place in places:
             first.setdefault(place, index)
-    gaps = _gaps(steps)
+    gaps = _gaps(steps, calls)
 
     def explained(one: T, index: int | None) -> T:
         if one.result in ("different", "unanswered") and _after(gaps, index, calls):
@@ -235,11 +235,11 @@ def _follows(step: Step, differed: Sequence[int]) -> str:
     return f"; {WAITS}" if step.action == "send" else ""
 
 
-def _gaps(steps: Sequence[StepOutcome]) -> dict[str, int]:
+def _gaps(steps: Sequence[StepOutcome], calls: Mapping[int, Exchange]) -> dict[str, int]:
     """Worker → the first request that it lacks here, since the capture lacks bytes."""
     found: dict[str, int] = {}
     for step in (one.step for one in steps):
-        if step.action == "skip" and step.code == "missing-bytes":
+        if step.action == "skip" and step.code == "missing-bytes" and step.message in calls:
             name = step.to if step.sender == step.role else step.sender
             found[name] = min(step.message, found.get(name, step.message))
     return found

@@ -116,13 +116,13 @@ def test_a_worker_that_answers_as_captured() -> None:
     played = play(workers, as_captured(workers), done=lambda _: next(done) and None)
     assert played.results() == ["identical"] * 3
     assert next(done) == 3
-    for one in played.player.outcomes():
+    for one in played.progress.all_outcomes():
         assert one.same_payload
         assert one.latency_s is not None
         assert one.differences == ()
     assert [function(request) for request in played.live["w1"].requests] == [b"f", b"g", b"h"]
-    assert played.player.failure is None
-    assert played.player.inbound == []
+    assert played.progress.failure is None
+    assert played.progress.inbound == []
 
 
 def test_a_worker_that_calls_back_gets_the_captured_answers() -> None:
@@ -140,7 +140,7 @@ def test_a_worker_that_calls_back_gets_the_captured_answers() -> None:
         message_of(text("ggg")).payload,
         message_of(text("hhh")).payload,
     ]
-    assert [one.result for one in played.player.inbound] == ["identical", "identical"]
+    assert [one.result for one in played.progress.inbound] == ["identical", "identical"]
 
 
 def test_answers_come_in_another_order() -> None:
@@ -164,7 +164,7 @@ def test_answers_that_are_swapped_are_different() -> None:
     other = {b"f": "001", b"g": "000", b"h": "002"}
     played = play(workers, lambda worker, request: worker.answer(request, text(other[function(request)])))
     assert steps_of(played, "f", "g", "h") == ["different", "different", "identical"]
-    (first, *_) = played.player.outcomes()
+    (first, *_) = played.progress.all_outcomes()
     assert [(d.code, d.a_value, d.b_value) for d in first.differences] == [("value", "000", "001")]
     assert first.same_payload is False
 
@@ -180,7 +180,7 @@ def test_an_exception_instead_of_an_answer() -> None:
 
     played = play(workers, does)
     assert steps_of(played, "f", "g", "h") == ["identical", "different", "identical"]
-    (difference,) = played.player.outcomes()[1].differences
+    (difference,) = played.progress.all_outcomes()[1].differences
     assert (difference.code, difference.a_value) == ("error", None)
     assert "ValueError: no" in difference.b_value
 
@@ -194,7 +194,7 @@ def test_an_answer_that_never_comes() -> None:
 
     played = play(workers, does, timeout_s=0.3)
     assert steps_of(played, "f", "g", "h") == ["unanswered", "identical", "identical"]
-    assert played.player.outcomes()[0].text == "no answer within 0.3 s"
+    assert played.progress.all_outcomes()[0].text == "no answer within 0.3 s"
     assert played.wall_s < 2.0
 
 
@@ -253,7 +253,7 @@ def test_no_answer_where_the_capture_has_none() -> None:
         timeout_s=0.3,
     )
     assert set(played.results()) == {"identical"}
-    assert "as in the capture" in (played.player.outcomes()[0].text or "")
+    assert "as in the capture" in (played.progress.all_outcomes()[0].text or "")
 
 
 def test_an_answer_where_the_capture_has_none() -> None:
@@ -262,7 +262,7 @@ def test_an_answer_where_the_capture_has_none() -> None:
     workers.call(0, 1, 10**10, 10**10 + 20, "app.h")
     played = play(workers, lambda worker, request: worker.answer(request, PythonResp(NONE)))
     assert steps_of(played, "f", "h") == ["different", "identical"]
-    assert [d.code for d in played.player.outcomes()[0].differences] == ["extra"]
+    assert [d.code for d in played.progress.all_outcomes()[0].differences] == ["extra"]
 
 
 def test_a_capture_that_ends_too_soon_can_not_be_compared() -> None:
@@ -299,7 +299,7 @@ def test_an_answer_that_is_damaged_is_different(payload: bytes, table: bytes) ->
 
     played = play(workers, does)
     assert steps_of(played, "f", "g") == ["different", "identical"]
-    assert played.player.outcomes()[0].differences
+    assert played.progress.all_outcomes()[0].differences
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -353,8 +353,8 @@ def test_a_request_that_nothing_in_the_capture_is_like() -> None:
 
     played = play(workers, does)
     assert played.results() == ["identical"] * 3
-    assert [(one.captured, one.result) for one in played.player.inbound] == [(None, "different")] * 3
-    assert {one.text for one in played.player.inbound} == {NOTHING_LIKE_IT}
+    assert [(one.captured, one.result) for one in played.progress.inbound] == [(None, "different")] * 3
+    assert {one.text for one in played.progress.inbound} == {NOTHING_LIKE_IT}
     assert refusals(played) == [NOT_THERE] * 3
 
 
@@ -369,7 +369,7 @@ def test_a_request_that_comes_twice_is_answered_once() -> None:
 
     played = play(workers, does)
     assert set(played.results()) == {"identical"}
-    assert [one.result for one in played.player.inbound] == ["identical", "different"] * 2
+    assert [one.result for one in played.progress.inbound] == ["identical", "different"] * 2
     assert refusals(played) == [NOT_THERE] * 2
 
 
@@ -393,7 +393,7 @@ def test_a_request_of_which_the_cause_is_not_certain_is_it_when_it_comes() -> No
         as_captured(workers)(worker, request)
 
     played = play(workers, does)
-    assert [(one.captured, one.result) for one in played.player.inbound] == [(3, "identical")]
+    assert [(one.captured, one.result) for one in played.progress.inbound] == [(3, "identical")]
     assert {m: one.result for m, one in played.steps.items()} == {0: None, 2: "identical", 3: "identical"}
     assert played.steps[3].step.action == "answer"
     assert "it came" in (played.steps[3].step.text or "")
@@ -418,7 +418,7 @@ def test_a_request_of_a_workers_own_program_is_it_where_a_live_one_equals_it() -
         as_captured(workers)(worker, request)
 
     played = play(workers, does)
-    assert [one.captured for one in played.player.inbound] == [3, 0, None]
+    assert [one.captured for one in played.progress.inbound] == [3, 0, None]
     assert [one.payload for one in played.live["w1"].answers[:2]] == [
         message_of(text(letters)).payload for letters in ("ggg", "own")
     ]
@@ -449,7 +449,7 @@ def test_a_gradient_of_a_request_that_the_plan_left_out() -> None:
         as_captured(workers)(worker, request)
 
     played = play(workers, does)
-    assert [(one.captured, one.result) for one in played.player.inbound] == [
+    assert [(one.captured, one.result) for one in played.progress.inbound] == [
         (0, "identical"),
         (2, "identical"),
     ]
@@ -471,7 +471,7 @@ def test_an_unlike_request_first_does_not_take_the_place_of_an_equal_one() -> No
         as_captured(workers)(worker, request)
 
     played = play(workers, does)
-    assert [(one.captured, one.result) for one in played.player.inbound] == [
+    assert [(one.captured, one.result) for one in played.progress.inbound] == [
         (1, "different"),
         (1, "identical"),
     ]
@@ -498,8 +498,8 @@ def test_what_a_recording_lacks_is_not_a_difference() -> None:
 
     played = play(workers, does, unheard=("w1",))
     assert steps_of(played, "f", "g") == [None, "identical"]
-    assert [(one.captured, one.result) for one in played.player.inbound] == [(None, None)]
-    assert played.player.inbound[0].text == "nothing that w1 sent is recorded"
+    assert [(one.captured, one.result) for one in played.progress.inbound] == [(None, None)]
+    assert played.progress.inbound[0].text == "nothing that w1 sent is recorded"
     assert steps_of(play(workers, does), "f", "g") == ["different", "identical"]
 
 
@@ -514,7 +514,7 @@ def test_a_request_with_other_arguments_gets_the_answer_and_is_different() -> No
 
     played = play(workers, does)
     assert steps_of(played, "f", "g") == ["identical", "different"]
-    (inbound,) = played.player.inbound
+    (inbound,) = played.progress.inbound
     assert [one.path for one in inbound.differences] == ["async"]
     assert played.live["w1"].answers[0].payload == message_of(text("ggg")).payload
 
@@ -530,7 +530,7 @@ def test_housekeeping_of_what_was_not_captured_is_acknowledged() -> None:
         as_captured(workers)(worker, request)
 
     played = play(workers, does)
-    assert [one.result for one in played.player.inbound] == [None, None]
+    assert [one.result for one in played.progress.inbound] == [None, None]
     kinds = [message.type for message in played.live["w1"].answers]
     assert kinds == [MessageType.RREF_ACK, MessageType.CLEANUP_AUTOGRAD_CONTEXT_RESP]
 
@@ -540,7 +540,7 @@ def test_a_request_that_never_comes_is_given_up_and_what_follows_is_sent() -> No
     played = play(workers, as_captured(workers))  # neither g nor h
     assert steps_of(played, "f", "g", "h", "k") == ["identical", "unanswered", "unanswered", "identical"]
     assert played.wall_s < 2.0
-    outcome = next(one for one in played.player.outcomes() if one.result == "unanswered")
+    outcome = next(one for one in played.progress.all_outcomes() if one.result == "unanswered")
     assert outcome.text == "w1 never sent it"
 
 
@@ -552,7 +552,7 @@ def test_a_request_of_which_nobody_knows_why_it_was_sent_is_ambiguous() -> None:
     workers.call(0, 1, 10, 100, "app.c")
     workers.call(1, 0, 50, 60, "app.g")
     played = play(workers, as_captured(workers))
-    (asked,) = [one for one in played.player.outcomes() if one.step.action == "answer"]
+    (asked,) = [one for one in played.progress.all_outcomes() if one.step.action == "answer"]
     assert (asked.result, asked.text) == (None, AMBIGUOUS)
     assert "while it serves #" in asked.step.doubt
     assert steps_of(played, "c") == ["identical"]
@@ -577,7 +577,7 @@ def test_a_difference_of_which_nobody_knows_whose_it_is_is_ambiguous(monkeypatch
 
     played = play(workers, does)
     assert steps_of(played, "f", "g") == ["identical", None]
-    (inbound,) = played.player.inbound
+    (inbound,) = played.progress.inbound
     assert (inbound.result, inbound.text) == (None, AMBIGUOUS_SENDER)
 
 
@@ -604,7 +604,7 @@ def test_what_needs_an_object_that_was_not_made_is_not_waited_for() -> None:
             as_captured(workers)(worker, request)
 
     played = play(workers, does)
-    results = [(one.step.message, one.result, one.text) for one in played.player.outcomes()]
+    results = [(one.step.message, one.result, one.text) for one in played.progress.all_outcomes()]
     needed = "it needs RRef 0:1, which #0 was to make and did not"
     assert [one[1] for one in results] == ["different", "failed", "failed", "identical"]
     assert [one[2] for one in results[1:3]] == [needed, f"not sent: {needed}"]
@@ -618,7 +618,7 @@ def test_housekeeping_that_never_comes_is_no_failure() -> None:
     workers.call(1, 0, 110, 120, RRefUserDelete(rref, fork), RRefAck())
     workers.call(0, 1, 200, 300, "app.k")
     played = play(workers, as_captured(workers))
-    kinds = {step.type: one.result for step, one in ((o.step, o) for o in played.player.outcomes())}
+    kinds = {step.type: one.result for step, one in ((o.step, o) for o in played.progress.all_outcomes())}
     assert kinds["RREF_USER_DELETE"] is None
     assert steps_of(played, "f", "k") == ["identical", "identical"]
     assert played.wall_s < 2.0
@@ -744,7 +744,7 @@ def test_gradients_go_to_the_edges_that_the_live_worker_made() -> None:
     played = play(ask_back(training()), trainer)
     assert set(played.results()) == {"identical"}
     assert sorted(trainer.gradients) == sorted(trainer.edges)
-    assert len(played.player.inbound) == 2
+    assert len(played.progress.inbound) == 2
 
 
 def test_one_gradient_that_is_another_is_told_of_its_own_edge() -> None:
@@ -762,8 +762,8 @@ def test_gradients_that_cross_their_edges_keep_their_edges() -> None:
     """They come in the other order: each is taken for what it says it is."""
     played = play(ask_back(training()), Trainer(shift=3, crossed=True))
     assert set(played.results()) == {"identical"}
-    assert [one.captured for one in played.player.inbound] == sorted(
-        (one.captured for one in played.player.inbound), reverse=True
+    assert [one.captured for one in played.progress.inbound] == sorted(
+        (one.captured for one in played.progress.inbound), reverse=True
     )
 
 
@@ -777,7 +777,7 @@ def test_a_gradient_of_an_edge_that_nobody_sent_is_refused() -> None:
 
     played = play(ask_back(training()), Wrong(shift=3))
     assert set(played.results()) == {"identical"}
-    assert [one.captured is None for one in played.player.inbound] == [True, False, True, False]
+    assert [one.captured is None for one in played.progress.inbound] == [True, False, True, False]
     assert refusals(played) == [NOT_THERE] * 2
 
 
@@ -804,7 +804,7 @@ def test_a_pipe_that_is_lost_fails_what_was_on_its_way_and_nothing_else() -> Non
     found = steps_of(played, "f", "g", "h", "l")
     assert found[1:] == ["failed", "failed", "identical"]
     assert found[0] in ("identical", "failed")  # its answer may have been lost with the pipe
-    assert "the pipe to w1 was lost" in (played.player.outcomes()[1].text or "")
+    assert "the pipe to w1 was lost" in (played.progress.all_outcomes()[1].text or "")
     assert played.wall_s < 2.0
 
 
@@ -818,11 +818,11 @@ def test_a_worker_that_is_gone_ends_the_session() -> None:
             gone.append(SEGFAULT)
 
     played = play(workers, does, ended=lambda seconds, known: gone)
-    text = played.player.failure or ""
+    text = played.progress.failure or ""
     assert text.startswith("the live worker w1 was ended by SIGSEGV; the last message sent to it is #")
     assert steps_of(played, "f", "h", "k") == ["failed", "failed", "failed"]
     assert steps_of(played, "g")[0] in ("identical", "failed")
-    assert {one.text for one in played.player.outcomes() if one.result == "failed"} == {text}
+    assert {one.text for one in played.progress.all_outcomes() if one.result == "failed"} == {text}
     assert played.wall_s < 2.0
 
 
@@ -842,9 +842,13 @@ def test_a_pipe_that_is_lost_with_its_worker() -> None:
 
     played = play(workers, does, ended=ended)
     text = "the live worker w1 was ended by SIGSEGV; the last message sent to it is #0"
-    assert played.player.failure == text
+    assert played.progress.failure == text
     assert played.results() == ["failed"] * 3
-    assert [one.text for one in played.player.outcomes()] == [text, f"not sent: {text}", f"not sent: {text}"]
+    assert [one.text for one in played.progress.all_outcomes()] == [
+        text,
+        f"not sent: {text}",
+        f"not sent: {text}",
+    ]
     assert len(played.live["w1"].requests) == 1
     assert played.wall_s < 2.0
 
@@ -857,7 +861,7 @@ def test_a_pipe_that_is_lost_with_another_worker() -> None:
         worker.peer._pipes[request.pipe].lose("a test")
 
     played = play(workers, does, ended=lambda seconds, known: [other] if seconds else [])
-    (one,) = played.player.outcomes()
+    (one,) = played.progress.all_outcomes()
     assert (one.text or "").startswith("the pipe to w1 was lost: ")
     assert (one.text or "").endswith("; the store was ended by SIGSEGV")
 
@@ -879,7 +883,7 @@ def test_a_worker_that_ends_when_everything_is_answered(code: int, failed: bool)
 
     played = play(workers, does, ended=ended)
     assert played.results() == ["identical"] * 3
-    assert (played.player.failure is not None) is failed
+    assert (played.progress.failure is not None) is failed
 
 
 def test_what_was_sent_last_may_be_an_answer() -> None:
@@ -891,14 +895,14 @@ def test_what_was_sent_last_may_be_an_answer() -> None:
         asked.append(worker)
 
     played = play(workers, does, ended=lambda *_: [SEGFAULT] if asked and asked[0].answers else [])
-    assert (played.player.failure or "").endswith("; the last message sent to it is #2")
+    assert (played.progress.failure or "").endswith("; the last message sent to it is #2")
 
 
 def test_a_worker_that_can_not_be_reached() -> None:
     workers = simple()
     played = play_unreachable(workers)
     assert played.results() == ["failed"] * 3
-    assert "the address is not known of 'w1'" in (played.player.outcomes()[0].text or "")
+    assert "the address is not known of 'w1'" in (played.progress.all_outcomes()[0].text or "")
 
 
 def play_unreachable(workers: Workers) -> Played:
@@ -954,7 +958,9 @@ def test_tolerances_make_a_difference() -> None:
         Trainer(shift=3, values=(STORAGE, b"\x01\0\x80?")),
         rules=Rules(strict=True, rtol=1e-3, atol=0.0),
     )
-    assert sorted(str(one.result) for one in played.player.outcomes()) == ["identical"] * 5 + ["tolerance"]
+    assert sorted(str(one.result) for one in played.progress.all_outcomes()) == ["identical"] * 5 + [
+        "tolerance"
+    ]
 
 
 def test_hundreds_of_messages_a_second() -> None:

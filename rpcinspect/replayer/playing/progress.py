@@ -1,0 +1,125 @@
+"""What a session has sent, and what came of it so far: what sending, receiving and waiting have in common.
+
+In: a session's inputs, the peers that play, and each end of a request. Out: the requests that are on their
+way, and the outcome of every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rpcinspect.replayer.peers.loop import RequestArrived
+from rpcinspect.replayer.planning.model import Step
+from rpcinspect.replayer.playing.debugging import SessionDebugger
+from rpcinspect.replayer.playing.expectations import UnmadeRRefs
+from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
+from rpcinspect.replayer.playing.outcome import AMBIGUOUS, InboundOutcome, Result, StepOutcome
+from rpcinspect.replayer.playing.schedule import Schedule
+from rpcinspect.replayer.playing.timeouts import Timeouts
+from rpcinspect.replayer.playing.uncaptured import Leftovers
+from rpcinspect.replayer.workers.process_exit import EarlyExit
+from rpcinspect.rpc.questions import HOUSEKEEPING
+from rpcinspect.run.exchanges import Exchange
+
+
+class SentRequest(Struct):
+    """A request that is on its way."""
+
+    step: Step
+    call: Exchange
+    at: float
+    """Monotonic seconds."""
+
+
+class SessionProgress:
+    """The state of a session that is played."""
+
+    def __init__(
+        self,
+        inputs: SessionInputs,
+        peers: Mapping[str, PlayedWorker],
+        timeouts: Timeouts,
+        *,
+        speed: float | None,
+        debugger: SessionDebugger | None,
+        done: Callable[[StepOutcome], None],
+    ) -> None:
+        """`peers` by the worker that they play; `done` is called with each finished step."""
+        self.inputs = inputs
+        self.peers = peers
+        self.roles = {peer.name: role for role, peer in peers.items()}
+        self.timeouts = timeouts
+        self.schedule = Schedule(inputs.planned, inputs.calls, speed=speed, stubborn=timeouts.stubborn)
+        self.debugger = debugger
+        self._done = done
+        self.steps = {step.message: step for step in inputs.planned.steps}
+        self.sent: dict[tuple[str, int], SentRequest] = {}
+        """(peer, message id) → request without an answer."""
+        self.asked: dict[int, RequestArrived] = {}
+        """Captured request → the live one that repeats it and is not answered yet."""
+        self.outcomes: dict[int, StepOutcome] = {}
+        self.inbound: list[InboundOutcome] = []
+        self.failure: str | None = None
+        self.last: dict[str, int] = {}
+        """Worker → index of the message that it got last."""
+        self.unmade = UnmadeRRefs()
+        self.leftovers = Leftovers(inputs.ids, inputs.ids_in_group)
+
+    def call(self, step: Step) -> Exchange:
+        """The captured request of a step, with its answer."""
+        return self.inputs.calls[step.message]
+
+    def renew(self, key: tuple[str, int]) -> None:
+        """Gives a request that was sent as much time again."""
+        name, message_id = key
+        self.peers[self.roles[name]].renew(message_id)
+
+    def finish(self, outcome: StepOutcome) -> None:
+        """Notes what came of a step."""
+        self.outcomes[outcome.step.message] = outcome
+        self._done(outcome)
+
+    def give_up(self, step: Step, result: Result | None, text: str) -> None:
+        """A request that was to be sent ends without an answer."""
+        self.finish(StepOutcome(step=step, result=result, text=text))
+        self.over(self.call(step))
+
+    def over(self, call: Exchange) -> None:
+        """Notes that nothing more comes for a request that was to be sent."""
+        if self.debugger is not None:
+            self.debugger.over(call)
+        self.timeouts.over(call)
+        self.schedule.answered(call.index)
+        if call.answer is not None:
+            self.schedule.arrived(call.answer)
+
+    def end(self, reason: str) -> None:
+        """A live worker is gone: the session can't go on."""
+        self.failure = reason
+        for sent in self.sent.values():
+            self.finish(StepOutcome(step=sent.step, result="failed", text=reason))
+        self.sent.clear()
+
+    def with_last(self, ended: Iterable[EarlyExit]) -> tuple[EarlyExit, ...]:
+        """Adds the message that each process got last."""
+        return tuple(replace(one, last_message=self.last.get(one.worker or "")) for one in ended)
+
+    def all_outcomes(self) -> tuple[StepOutcome, ...]:
+        """Returns the outcome of each step of the plan, in its order."""
+        steps = self.inputs.planned.steps
+        return tuple(self.outcomes.get(step.message) or self._unfinished(step) for step in steps)
+
+    def _unfinished(self, step: Step) -> StepOutcome:
+        if step.action == "skip":
+            return StepOutcome(step=step, result=None)
+        if step.action == "send" or self.failure is not None:
+            return StepOutcome(step=step, result="failed", text=self.failure or "it was never sent")
+        if self.call(step).kind in HOUSEKEEPING:
+            text = "the live worker did not send it: its program does not decide when RRefs are deleted"
+            return StepOutcome(step=step, result=None, text=text)
+        if step.doubt:
+            return StepOutcome(step=step, result=None, text=AMBIGUOUS)
+        return StepOutcome(step=step, result="unanswered", text=f"{step.to} never sent it")
