@@ -42,6 +42,7 @@ from rpcinspect.replayer.playing.outcome import (
 )
 from rpcinspect.replayer.playing.player import Player
 from rpcinspect.replayer.playing.process_ends import GRACE_S, EndedProcesses
+from rpcinspect.replayer.playing.progress import SessionProgress
 from rpcinspect.replayer.playing.rref_substitutes import give
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
@@ -207,19 +208,16 @@ class SessionRun:
         ended: EndedProcesses = lambda seconds, known: (),
         clean_up: Callable[[int], None] = lambda context: None,
     ) -> Player:
-        shared = self.shared
-        self.player = Player(
+        shared, options = self.shared, self.options
+        progress = SessionProgress(
             inputs,
-            loop,
             peers,
-            handle,
-            Timeouts(self.calls, self.options.timeout_s, shared.silent, shared.stubborn),
-            speed=self.options.speed,
+            Timeouts(self.calls, options.timeout_s, shared.silent, shared.stubborn),
+            speed=options.speed,
             debugger=self.debugger,
-            clean_up=clean_up,
-            ended=ended,
             done=self.tick,
         )
+        self.player = Player(progress, loop, handle, clean_up=clean_up, ended=ended)
         return self.player
 
     def _debugger(self, group: LiveGroup) -> SessionDebugger | None:

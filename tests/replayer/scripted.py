@@ -19,6 +19,7 @@ from rpcinspect.replayer.planning.sessions import worker_ids
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.outcome import StepOutcome
 from rpcinspect.replayer.playing.player import Player
+from rpcinspect.replayer.playing.process_ends import EndedProcesses
 from rpcinspect.replayer.playing.progress import SessionProgress
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.rpc.command import Command
@@ -128,6 +129,7 @@ def play(
     rules: Rules | None = None,
     limits: PeerLimits | None = None,
     unheard: tuple[str, ...] = (),
+    ended: EndedProcesses = lambda seconds, known: (),
     **more: Any,
 ) -> Played:
     """Plays a conversation against scripted workers; everything is closed afterwards. `unheard`: as of the
@@ -148,12 +150,13 @@ def play(
             planned=planned, calls=calls, read=read_ones, rules=rules or Rules(strict=True), worker_ids=ids
         )
         members = Membership(None, list(peers.values()))  # type: ignore[arg-type]  # nobody joins or leaves
-        player = Player(inputs, stage, peers, members.handle, Timeouts(calls, timeout_s), **more)
+        progress = SessionProgress(inputs, peers, Timeouts(calls, timeout_s), **more)
+        player = Player(progress, stage, members.handle, ended=ended)
         began = time.monotonic()
         player.run()
         wall_s = time.monotonic() - began
         stage.wait(0.05)  # for what the scripted workers were given last
-    return Played(planned, calls, player.progress, stage.scripted, wall_s)
+    return Played(planned, calls, progress, stage.scripted, wall_s)
 
 
 def captured_answer(workers: Workers, request: RequestArrived) -> RpcMessage | None:

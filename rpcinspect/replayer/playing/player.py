@@ -12,17 +12,14 @@ May assume that the gate has passed everything that the plan sends and gives as 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from rpcinspect.replayer.peers.loop import Handle, Loop
-from rpcinspect.replayer.playing.debugging import SessionDebugger, Wait
-from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
-from rpcinspect.replayer.playing.outcome import StepOutcome
+from rpcinspect.replayer.playing.debugging import Wait
 from rpcinspect.replayer.playing.process_ends import EndedProcesses, ProcessEnds
 from rpcinspect.replayer.playing.progress import SessionProgress
 from rpcinspect.replayer.playing.receiving import Receiver
 from rpcinspect.replayer.playing.sending import Sender
-from rpcinspect.replayer.playing.timeouts import Timeouts
 
 TICK_S = 0.05
 SHORTEST_TICK_S = 0.01
@@ -40,31 +37,21 @@ class Player:
 
     def __init__(
         self,
-        inputs: SessionInputs,
+        progress: SessionProgress,
         loop: Loop,
-        peers: Mapping[str, PlayedWorker],
         handle: Handle,
-        timeouts: Timeouts,
         *,
-        speed: float | None = None,
-        debugger: SessionDebugger | None = None,
         clean_up: Callable[[int], None] = lambda context: None,
         ended: EndedProcesses = lambda seconds, known: (),
-        done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
-        """`peers` by the worker that they play; `handle` gets each event first; `ended` returns which
-        processes have ended, in order; `clean_up` is called with a context before it is cleaned up, `done`
-        with each finished step."""
-        self.progress = SessionProgress(inputs, peers, timeouts, speed=speed, debugger=debugger, done=done)
-        self._ends = ProcessEnds(self.progress, ended)
-        self._sender = Sender(self.progress, self._ends, loop, handle, clean_up, self._wait_for)
-        self._receiver = Receiver(self.progress, self._ends, self._sender, handle)
-        self._inputs = inputs
+        """`handle` gets each event first; `ended` returns which processes have ended, in order; `clean_up` is
+        called with a context before it is cleaned up."""
+        self.progress = progress
+        self._ends = ProcessEnds(progress, ended)
+        self._sender = Sender(progress, self._ends, loop, handle, clean_up, self._wait_for)
+        self._receiver = Receiver(progress, self._ends, self._sender, handle)
         self._loop = loop
-        self._timeouts = timeouts
-        self._schedule = self.progress.schedule
-        self._sent = self.progress.sent
-        self._debugger = debugger
+        self._schedule = progress.schedule
         self._renewed = 0.0
         """When it was looked last at what live workers wait for."""
         self._told_s = 0.0
@@ -89,7 +76,7 @@ class Player:
                 self._note_progress()
             elif self._ends.to_come:
                 self._ends.end_next(now - self._quiet_since)
-            over = self._schedule.empty and not self._sent and not held
+            over = self._schedule.empty and not self.progress.sent and not held
             if over and not due and now - self._quiet_since >= LAST_S:
                 self._ends.end_if_killed()
                 return
@@ -119,16 +106,17 @@ class Player:
         """Returns whether no request is to be sent, since a live worker holds, or will soon; while it does,
         time stands still. What it asks for meanwhile may need requests to be answered."""
         before, self._looked = self._looked, time.monotonic()
-        if self._debugger is None:
+        debugger = self.progress.debugger
+        if debugger is None:
             return False
-        if self._debugger.holds:
+        if debugger.holds:
             passed = self._looked - before
             self._began += passed
             self._quiet_since += passed
-            for key, sent in self._sent.items():
+            for key, sent in self.progress.sent.items():
                 sent.at += passed
                 self.progress.renew(key)
-        return self._debugger.is_to_hold and not self.progress.asked
+        return debugger.is_to_hold and not self.progress.asked
 
     def _wait_for(self, over: Wait) -> None:
         """Goes on with all but requests until something is over."""
@@ -147,28 +135,27 @@ class Player:
         if quiet_s < self._told_s + TELL_S:
             return
         self._told_s = quiet_s
-        on_their_way = next(iter(self._sent.values()), None)
+        sent = next(iter(self.progress.sent.values()), None)
         awaited = next(iter([*self._schedule.awaited(), *sorted(self._schedule.unasked)]), None)
-        if on_their_way is not None:
-            call = on_their_way.call
+        if sent is not None:
+            call, quiet_s = sent.call, time.monotonic() - sent.at
             called = f" ({call.function})" if call.function is not None else ""
-            self._inputs.waiting(
-                f"{call.callee} to answer #{call.index}{called}", time.monotonic() - on_their_way.at
-            )
+            what = f"{call.callee} to answer #{call.index}{called}"
         elif awaited in self.progress.steps:
-            self._inputs.waiting(f"{self.progress.steps[awaited].sender} to send #{awaited}", quiet_s)
+            what = f"{self.progress.steps[awaited].sender} to send #{awaited}"
         else:
-            self._inputs.waiting("the time of the next message", quiet_s)
+            what = "the time of the next message"
+        self.progress.inputs.waiting(what, quiet_s)
 
     def _give_up_silent(self, quiet_s: float) -> None:
         """Gives up requests of live workers that should have come by now, after a while without events."""
         unasked = self._schedule.unasked
         awaited = self._schedule.awaited()
-        for index in awaited or ([] if self._sent else sorted(unasked)):
-            if index in unasked and quiet_s >= self._timeouts.for_request(index):
-                self._timeouts.missed(index)
+        for index in awaited or ([] if self.progress.sent else sorted(unasked)):
+            if index in unasked and quiet_s >= self.progress.timeouts.for_request(index):
+                self.progress.timeouts.missed(index)
                 self._schedule.arrived(index)
-        on_their_way = {sent.call.answer for sent in self._sent.values()}
+        on_their_way = {sent.call.answer for sent in self.progress.sent.values()}
         if awaited and awaited[0] not in unasked | on_their_way:
             # Where clocks jump, a request may have been sent, by the capture, after its own answer.
             self._schedule.arrived(awaited[0])
@@ -176,13 +163,13 @@ class Player:
     def _renew(self, now: float) -> None:
         """The time of a request stands still while the live worker waits for an answer of ours to go on, as
         far as that answer came first in the capture: then no two wait for each other."""
-        if now < self._renewed + TICK_S or self._timeouts.bounded:
+        if now < self._renewed + TICK_S or self.progress.timeouts.bounded:
             return
         self._renewed = now
         for asked in self.progress.asked:
-            given_ns = self._inputs.calls[asked].answered_ns
+            given_ns = self.progress.inputs.calls[asked].answered_ns
             causes = self._causes(asked) if given_ns is not None else set()
-            for key, sent in self._sent.items():
+            for key, sent in self.progress.sent.items():
                 call = sent.call
                 if call.index in causes and (call.answered_ns or 0) > (given_ns or 0):
                     self.progress.renew(key)

@@ -43,9 +43,9 @@ class SessionProgress:
         peers: Mapping[str, PlayedWorker],
         timeouts: Timeouts,
         *,
-        speed: float | None,
-        debugger: SessionDebugger | None,
-        done: Callable[[StepOutcome], None],
+        speed: float | None = None,
+        debugger: SessionDebugger | None = None,
+        done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
         """`peers` by the worker that they play; `done` is called with each finished step."""
         self.inputs = inputs
