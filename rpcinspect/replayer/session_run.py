@@ -136,6 +136,7 @@ class SessionRun:
             read=self.shared.opened.read,
             rules=self.options.rules,
             worker_ids=self.ids,
+            ids_in_group=self.ids,
             programs=self.programs,
             elsewhere=self.placement.moves,
             making_s=MAKING_S if self.options.timeout_s is None else self.options.timeout_s,

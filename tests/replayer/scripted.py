@@ -147,7 +147,12 @@ def play(
         for peer in everybody:
             peer.addresses.update({other.name: other.address for other in everybody})
         inputs = SessionInputs(
-            planned=planned, calls=calls, read=read_ones, rules=rules or Rules(strict=True), worker_ids=ids
+            planned=planned,
+            calls=calls,
+            read=read_ones,
+            rules=rules or Rules(strict=True),
+            worker_ids=ids,
+            ids_in_group=ids,
         )
         members = Membership(None, list(peers.values()))  # type: ignore[arg-type]  # nobody joins or leaves
         progress = SessionProgress(inputs, peers, Timeouts(calls, timeout_s), **more)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,8 +30,6 @@ from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.player import Player
 from rpcinspect.replayer.playing.translate import LiveRecords, ids_of
 from rpcinspect.replayer.playing.uncaptured import acknowledgement, refusal
-from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.run.exchanges import Exchange
 
 RELEASE_S = 5.0
 """The longest wait until live workers have dropped what is left of a session."""
@@ -127,7 +125,7 @@ def _in_group(inputs: SessionInputs, names: _Names, peers: Mapping[str, Peer]) -
     """The inputs with names and ids as they are in the group."""
     ids = {role: peer.worker_id for role, peer in peers.items()}
     rules = replace(inputs.rules, renames=names.renames)
-    return replace(inputs, rules=rules, live_ids={**names.ids, **ids})
+    return replace(inputs, rules=rules, ids_in_group={**names.ids, **ids})
 
 
 def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) -> str:
@@ -196,18 +194,10 @@ def _check_mentions(inputs: SessionInputs, ids: Mapping[str, int]) -> None:
     """Ids of workers in what is sent are translated; those of workers that are not there can't be."""
     known = {inputs.worker_ids[name] for name in (*ids, *inputs.planned.cast.roles)}
     captured = {worker_id: name for name, worker_id in inputs.worker_ids.items()}
-    for index, record in _given(inputs.planned, inputs.calls):
-        for kind, value in ids_of(record):
+    for step in [step for step in inputs.planned.steps if step.action != "skip"]:
+        call = inputs.calls[step.message]
+        sent = call.request if step.action == "send" else call.response
+        for kind, value in [] if sent is None else ids_of(sent):
             if kind == WORKER and value not in known:
                 who = captured.get(int(str(value)), f"worker {value}")
-                raise ReplayError(f"#{index} names {who}, who is not a member of the group")
-
-
-def _given(planned: PlannedSession, calls: Mapping[int, Exchange]) -> Iterator[tuple[int, RpcRecord]]:
-    """Yields the messages that would be sent to live workers, each with the index of its request."""
-    for step in planned.steps:
-        call = calls.get(step.message)
-        if call is not None and step.action == "send":
-            yield call.index, call.request
-        elif call is not None and step.action == "answer" and call.response is not None:
-            yield call.index, call.response
+                raise ReplayError(f"#{call.index} names {who}, who is not a member of the group")

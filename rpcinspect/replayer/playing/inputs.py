@@ -39,8 +39,8 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     rules: Rules
     worker_ids: Mapping[str, int]
     """Of all workers, as captured. The rules say who has another name in the live group."""
-    live_ids: Mapping[str, int] | None = None
-    """Captured names → ids as they have joined, where these are others."""
+    ids_in_group: Mapping[str, int]
+    """Captured names → ids as they have joined; of all who have."""
     ids: IdMap = field(default_factory=IdMap)
     """Captured → live, as the player learns them."""
     programs: Mapping[str, int] = MappingProxyType({})
@@ -63,11 +63,6 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
         """Bytes of the largest captured message, tensors and what was not captured of them included."""
         both = (record for call in self.calls.values() for record in (call.request, call.response))
         return max((size_of(record) for record in both if record is not None), default=0)
-
-    @property
-    def ids_in_group(self) -> Mapping[str, int]:
-        """Captured names → ids as they have joined; of all who have."""
-        return self.worker_ids if self.live_ids is None else self.live_ids
 
     def storages(self, record: RpcRecord) -> list[bytes]:
         """The captured bytes of a message's tensors."""

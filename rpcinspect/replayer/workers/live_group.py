@@ -38,10 +38,9 @@ class LeafGradient(Struct, frozen=True, kw_only=True):
 
 
 class LiveWorker(Struct, frozen=True):
-    """A worker of torch under a captured name and id."""
+    """A worker of torch under a captured name."""
 
     name: str
-    worker_id: int
     child: WorkerProcess
 
     def gradients(self, context_id: int) -> tuple[LeafGradient, ...]:
@@ -116,7 +115,7 @@ class LiveGroup(Closing):
         worker wrote."""
         command = self._command("worker", name, worker_id)
         child, _ = self._fork(command, f"the live worker {name}")
-        worker = self.workers[name] = LiveWorker(name, worker_id, child)
+        worker = self.workers[name] = LiveWorker(name, child)
         return worker
 
     def start_agent(self, name: str, worker_id: int, contexts: int) -> WorkerProcess:

@@ -55,7 +55,6 @@ class ParentProcess(Closing):
         """Returns the end of what it has written; whoever reads that sets it."""
         self.ended: dict[int, Exit] = {}
         """Id of a forked process → how it ended, in the order in which they did."""
-        self._exit: Exit | None = None
         self._importing = ""
         """The module that is being imported."""
         self._told = self._loaded = self._closed = False

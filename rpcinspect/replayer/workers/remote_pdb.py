@@ -120,10 +120,7 @@ class RemotePdb(pdb.Pdb):
     ) -> Any:
         """Calls a function under the debugger. It stops at the first line of `code`; None: only at the user's
         own breakpoints. `names`: what the prompt knows besides."""
-        self._head, self._names = head, names
-        if key is not None:
-            self._key = f"#{key}"
-        self.reset()
+        self._begin(head, names, key)
         if code is None:
             self._set_stopinfo(sys._getframe(), None, -1)  # type: ignore[attr-defined]
             sys.settrace(self.trace_dispatch)
@@ -134,6 +131,13 @@ class RemotePdb(pdb.Pdb):
         finally:
             sys.settrace(None)
             self.release()
+
+    def _begin(self, head: str, names: Mapping[str, object], key: int | None) -> None:
+        """Prepares a dialogue; `key`: the message that holds already."""
+        self._head, self._names = head, names
+        if key is not None:
+            self._key = f"#{key}"
+        self.reset()
 
     def _waits_for(self, code: CodeType) -> Any:
         def trace(frame: FrameType, event: str, arg: object) -> Any:
@@ -154,10 +158,8 @@ class RemotePdb(pdb.Pdb):
     ) -> None:
         """Holds a dialogue in which no line is run: about where an exception was raised, or about names
         alone."""
-        self._looks_only, self._head, self._names = True, head, names
-        self.reset()
-        if key is not None:
-            self._key = f"#{key}"
+        self._looks_only = True
+        self._begin(head, names, key)
         try:
             if trace is not None:
                 self.interaction(None, trace)

@@ -85,11 +85,9 @@ class ForkServer:
             command = message[0]
             if command["do"] == "fork":
                 self.fork(command)
-            elif command["do"] == "end":
+            elif command["do"] == "kill":
                 for pid in command["pids"]:
-                    self.kill(pid)
-            elif command["do"] == "abort":
-                self.kill(command["pid"], signal.SIGABRT)
+                    self.kill(pid, command["signal"])
             if not self.control.said_more:
                 return True
 

@@ -10,6 +10,7 @@ this process dies.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -200,7 +201,7 @@ class Workers(Closing):
                     self._waiting(what, time.monotonic() - began)
                     continue
                 with contextlib.suppress(ReplayError):
-                    self._parent.send({"do": "abort", "pid": child.pid})
+                    self._parent.send({"do": "kill", "pids": [child.pid], "signal": signal.SIGABRT})
                     child.wait(TRACEBACK_S)
                 text = f"{child.who} was not ready within {seconds:g} s{imports}{quoted(child.tail())}"
                 raise ReplayError(text) from None
@@ -249,7 +250,7 @@ class Workers(Closing):
         if self._closed or not running:
             return
         with contextlib.suppress(ReplayError):  # the parent is gone, and has taken its children along
-            self._parent.send({"do": "end", "pids": running})
+            self._parent.send({"do": "kill", "pids": running, "signal": signal.SIGKILL})
             deadline = time.monotonic() + QUIT_S
             for pid in running:
                 self.wait(pid, deadline - time.monotonic())

@@ -27,7 +27,7 @@ from rpcinspect.replayer.planning.sources import Sources
 from rpcinspect.replayer.playing.attach import JoinOptions, check
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.outcome import ReplayOutcome
-from rpcinspect.replayer.playing.player import Player
+from rpcinspect.replayer.playing.receiving import Receiver
 from rpcinspect.replayer.playing.report import report
 from rpcinspect.replayer.replayer import replay
 from rpcinspect.replayer.workers.live_group import LiveGroup
@@ -150,6 +150,7 @@ def test_an_id_of_somebody_who_is_not_there(group: LiveGroup, store: StoreClient
         read=read_ones,
         rules=Rules(),
         worker_ids={"w0": 0, "w1": 1, "w2": 2},
+        ids_in_group={"w0": 0, "w1": 1, "w2": 2},
     )
     store.set(IS_STATIC, b"false")
     store.set(MEMBERS, b"w1-4,other-2,")
@@ -177,7 +178,7 @@ def test_an_error_of_ours(group: LiveGroup, store: StoreClient, monkeypatch: pyt
         raise RuntimeError("a mistake in the program")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Player, "_take_answer", broken)
+        patch.setattr(Receiver, "_take_answer", broken)
         with pytest.raises(RuntimeError, match="a mistake in the program"):
             joined(group)
     assert read_members(store) == {"worker1": 1}

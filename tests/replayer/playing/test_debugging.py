@@ -40,7 +40,12 @@ class Session:
         self.calls = dict(run.calls)
         ids = {"worker0": 0, "worker1": 1, "worker2": 2, "store": 0, "mid": 1, "client": 2}
         self.inputs = SessionInputs(
-            planned=self.planned, calls=self.calls, read=run.read, rules=Rules(), worker_ids=ids
+            planned=self.planned,
+            calls=self.calls,
+            read=run.read,
+            rules=Rules(),
+            worker_ids=ids,
+            ids_in_group=ids,
         )
         options = DebugOptions(stop_at=stop_at, watch=watch)
         self.all = Debugging(options, Stops.read(stop_at, self.calls), self.said.append)

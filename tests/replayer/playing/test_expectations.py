@@ -26,7 +26,10 @@ def run() -> Iterator[RunModel]:
 @pytest.fixture(scope="module")
 def inputs(run: RunModel) -> SessionInputs:
     [planned] = plan(run, PlanOptions(trust=True), ExecutionPolicy()).sessions
-    return SessionInputs(planned=planned, calls=run.calls, read=run.read, rules=Rules(), worker_ids={})
+    read, rules = run.read, Rules()
+    return SessionInputs(
+        planned=planned, calls=run.calls, read=read, rules=rules, worker_ids={}, ids_in_group={}
+    )
 
 
 def test_who_needs_an_rref_that_was_not_made(run: RunModel) -> None:

@@ -31,6 +31,7 @@ def inputs(**more: object) -> SessionInputs:
         read=read_ones,
         rules=Rules(renames={"w1": "ps", "w0": "w0-replay-1"}),
         worker_ids={"w0": 0, "w1": 1, "w2": 2},
+        ids_in_group={"w0": 0, "w1": 1, "w2": 2},
         **more,  # type: ignore[arg-type]
     )
 
@@ -39,11 +40,6 @@ def test_names_both_ways() -> None:
     made = inputs()
     assert [made.live_name(name) for name in ("w0", "w1", "w2")] == ["w0-replay-1", "ps", "w2"]
     assert [made.captured_name(name) for name in ("w0-replay-1", "ps", "w2")] == ["w0", "w1", "w2"]
-
-
-def test_ids_as_captured_or_as_joined() -> None:
-    assert inputs().ids_in_group == {"w0": 0, "w1": 1, "w2": 2}
-    assert inputs(live_ids={"w0": 32767, "w1": 5}).ids_in_group == {"w0": 32767, "w1": 5}
 
 
 @contextmanager

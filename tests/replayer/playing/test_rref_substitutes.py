@@ -132,7 +132,7 @@ def material_of(opened: RunModel, planned: Any) -> tuple[SessionInputs, StandIn]
     session = replace(planned, cast=cast, stand_ins=(stand_in,))
     ids = {"worker0": 0, "worker1": 1}
     return SessionInputs(
-        planned=session, calls=calls, read=opened.read, rules=Rules(), worker_ids=ids
+        planned=session, calls=calls, read=opened.read, rules=Rules(), worker_ids=ids, ids_in_group=ids
     ), stand_in
 
 
