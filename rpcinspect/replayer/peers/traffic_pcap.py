@@ -18,8 +18,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import Struct
-
 from rpcinspect.capture.pcap import pcap_header, pcap_record
 from rpcinspect.errors import OutputError
 from rpcinspect.files.closing import Closing
@@ -35,16 +33,6 @@ NOT_RECORDED = (
 """What a report says of a recording."""
 
 
-class _Connection(Struct):
-    """A connection that was seen at one of its ends, or at both."""
-
-    talk: Packetizer
-    teller: HostPort
-    """The end that is recorded: the first that was opened."""
-    open_ends: set[HostPort]
-    both_ours: bool = False
-
-
 class TrafficRecorder(Closing):
     """A pcap file that is being written. Use it in a `with` statement, outside that of the loop, so that the
     ends of the connections are in it.
@@ -53,8 +41,8 @@ class TrafficRecorder(Closing):
     def __init__(self, path: Path) -> None:
         """Begins the file; raises `OutputError` if it can't be written."""
         self.path = path
-        self._connections: dict[tuple[HostPort, HostPort], _Connection] = {}
-        """By (client, server)."""
+        self._connections: dict[tuple[HostPort, HostPort], tuple[Packetizer, bool]] = {}
+        """(end that tells of it, other end) → what writes it, and whether the first is the client."""
         self._time_ns = 0
         self._waiting = bytearray(pcap_header(LINK_TYPE))
         """Whole packets that are not in the file yet."""
@@ -75,31 +63,25 @@ class TrafficRecorder(Closing):
 
     def opened(self, local: HostPort, remote: HostPort, accepted: bool) -> None:
         """A connection is there; `accepted`: the remote side opened it."""
+        if (remote, local) in self._connections:
+            return  # both ends are ours, and the other one tells of it
         ends = (remote, local) if accepted else (local, remote)
-        known = self._connections.get(ends)
-        if known is not None and known.teller != local and not known.both_ours:
-            known.both_ours = True
-            known.open_ends.add(local)
-            return
         # by their first sequence numbers readers tell connections apart, also between files
         talk = Packetizer(*ends, initial=(secrets.randbits(32), secrets.randbits(32)))
-        self._connections[ends] = _Connection(talk, local, {local})
+        self._connections[local, remote] = talk, not accepted
         self._record(talk.open())
 
     def data(self, local: HostPort, remote: HostPort, sent: bool, data: bytes) -> None:
         """Bytes were sent or received."""
-        connection, by_client = self._find(local, remote)
-        if connection.teller == local:
-            self._record(connection.talk.data(by_client == sent, data))
+        talk, is_client = self._connections.get((local, remote), (None, False))
+        if talk is not None:
+            self._record(talk.data(is_client == sent, data))
 
     def closed(self, local: HostPort, remote: HostPort) -> None:
         """The connection has ended."""
-        connection, by_client = self._find(local, remote)
-        connection.open_ends.discard(local)
-        if connection.teller == local:
-            self._record(connection.talk.close(by_client))
-        if connection.both_ours and not connection.open_ends:
-            del self._connections[(local, remote) if by_client else (remote, local)]
+        talk, is_client = self._connections.pop((local, remote), (None, False))
+        if talk is not None:
+            self._record(talk.close(is_client))
 
     # --- the file ------------------------------------------------------------------------------------------
 
@@ -127,13 +109,6 @@ class TrafficRecorder(Closing):
         except OutputError as error:
             self.failure = self.failure or str(error)
             self._output.drop()
-
-    def _find(self, local: HostPort, remote: HostPort) -> tuple[_Connection, bool]:
-        """The connection, and whether the local end is its client."""
-        found = self._connections.get((local, remote))
-        if found is not None and local in found.open_ends:
-            return found, True
-        return self._connections[remote, local], False
 
     def _record(self, frames: Iterator[bytes]) -> None:
         if not self._recording:
