@@ -25,6 +25,7 @@ class Binding(Struct, frozen=True):
     """A place where a name is bound."""
 
     how: BindingKind
+    place: Place
     node: ast.AST
     """The definition, the value of an assignment, or the statement."""
     text: str = ""
@@ -32,14 +33,8 @@ class Binding(Struct, frozen=True):
     line: int = 0
     top: int = 0
     """Which statement of the module it is in."""
-    sure: bool = False
-    """Whether it is a statement of the module's or the class's own body, so that it always runs."""
-    scope: Scope | None = None
-    """Where names in its expressions are looked up; None in a function."""
     body: Scope | None = None
     """Of a class."""
-    me: str = ""
-    """In a method, its name for its object."""
     owner: str = ""
     """Of an assignment to an attribute, the last word before that."""
 
@@ -47,7 +42,7 @@ class Binding(Struct, frozen=True):
         """Returns whether the binding always runs, and before this line does; None: before the end of the
         file."""
         end: int = getattr(self.node, "end_lineno", None) or self.line
-        return self.sure and (line is None or end < line)
+        return self.place.sure and (line is None or end < line)
 
 
 class Scope(Struct):
@@ -77,7 +72,7 @@ def read_bindings(tree: ast.Module, module: str, *, package: bool) -> Scope:
     reader = _BindingReader(scope, module if package else module.rpartition(".")[0])
     for number, statement in enumerate(tree.body):
         reader.top = number
-        reader.read(statement, _Place(scope, sure=True))
+        reader.read(statement, Place(scope, sure=True))
     return scope
 
 
@@ -111,12 +106,14 @@ def words(node: ast.AST) -> str:
     return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 1]}…"
 
 
-class _Place(Struct, frozen=True):
+class Place(Struct, frozen=True):
     """Where a statement stands."""
 
     scope: Scope | None
-    """Whose names it binds; None in a function, whose names nobody outside can use."""
+    """Whose names it binds, and where names in its expressions are looked up; None in a function, whose names
+    nobody outside can use."""
     sure: bool = False
+    """Whether it is a statement of the module's or the class's own body, so that it always runs."""
     class_: Scope | None = None
     """The class around it, to which names that begin with `__` are private."""
     me: str = ""
@@ -133,7 +130,7 @@ class _BindingReader:
         self._package = package
         self.top = 0
 
-    def read(self, node: ast.AST, place: _Place) -> None:
+    def read(self, node: ast.AST, place: Place) -> None:
         """Binds what a statement, or an expression in it, binds."""
         if isinstance(node, ast.expr) and not _binds(node):
             return
@@ -165,11 +162,11 @@ class _BindingReader:
         else:
             self._other(node, place)
 
-    def _all(self, nodes: Iterable[ast.AST], place: _Place) -> None:
+    def _all(self, nodes: Iterable[ast.AST], place: Place) -> None:
         for node in nodes:
             self.read(node, place)
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, place: _Place) -> None:
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, place: Place) -> None:
         self.read(node.args, place)  # defaults and annotations
         me, body = place.me, [node.body] if isinstance(node, ast.Lambda) else node.body
         if not isinstance(node, ast.Lambda):
@@ -178,42 +175,42 @@ class _BindingReader:
             parameters = [*node.args.posonlyargs, *node.args.args]
             if place.scope is not None and place.scope is place.class_ and parameters:
                 me = parameters[0].arg
-        self._all(body, _Place(None, class_=place.class_, me=me))
+        self._all(body, Place(None, class_=place.class_, me=me))
 
-    def _class(self, node: ast.ClassDef, place: _Place) -> None:
+    def _class(self, node: ast.ClassDef, place: Place) -> None:
         self._all((*node.decorator_list, *node.bases, *(k.value for k in node.keywords)), place)
         around = place.scope if place.scope is not None else self._module
         inner = Scope(f"{around.name}.{node.name}" if around.name else node.name, around)
         self._module.classes.add(node.name)
         self._bind(node.name, "class", node, place, body=inner)
-        self._all(node.body, _Place(inner, sure=True, class_=inner))
+        self._all(node.body, Place(inner, sure=True, class_=inner))
 
     def _comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, place: _Place
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, place: Place
     ) -> None:
         """Its variables are its own; `:=` in it binds outside."""
         for generator in node.generators:
-            self._changed(generator.target, _Place(None, class_=place.class_, me=place.me))
+            self._changed(generator.target, Place(None, class_=place.class_, me=place.me))
             self._all((generator.iter, *generator.ifs), place)
         self._all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,), place)
 
-    def _import(self, node: ast.Import, place: _Place) -> None:
+    def _import(self, node: ast.Import, place: Place) -> None:
         for alias in node.names:
             first = alias.name.partition(".")[0]
             self._bind(alias.asname or first, "import", node, place, alias.name if alias.asname else first)
 
-    def _import_from(self, node: ast.ImportFrom, place: _Place) -> None:
+    def _import_from(self, node: ast.ImportFrom, place: Place) -> None:
         package = self._package.split(".") if self._package else []
         around = package[: max(len(package) - node.level + 1, 0)] if node.level else []
         module = ".".join([*around, *([node.module] if node.module else [])])
         for alias in node.names:
             if alias.name == "*":
-                self._module.stars.append(Binding("import", node, module, node.lineno, self.top))
+                self._module.stars.append(Binding("import", place, node, module, node.lineno, self.top))
             else:
                 name = f"{module}.{alias.name}"
                 self._bind(alias.asname or alias.name, "import", node, place, name)
 
-    def _other(self, node: ast.AST, place: _Place) -> None:
+    def _other(self, node: ast.AST, place: Place) -> None:
         """Compound statements, handlers, patterns and expressions: whatever in them is a target."""
         if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
             self._changed(node, place)
@@ -221,12 +218,12 @@ class _BindingReader:
         for name in (getattr(node, "name", None), getattr(node, "rest", None)):
             if isinstance(name, str):  # of an exception, or of a pattern
                 self._bind(name, "other", node, place)
-        inner = _Place(place.scope, False, place.class_, place.me, place.globals)
+        inner = Place(place.scope, False, place.class_, place.me, place.globals)
         self._all(ast.iter_child_nodes(node), inner)
 
     # --- targets --------------------------------------------------------------------------------------------
 
-    def _target(self, target: ast.AST, value: ast.AST, place: _Place) -> None:
+    def _target(self, target: ast.AST, value: ast.AST, place: Place) -> None:
         """Binds a target of an assignment."""
         if isinstance(target, ast.Name):
             self._bind(target.id, "assign", value, place)
@@ -239,7 +236,7 @@ class _BindingReader:
         else:
             self._changed(target, place)
 
-    def _declared(self, node: ast.AnnAssign, place: _Place) -> None:
+    def _declared(self, node: ast.AnnAssign, place: Place) -> None:
         """`name: type` in a class, with or without a default: objects may have such an attribute, as those of
         dataclasses do.
         """
@@ -248,7 +245,7 @@ class _BindingReader:
             assert place.scope is not None
             self._add(place.scope.attributes, _mangled(node.target.id, place), "other", node, place)
 
-    def _changed(self, target: ast.AST, place: _Place) -> None:
+    def _changed(self, target: ast.AST, place: Place) -> None:
         """Binds the names in a target that gets what the text does not show, or is deleted."""
         if isinstance(target, ast.Name):
             self._bind(target.id, "other", target, place)
@@ -267,7 +264,7 @@ class _BindingReader:
         name: str,
         how: BindingKind,
         node: ast.AST,
-        place: _Place,
+        place: Place,
         text: str = "",
         body: Scope | None = None,
     ) -> None:
@@ -277,7 +274,7 @@ class _BindingReader:
         elif place.scope is not None:
             self._add(place.scope.names, name, how, node, place, text=text, body=body)
 
-    def _attribute(self, target: ast.Attribute, how: BindingKind, value: ast.AST, place: _Place) -> None:
+    def _attribute(self, target: ast.Attribute, how: BindingKind, value: ast.AST, place: Place) -> None:
         """`Class.name = …` anywhere, whatever is in the place of `Class`, and `self.name = …` in a method."""
         table, me = self._module.patches, place.me
         own = (me, f"{me}.__class__", f"type({me})", "__class__")
@@ -292,7 +289,7 @@ class _BindingReader:
         name: str,
         how: BindingKind,
         node: ast.AST,
-        place: _Place,
+        place: Place,
         *,
         text: str = "",
         body: Scope | None = None,
@@ -300,7 +297,7 @@ class _BindingReader:
     ) -> None:
         line = getattr(node, "lineno", 0)
         text = text if how != "other" else f"changed in line {line}"
-        made = Binding(how, node, text, line, self.top, place.sure, place.scope, body, place.me, owner)
+        made = Binding(how, place, node, text, line, self.top, body, owner)
         table.setdefault(name, []).append(made)
 
 
@@ -320,7 +317,7 @@ def _parts(target: ast.AST, value: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
     return list(zip(target.elts, value.elts)) if len(target.elts) == len(value.elts) else []  # noqa: B905
 
 
-def _mangled(name: str, place: _Place) -> str:
+def _mangled(name: str, place: Place) -> str:
     """A name as the compiler spells it, which mangles private ones of a class."""
     if place.class_ is None or not name.startswith("__") or name.endswith("__") or "." in name:
         return name

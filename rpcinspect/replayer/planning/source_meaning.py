@@ -88,7 +88,7 @@ class Meanings:
                 part, sure = self._inherited(own, kind, name), True
             else:
                 part = self.own_member(kind, name)
-                sure = any(binding.sure for binding in kind.body.names.get(name, ()))
+                sure = any(binding.place.sure for binding in kind.body.names.get(name, ()))
             found += [part] if part is not None else []
             if part is not None and sure:
                 break
@@ -157,7 +157,7 @@ class Meanings:
         found: list[OwnClass | str] = []
         for base in node.bases if isinstance(node, ast.ClassDef) else ():
             plain = base.value if isinstance(base, ast.Subscript) else base  # Generic[T]
-            meaning = self.expression(own.file, own.definition.scope, plain)
+            meaning = self.expression(own.file, own.definition.place.scope, plain)
             names: tuple[OwnClass | str, ...] = meaning.classes or meaning.foreign
             if len(names) == 1 and not (plain is not base and self._has_items(names[0])):
                 found.append(names[0])
@@ -212,9 +212,9 @@ class Meanings:
             return alias(binding.text)
         if own is not None and isinstance(node, ast.Attribute):
             of = node.value
-            if isinstance(of, ast.Name) and of.id == binding.me:
+            if isinstance(of, ast.Name) and of.id == binding.place.me:
                 return self.member(own, node.attr) or alias(words(node))
-        return self.expression(file, binding.scope, node)
+        return self.expression(file, binding.place.scope, node)
 
     def _function(
         self, file: ParsedFile, binding: Binding, node: ast.FunctionDef | ast.AsyncFunctionDef
@@ -222,7 +222,7 @@ class Meanings:
         for decorator in node.decorator_list:
             is_made = isinstance(decorator, ast.Call)
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            by = self.expression(file, binding.scope, called)
+            by = self.expression(file, binding.place.scope, called)
             vague = alias(f"{words(called)}, which may give what is no function")
             if by.kind == "class":
                 by = vague if is_made and not self._calls_give_function(by) else self._object(by)
@@ -241,12 +241,12 @@ class Meanings:
     def _class(self, file: ParsedFile, binding: Binding, node: ast.ClassDef) -> Meaning:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            by = self.expression(file, binding.scope, called)
+            by = self.expression(file, binding.place.scope, called)
             if not _is_one_of(by, CLASS_WRAPPERS):
                 return alias(f"decorated by {by.of or words(called)}")
         for keyword in node.keywords:
             if keyword.arg is None or keyword.arg == "metaclass":
-                by = self.expression(file, binding.scope, keyword.value)
+                by = self.expression(file, binding.place.scope, keyword.value)
                 if not _is_one_of(by, METACLASSES) and not self._is_own_metaclass(by):
                     return alias(f"made by the metaclass {by.of or words(keyword.value)}")
         body = binding.body
@@ -265,7 +265,7 @@ class Meanings:
     def own_metaclass(self, own: OwnClass) -> str:
         """Why calling a class may give something else than an object of it: by a metaclass of the user's."""
         for kind in self.own_order(own):
-            scope = kind.definition.scope if kind.definition is not None else None
+            scope = kind.definition.place.scope if kind.definition is not None else None
             made_by = [k.value for k in kind.keywords if k.arg in (None, "metaclass")]
             if any(self.expression(kind.file, scope, by).classes for by in made_by):
                 return "its metaclass may return what is not new"

@@ -135,7 +135,7 @@ def test_imports_by_full_name(text: str, package: bool, names: dict[str, str]) -
 
 def test_where_a_binding_stands() -> None:
     found = read_bindings(ast.parse("from a import *\nif x:\n  f = 1\nf = 2"), "job", package=False)
-    assert [(b.top, b.line, b.sure) for b in found.names["f"]] == [(1, 3, False), (2, 4, True)]
+    assert [(b.top, b.line, b.place.sure) for b in found.names["f"]] == [(1, 3, False), (2, 4, True)]
     assert [(star.text, star.top) for star in found.stars] == [("a", 0)]
 
 
