@@ -27,8 +27,7 @@ READ_BYTES = 1 << 18
 READS_PER_TURN = 8
 """So that one connection does not keep the others waiting."""
 JOIN_BYTES = 1 << 16
-"""Frames up to this size are joined to what waits before them: fewer, larger writes."""
-PARTS_PER_WRITE = 64
+"""Frames that are sent together are one piece up to this size: fewer, larger writes."""
 
 
 class FrameConnection:
@@ -106,13 +105,9 @@ class FrameConnection:
         """Queue frames and write what can be written now. How much may wait is the owner's matter."""
         if self.closed:
             return
-        for body in bodies:
-            header = HEADER.pack(len(body))
-            if len(body) <= JOIN_BYTES:
-                self._queue(header + body)
-            else:
-                self._queue(header)
-                self._queue(body)
+        parts = [part for body in bodies for part in (HEADER.pack(len(body)), body)]
+        for part in [b"".join(parts)] if sum(map(len, parts)) <= JOIN_BYTES else parts:
+            self._queue(part)
         if not self._connecting:
             self._write()
         if not self.closed:
@@ -215,9 +210,9 @@ class FrameConnection:
 
     def _write(self) -> None:
         while self._out:
-            parts = [self._out[i] for i in range(min(len(self._out), PARTS_PER_WRITE))]
+            head = self._out[0]
             try:
-                written = self._socket.sendmsg(parts)
+                written = self._socket.send(head)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -230,16 +225,12 @@ class FrameConnection:
                 self._connecting = False
                 self._connected(accepted=False)
             if self._tap is not None:
-                self._tap.data(self._local, self._remote, True, _first(parts, written))
+                self._tap.data(self._local, self._remote, True, head[:written])
             self._write_progress = time.monotonic()
             self._silent = False
             self.queued_bytes -= written
-            while written:
-                head = self._out[0]
-                if len(head) > written:
-                    self._out[0] = head[written:]
-                    break
-                written -= len(head)
+            self._out[0] = head[written:]
+            if not self._out[0]:
                 self._out.popleft()
 
     def _read(self) -> None:
@@ -291,14 +282,3 @@ class FrameConnection:
     def _lose(self, reason: str) -> None:
         self.close()
         self.on_lost(reason)
-
-
-def _first(parts: list[memoryview], length: int) -> bytes:
-    """Returns so many bytes from the front, without copying the rest, which may be huge."""
-    found: list[memoryview] = []
-    for part in parts:
-        if length <= 0:
-            break
-        found.append(part[:length])
-        length -= len(part)
-    return b"".join(found)

@@ -71,7 +71,7 @@ class TrafficRecorder(Closing):
         self._connections[local, remote] = talk, not accepted
         self._record(talk.open())
 
-    def data(self, local: HostPort, remote: HostPort, sent: bool, data: bytes) -> None:
+    def data(self, local: HostPort, remote: HostPort, sent: bool, data: bytes | memoryview) -> None:
         """Bytes were sent or received."""
         talk, is_client = self._connections.get((local, remote), (None, False))
         if talk is not None:

@@ -50,8 +50,6 @@ class Scope(Struct):
 
     name: str = ""
     """Of a class, with the classes around it: `Outer.Inner`."""
-    outer: Scope | None = None
-    """Of a class, what it stands in; a module if that is a function."""
     names: Bindings = field(default_factory=dict)
     attributes: Bindings = field(default_factory=dict)
     """Of a class: what its methods assign to attributes of their object or class."""
@@ -180,7 +178,7 @@ class _BindingReader:
     def _class(self, node: ast.ClassDef, place: Place) -> None:
         self._all((*node.decorator_list, *node.bases, *(k.value for k in node.keywords)), place)
         around = place.scope if place.scope is not None else self._module
-        inner = Scope(f"{around.name}.{node.name}" if around.name else node.name, around)
+        inner = Scope(f"{around.name}.{node.name}" if around.name else node.name)
         self._module.classes.add(node.name)
         self._bind(node.name, "class", node, place, body=inner)
         self._all(node.body, Place(inner, sure=True, class_=inner))

@@ -310,17 +310,17 @@ SIZES = st.lists(st.integers(0, 300), max_size=4)
 @given(
     messages=st.lists(st.tuples(st.binary(max_size=40), SIZES), min_size=1, max_size=6),
     read=st.integers(1, 64),
-    parts=st.integers(1, 5),
+    join=st.integers(1, 200),
 )
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_messages_arrive_however_they_are_chopped(
-    messages: list[tuple[bytes, list[int]]], read: int, parts: int
+    messages: list[tuple[bytes, list[int]]], read: int, join: int
 ) -> None:
     fill = itertools.count()
     sent = []
     with (
         mock.patch.object(connection, "READ_BYTES", read),
-        mock.patch.object(connection, "PARTS_PER_WRITE", parts),
+        mock.patch.object(connection, "JOIN_BYTES", join),
         Loop(PeerLimits(timeout_s=5.0)) as loop,
     ):
         one, _ = pair(loop)
