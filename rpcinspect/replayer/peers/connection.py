@@ -24,8 +24,6 @@ from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
 
 READ_BYTES = 1 << 18
-READS_PER_TURN = 8
-"""So that one connection does not keep the others waiting."""
 JOIN_BYTES = 1 << 16
 """Frames that are sent together are one piece up to this size: fewer, larger writes."""
 
@@ -195,11 +193,9 @@ class FrameConnection:
     def _watch(self) -> None:
         if self.closed:
             return
-        events = READ if self._allowed is not None and not self._ended else 0
-        if self._out or self._connecting:
-            events |= WRITE
-        if self._connecting:
-            events = WRITE
+        events = WRITE if self._out or self._connecting else 0
+        if self._allowed is not None and not self._ended and not self._connecting:
+            events |= READ
         self._loop.watch(self, self._socket, events)
 
     def _queue(self, data: bytes) -> None:
@@ -234,26 +230,21 @@ class FrameConnection:
                 self._out.popleft()
 
     def _read(self) -> None:
-        for _ in range(READS_PER_TURN):
-            try:
-                data = self._socket.recv(READ_BYTES)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._lose(f"could not be read: {error.strerror}")
-                return
-            if not data:
-                self._ended = True
-                self._parse()
-                return
-            if self._tap is not None:
-                self._tap.data(self._local, self._remote, False, data)
-            if not self._buffer:
-                self._frame_start = time.monotonic()
-            self._buffer += data
-            self._parse()
-            if self.closed or self._allowed is None or len(data) < READ_BYTES:
-                return
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lose(f"could not be read: {error.strerror}")
+            return
+        if not data:
+            self._ended = True
+        elif self._tap is not None:
+            self._tap.data(self._local, self._remote, False, data)
+        if not self._buffer:
+            self._frame_start = time.monotonic()
+        self._buffer += data
+        self._parse()
 
     def _parse(self) -> None:
         """Hands on every frame that is complete and allowed."""

@@ -224,21 +224,25 @@ class Listener:
             raise
 
     def ready(self, events: int) -> None:
-        """Accepts what waits."""
-        while True:
-            try:
-                sock, _ = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # out of files, or the client is gone already
-                self._lost(f"a connection could not be accepted: {error.strerror}")
-                return
-            self._connections = [other for other in self._connections if not other.closed]
-            if len(self._connections) >= self._loop.limits.connections:
-                sock.close()
-                self._lost(f"more than {len(self._connections):,} connections")
-                continue
-            self._accept(sock)
+        """Accepts a connection."""
+        try:
+            sock, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:  # out of files, or the client is gone already
+            self._lost(f"a connection could not be accepted: {error.strerror}")
+            return
+        self._connections = [other for other in self._connections if not other.closed]
+        if len(self._connections) >= self._loop.limits.connections:
+            sock.close()
+            self._lost(f"more than {len(self._connections):,} connections")
+            return
+        connection = FrameConnection(self._loop, sock, _nothing, _nothing)
+        connection.on_frame = lambda body: self._first_frame(connection, body)
+        connection.on_lost = lambda reason: self._refuse(connection, reason)
+        self._connections.append(connection)
+        self._strangers[connection] = time.monotonic()
+        connection.allow(self._loop.limits.handshake_bytes)
 
     def _check(self, now: float) -> None:
         """Gives up connections that send nothing."""
@@ -255,14 +259,6 @@ class Listener:
         for connection in self._strangers:
             connection.close()
         self._strangers.clear()
-
-    def _accept(self, sock: socket.socket) -> None:
-        connection = FrameConnection(self._loop, sock, _nothing, _nothing)
-        connection.on_frame = lambda body: self._first_frame(connection, body)
-        connection.on_lost = lambda reason: self._refuse(connection, reason)
-        self._connections.append(connection)
-        self._strangers[connection] = time.monotonic()
-        connection.allow(self._loop.limits.handshake_bytes)
 
     def _refuse(self, connection: FrameConnection, reason: str) -> None:
         connection.close()

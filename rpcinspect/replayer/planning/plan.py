@@ -188,6 +188,8 @@ class _Planner(Struct, eq=False):
         facts = self.facts[cast.job]
         calls = [call for call in self.calls if call.job == cast.job]
         whole = [call for call in self.run.exchanges.calls if call.job == cast.job]
+        could = stand_ins(whole, facts, cast.live)
+        provided = provisions(dict(self.options.provide), whole, facts, cast.live)
         steps = StepClassifier(
             cast,
             self.causes,
@@ -195,9 +197,8 @@ class _Planner(Struct, eq=False):
             self.inspection.refusal,
             joins=self.options.joins,
             programs=self.options.engine == "wire" and not self.options.joins,
-            stand_ins=stand_ins(whole, facts, cast.live),
-            give=self.options.stand_ins,
-            provided=provisions(dict(self.options.provide), whole, facts, cast.live),
+            stand_ins=could,
+            substitutes={**(could if self.options.stand_ins else {}), **provided},
             unasked=self.inspection.unasked_refusal,
             one_way=self.gaps.one_way,
         )
@@ -222,8 +223,8 @@ class _Planner(Struct, eq=False):
             ),
             arrivals=tuple(index for _, index in come),
             overlaps=tuple(overlaps(calls, steps.decisions)),
-            stand_ins=self._used(steps) if self.options.stand_ins else (),
-            provided=tuple(steps.provided.values()),
+            stand_ins=self._used(steps),
+            provided=tuple(provided.values()),
             loads=tuple(self._loads(whole, facts, steps)),
             needed=tuple(_needed(steps)),
             unheard=tuple(name for name in self.gaps.unheard.get(cast.job, ()) if name in cast.live),
@@ -250,7 +251,7 @@ class _Planner(Struct, eq=False):
         happening = [call.request for call in steps.calls.values() if steps.happens(call.index)]
         needed = {rref for request in happening for rref in rrefs_in(request)}
         used = tuple(
-            one for rref, one in steps.stand_ins.items() if rref in needed and steps.substitute(rref) is one
+            one for rref, one in steps.substitutes.items() if isinstance(one, StandIn) and rref in needed
         )
         for one in used:
             fetch = self.run.calls[one.request]
@@ -268,7 +269,7 @@ class _Planner(Struct, eq=False):
             others = steps.stand_ins if self.options.stand_ins else {}
             found += [one for one in parameter_loads(whole, facts, live, others) if one.rref not in given]
         for one in found:
-            there = is_older(one.rref, facts) and steps.substitute(one.rref) is not None
+            there = is_older(one.rref, facts) and one.rref in steps.substitutes
             if there or (one.after is not None and steps.happens(one.after)):
                 yield one
 

@@ -51,10 +51,8 @@ class StepClassifier(Struct, eq=False):
     """A live worker's own program can be played, and get gradients of its calls to its own worker."""
     stand_ins: Mapping[Id, StandIn] = MappingProxyType({})
     """RRef that is older than the capture → the value that could be given for it."""
-    give: bool = False
-    """Whether stand-ins are given."""
-    provided: Mapping[Id, ObjectProvision] = MappingProxyType({})
-    """RRef that is older than the capture → what the user gives for it."""
+    substitutes: Mapping[Id, StandIn | ObjectProvision] = MappingProxyType({})
+    """RRef that is older than the capture → what its owner gets for it."""
     unasked: PolicyCheck | None = None
     """As `refusal`, for answers that live workers get only if they send what is not expected; nothing has to
     be allowed for these."""
@@ -232,16 +230,12 @@ class StepClassifier(Struct, eq=False):
 
     def _by_stand_ins(self, call: Exchange) -> str | None:
         """What of a request is not the captured one."""
-        used = [one for rref in rrefs_in(call.request) if (one := self.substitute(rref)) is not None]
+        used = [self.substitutes[rref] for rref in rrefs_in(call.request) if rref in self.substitutes]
         if not used:
             return None
         if call.kind in FETCHES and isinstance(used[0], StandIn) and used[0].request == call.index:
             return f"{used[0].text}: the same value by construction"
         return "; ".join(one.text for one in used)
-
-    def substitute(self, rref: Id) -> StandIn | ObjectProvision | None:
-        """Returns what the owner of an RRef gets for it: what the user says comes before a stand-in."""
-        return self.provided.get(rref) or (self.stand_ins.get(rref) if self.give else None)
 
     def _beyond_engine(self, call: Exchange) -> str | None:
         """Why the engine can't replay a request, or the message that a gradient is for."""
@@ -298,7 +292,7 @@ class StepClassifier(Struct, eq=False):
         deleted = call.kind == MessageType.RREF_USER_DELETE
         if carrier is not None:
             return self._without(carrier, "this fork came with")
-        if deleted and all(map(self.substitute, rrefs_in(call.request))):
+        if deleted and self.substitutes.keys() >= set(rrefs_in(call.request)):
             return None  # the owner was told of it
         return self._unknown_fork(fork, rrefs_in(call.request))
 
@@ -323,7 +317,7 @@ class StepClassifier(Struct, eq=False):
         first = facts.mentions.get(rref)
         if first is not None and first.sender == owner:
             return self._without(first, f"RRef {rref[0]}:{rref[1]} came with")
-        if self.substitute(rref) is not None:
+        if rref in self.substitutes:
             return None
         if user.kind not in HOUSEKEEPING:
             self.needed[rref].append(user)
