@@ -23,7 +23,7 @@ from rpcinspect.equality.nonfinite import broken_by
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.planning.model import PlannedSession, Step
 from rpcinspect.replayer.playing.inputs import SessionInputs
-from rpcinspect.replayer.playing.stops import Stops, is_between, names_of
+from rpcinspect.replayer.playing.stops import Stops, is_between
 from rpcinspect.replayer.workers.live_group import LeafGradient, LiveWorker
 from rpcinspect.replayer.workers.worker_protocol import Object, with_parts
 from rpcinspect.rpc.command import PythonCall, PythonRemoteCall
@@ -146,10 +146,7 @@ class SessionDebugger:
 
     def before(self, step: Step, call: Exchange, message: RpcMessage, storages: Sequence[bytes]) -> Wait:
         """A request is about to be sent, with these ids. Returns what to wait for."""
-        keeping = call.kind in CLEAN_UP
-        stops = call.index in self._all.stops.messages or self._all.stops.names(names_of(call))
-        if not stops and not keeping:
-            stops = self._all.take_next()
+        stops = self._all.stops.at(call) or (call.kind not in CLEAN_UP and self._all.take_next())
         self._all.missed.discard(call.index)
         carries = None
         if self._all.stops.nonfinite or self._all.options.watch:
@@ -221,7 +218,7 @@ class SessionDebugger:
         for key, calls in alike.items():  # those of a worker's own program may be the same, and do not come
             sure = calls if len(calls) == 1 else [call for call in calls if call.index in nested]
             for call in sure:
-                stops = call.index in self._all.stops.messages or self._all.stops.names(names_of(call))
+                stops = self._all.stops.at(call)
                 self._known[key].append(_ExpectedCall(call.index, call.type, call.caller, stops, True))
 
     # --- the relay's thread ---------------------------------------------------------------------------------

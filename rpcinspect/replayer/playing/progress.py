@@ -14,15 +14,16 @@ from msgspec.structs import replace
 from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import Step
 from rpcinspect.replayer.playing.debugging import SessionDebugger
-from rpcinspect.replayer.playing.expectations import UnmadeRRefs
 from rpcinspect.replayer.playing.inputs import PlayedWorker, SessionInputs
 from rpcinspect.replayer.playing.outcome import AMBIGUOUS, InboundOutcome, Result, StepOutcome
 from rpcinspect.replayer.playing.schedule import Schedule
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.replayer.playing.uncaptured import Leftovers
 from rpcinspect.replayer.workers.process_exit import EarlyExit
-from rpcinspect.rpc.questions import HOUSEKEEPING
+from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, rref_of
+from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.provenance import Id
 
 
 class SentRequest(Struct):
@@ -32,6 +33,32 @@ class SentRequest(Struct):
     call: Exchange
     at: float
     """Monotonic seconds."""
+
+
+class UnmadeRRefs:
+    """RRefs that live workers failed to make, though they did in the capture: who needs one would wait."""
+
+    def __init__(self) -> None:
+        self._makers: dict[Id, int] = {}
+        """RRef → the request that was to make it."""
+
+    def note(self, call: Exchange, live: RpcRecord) -> bool:
+        """Takes the live answer to a request; returns whether it has failed to make an RRef."""
+        made = created(call.request)
+        if made is None or not failed(live) or call.response is None or failed(call.response):
+            return False
+        self._makers[made[0]] = call.index
+        return True
+
+    def reason(self, call: Exchange) -> str | None:
+        """Returns which RRef that a request needs was not made; None where it has all."""
+        if not self._makers:
+            return None
+        needed = {fork.rref_id for fork in call.request.facts.forks} | {rref_of(call.request)}
+        rref = next((rref for rref in needed if rref in self._makers), None)
+        if rref is None:
+            return None
+        return f"it needs RRef {rref[0]}:{rref[1]}, which #{self._makers[rref]} was to make and did not"
 
 
 class SessionProgress:

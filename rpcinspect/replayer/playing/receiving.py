@@ -7,10 +7,12 @@ workers ask for is answered. `Expected` knows which captured request a live one 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import asdict, replace
 
-from rpcinspect.equality.messages import compare_messages
+from rpcinspect.equality.difference import Difference, verdict
+from rpcinspect.equality.messages import compare_messages, same_payload
 from rpcinspect.replayer.peers.loop import (
     Handle,
     NotSent,
@@ -19,15 +21,9 @@ from rpcinspect.replayer.peers.loop import (
     ResponseArrived,
     Unanswered,
 )
-from rpcinspect.replayer.planning.model import Step
+from rpcinspect.replayer.planning.model import PlannedSession, Spare, Step
 from rpcinspect.replayer.planning.steps import NO_ANSWER
-from rpcinspect.replayer.playing.expectations import (
-    NEEDS_WHAT_IS_LACKING,
-    as_answered,
-    judged,
-    lacks_answer,
-    may_come,
-)
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.matching import Expected
 from rpcinspect.replayer.playing.outcome import (
     AMBIGUOUS_SENDER,
@@ -42,7 +38,15 @@ from rpcinspect.replayer.playing.sending import Sender
 from rpcinspect.replayer.playing.translate import LiveMessage, LiveRecords
 from rpcinspect.replayer.playing.uncaptured import acknowledgement, receipt, refusal, refused_here, too_much
 from rpcinspect.rpc.message import type_name
+from rpcinspect.rpc.questions import missing_bytes, uncertain
 from rpcinspect.rpc.record import RpcRecord
+from rpcinspect.run.exchanges import Exchange
+
+NOT_ALL_CAPTURED = "some bytes of the captured one are missing; all others are the same"
+NEEDS_WHAT_IS_LACKING = "its function makes a request whose answer the recording lacks"
+
+REFUSED = frozenset({"missing-bytes", "not-allowed", "unsupported"})
+"""Why a live worker's request is skipped although it comes: its captured answer can't be given."""
 
 
 class Receiver:
@@ -193,3 +197,56 @@ class Receiver:
             progress.timeouts.disappointed(sent.call)
             progress.give_up(sent.step, "unanswered", f"no answer within {event.timeout_s:.1f} s")
         return True
+
+
+def judged(
+    captured: RpcRecord, live: RpcRecord, found: Sequence[Difference], inputs: SessionInputs
+) -> MessageOutcome:
+    """Returns what came of a message. Differences of devices are left out: the replay decides where tensors
+    lie. Nothing is known of bytes that were not captured: where all others are equal, the message is neither
+    that nor different."""
+    codes = ("device", "device-map") if inputs.elsewhere else ("device",)
+    its = tuple(difference for difference in found if difference.code not in codes)
+    result: Result | None = verdict(its, inputs.rules)
+    text = None
+    if missing_bytes(captured) or uncertain(captured):
+        known = [difference for difference in its if difference.code != "unknown"]
+        if len(known) < len(its) and verdict(known, inputs.rules) != "different":
+            result, text = None, NOT_ALL_CAPTURED
+    same = same_payload(captured, live)
+    return MessageOutcome(result=result, differences=its, text=text, same_payload=same)
+
+
+def may_come(
+    planned: PlannedSession, calls: Mapping[int, Exchange]
+) -> tuple[list[Exchange], dict[Spare, list[Exchange]]]:
+    """The captured requests of live workers to played ones: those that are to come, be it without getting the
+    captured answer, and those that the plan leaves out."""
+    expected: list[Exchange] = []
+    spare: dict[Spare, list[Exchange]] = {"like": [], "equal": []}
+    cast = planned.cast
+    for step in planned.steps:
+        call = calls.get(step.message)
+        if call is None or call.control or call.caller not in cast.live:
+            continue
+        if call.callee not in cast.roles and not (call.caller == call.callee and step.action == "answer"):
+            continue
+        if step.action == "answer" or (step.spare is None and step.code in REFUSED):
+            expected.append(call)
+        else:
+            spare[step.spare or "equal"].append(call)
+    return expected, spare
+
+
+def lacks_answer(call: Exchange, step: Step) -> bool:
+    """Returns whether the answer to a request was not captured, or not all of it."""
+    answer = call.response
+    return step.one_way or (answer is not None and bool(missing_bytes(answer) or uncertain(answer)))
+
+
+def as_answered(step: Step) -> Step:
+    """A step that the plan leaves out, once its request has come all the same."""
+    if step.action == "answer":
+        return step
+    text = f"the plan leaves it out ({step.text}), but it came"
+    return replace(step, action="answer", code=None, text=text)

@@ -151,27 +151,28 @@ def report(outcome: ReplayOutcome) -> Report:
     """Returns the outcome of a replay in numbers."""
     sessions = merged(outcome)
     steps = [one for session in sessions for one in session.steps]
-    by_action = {
-        action: Counts.of(one.result for one in steps if one.step.action == action)
-        for action in ("send", "answer")
-    }
-    sends, answers = by_action["send"], by_action["answer"]
+    sent = [one for one in steps if one.step.action == "send"]
+    asked = [one for one in steps if one.step.action == "answer"]
+    sends, answers = (Counts.of(one.result for one in its) for its in (sent, asked))
     gradients = _Gradients(sessions)
     return Report(
         verdict=_verdict(outcome, sessions),
         engine=outcome.engine,
         device=outcome.device,
         roles=outcome.plan.roles,
-        sent=sends.expected - sends.failed - sends.skipped + _not_compared(steps, "send"),
-        answered=answers.alike + answers.different + _not_compared(steps, "answer"),
+        # of what has no result, what took place: the capture has too little to compare it with
+        sent=sends.expected - sends.failed - sum(one.result is None and one.text is None for one in sent),
+        answered=answers.alike
+        + answers.different
+        + sum(one.result is None and one.same_payload is not None for one in asked),
         failed=sends.failed + answers.failed,
         unanswered=sends.unanswered + answers.unanswered,
-        skipped=_skipped(steps),
-        responses=Counts.of(worst_by_message(one for one in steps if one.step.action == "send").values()),
+        skipped=dict(
+            Counter(one.step.code or "" for one in steps if one.step.action == "skip").most_common()
+        ),
+        responses=Counts.of(worst_by_message(sent).values()),
         requests=Counts.of(
-            one.result
-            for one in steps
-            if one.step.action == "answer" and one.step.type != GRADIENT and one.result is not None
+            one.result for one in asked if one.step.type != GRADIENT and one.result is not None
         ),
         gradients=gradients.counts(),
         gradients_back=gradients.counts(back=True),
@@ -191,19 +192,6 @@ def report(outcome: ReplayOutcome) -> Report:
         refused=outcome.plan.refused,
         missing=outcome.plan.missing,
     )
-
-
-def _not_compared(steps: Iterable[StepOutcome], action: str) -> int:
-    """Returns steps that took place, but have too little in the capture to be compared."""
-    its = [one for one in steps if one.step.action == action and one.result is None]
-    if action == "send":
-        return sum(one.text is not None for one in its)
-    return sum(one.same_payload is not None for one in its)
-
-
-def _skipped(steps: Iterable[StepOutcome]) -> dict[str, int]:
-    codes = Counter(one.step.code or "" for one in steps if one.step.action == "skip")
-    return dict(codes.most_common())
 
 
 def merged(outcome: ReplayOutcome) -> tuple[SessionResult, ...]:

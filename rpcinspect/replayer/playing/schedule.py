@@ -80,7 +80,9 @@ class Schedule:
         self._place = {index: place for place, index in enumerate(planned.arrivals)}
         self._come = [False] * len(planned.arrivals)
         late = late_answers(calls)
-        self._late = [late.get(request) if request != at else None for request, at in _as_requests(planned)]
+        requests = {step.answer: step.message for step in planned.steps if step.action == "send"}
+        arrivals = [(requests.get(index, index), index) for index in planned.arrivals]
+        self._late = [late.get(request) if request != at else None for request, at in arrivals]
         """Of each arrival, the context for which gradients do not wait for it."""
         self._prefix = 0
         self._reached: dict[int, int] = defaultdict(int)
@@ -97,22 +99,22 @@ class Schedule:
         self._speed = speed
         self._began: float | None = None
         self._followers: dict[int, list[DueMessage]] = defaultdict(list)
-        self._build(planned, calls)
+        self._build(planned, [_arrival_time(calls[request], at) for request, at in arrivals])
 
-    def _build(self, planned: PlannedSession, calls: Mapping[int, Exchange]) -> None:
-        times = [_arrival_time(index, calls) for index in _as_requests(planned)]
+    def _build(self, planned: PlannedSession, times: Sequence[int]) -> None:
+        """Queues all messages; `times`: when each arrival had come in the capture."""
         place = {step.message: number for number, step in enumerate(planned.steps)}
         sends: dict[int, DueMessage] = {}
         for number, step in enumerate(planned.steps):
-            call = calls.get(step.message)
-            if call is None or step.action == "skip":
+            if step.action == "skip":
                 continue
+            call = self._calls[step.message]
             if step.action == "send":
                 due = DueMessage(step.message, step.after, call.begin_ns, step, (True, number))
                 due.context = gradient_context(call)
                 sends[step.message] = due
                 self._queues[step.role].append(due)
-            elif step.action == "answer":
+            else:
                 self._unasked.add(step.message)
                 if call.answered_ns is not None and step.answer is not None:
                     when = call.answered_ns
@@ -120,7 +122,7 @@ class Schedule:
                     self._answers[step.message] = DueMessage(step.answer, after, when, step, (False, when))
         self._first_ns = min((one.time_ns for one in sends.values()), default=0)
         self._begin_passes(sends)
-        self._hold(planned, sends, place, calls)
+        self._hold(planned, sends, place)
 
     def _begin_passes(self, sends: Mapping[int, DueMessage]) -> None:
         """A gradient that was sent when all gradients before it in its context were answered waits for their
@@ -141,11 +143,7 @@ class Schedule:
                 begun[context] += 1
 
     def _hold(
-        self,
-        planned: PlannedSession,
-        sends: Mapping[int, DueMessage],
-        place: Mapping[int, int],
-        calls: Mapping[int, Exchange],
+        self, planned: PlannedSession, sends: Mapping[int, DueMessage], place: Mapping[int, int]
     ) -> None:
         """Finds out which overlapping call waits for which."""
         for overlap in planned.overlaps:
@@ -154,7 +152,7 @@ class Schedule:
                 if not all(index in sends for index in pair):
                     continue
                 first, second = sends[pair[0]], sends[pair[1]]
-                call = calls[first.message]
+                call = self._calls[first.message]
                 took = 0.0 if call.end_ns is None else (call.end_ns - call.begin_ns) / 1e9
                 second.behind.add(first.message)
                 second.hold_s = max(second.hold_s, min(max(2 * took, SHORTEST_HOLD_S), LONGEST_HOLD_S))
@@ -280,16 +278,9 @@ class Schedule:
         return [self._arrivals[p] for p in range(self._prefix, most) if not self._come[p]]
 
 
-def _as_requests(planned: PlannedSession) -> list[tuple[int, int]]:
-    """(request, arrival) for each arrival, in order."""
-    requests = {step.answer: step.message for step in planned.steps if step.action == "send"}
-    return [(requests.get(index, index), index) for index in planned.arrivals]
-
-
-def _arrival_time(arrival: tuple[int, int], calls: Mapping[int, Exchange]) -> int:
-    request, index = arrival
-    call = calls[request]
-    return call.arrived_ns if request == index or call.end_ns is None else call.end_ns
+def _arrival_time(call: Exchange, index: int) -> int:
+    """When the request of a call, or its answer, had come in the capture."""
+    return call.arrived_ns if call.index == index or call.end_ns is None else call.end_ns
 
 
 def late_answers(calls: Mapping[int, Exchange]) -> Mapping[int, int]:

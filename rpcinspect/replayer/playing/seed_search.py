@@ -49,17 +49,19 @@ def search(
     search_ = _Search(tries, given, play, first, began + max_s)
     if base.failure is None:
         search_.run()
-    confirmed, explained = _confirmed(search_, base, given, play, calls) if search_.found else ({}, {})
+    explained = search_.explained(base, calls) if search_.found else {}
+    found = tuple(
+        FoundSeed(worker=worker, seed=seed, explains=tuple(explained[worker]))
+        for worker, seed in search_.found.items()
+        if first[worker] in explained.get(worker, ())
+    )
     return SeedSearch(
         session=number,
         tries=tries,
         tried=search_.tried,
         wall_s=time.monotonic() - began,
-        found=tuple(
-            FoundSeed(worker=worker, seed=seed, explains=tuple(explained[worker]))
-            for worker, seed in confirmed.items()
-        ),
-        missing={worker: message for worker, message in first.items() if worker not in confirmed},
+        found=found,
+        missing={w: message for w, message in first.items() if w not in [one.worker for one in found]},
         out_of_time=search_.out_of_time,
         failure=base.failure,
     )
@@ -93,11 +95,25 @@ class _Search(Struct):
             if time.monotonic() > self.deadline:
                 self.out_of_time = True
                 return
-            own = self.given.own | dict.fromkeys(wanted, seed) | self.found
-            outcome = self.play(Seeds(everybody=self.given.everybody, own=own), _until(wanted.values()))
+            outcome = self._play(dict.fromkeys(wanted, seed) | self.found, _until(wanted.values()))
             self.tried += 1
             results = {one.step.message: one.result for one in outcome.steps}
             self.found |= {w: seed for w, message in wanted.items() if results.get(message) == "identical"}
+
+    def _play(self, own: Mapping[str, int], done: Done) -> SessionOutcome:
+        return self.play(Seeds(everybody=self.given.everybody, own={**self.given.own, **own}), done)
+
+    def explained(self, base: SessionOutcome, calls: Mapping[int, Exchange]) -> dict[str, list[int]]:
+        """Returns worker → requests that differed, and are identical a second time with the seeds that were
+        found, and not without."""
+        with_, without = self._play(self.found, _to_the_end), self._play({}, _to_the_end)
+        again = {one.step.message for one in with_.steps if one.result == "identical"}
+        other = {one.step.message for one in without.steps if one.result != "identical"}
+        explained: dict[str, list[int]] = {}
+        for one in _different(base):
+            if one.step.message in again & other:
+                explained.setdefault(sender_of(one, calls), []).append(one.step.message)
+        return explained
 
 
 def _to_the_end(outcome: StepOutcome) -> None:
@@ -114,23 +130,6 @@ def _until(messages: Iterable[int]) -> Done:
             raise EnoughError
 
     return done
-
-
-def _confirmed(
-    search_: _Search, base: SessionOutcome, given: Seeds, play: Play, calls: Mapping[int, Exchange]
-) -> tuple[dict[str, int], dict[str, list[int]]]:
-    """The seeds that hold: a second time with them, a second time without; and what became identical."""
-    seeds = Seeds(everybody=given.everybody, own=given.own | search_.found)
-    with_, without = play(seeds, _to_the_end), play(given, _to_the_end)
-    again = {one.step.message for one in with_.steps if one.result == "identical"}
-    other = {one.step.message for one in without.steps if one.result != "identical"}
-    explained: dict[str, list[int]] = {}
-    for one in _different(base):
-        if one.step.message in again & other:
-            explained.setdefault(sender_of(one, calls), []).append(one.step.message)
-    first = _first(base, calls)
-    held = {w: seed for w, seed in search_.found.items() if first[w] in explained.get(w, ())}
-    return held, explained
 
 
 def _first(outcome: SessionOutcome, calls: Mapping[int, Exchange]) -> dict[str, int]:

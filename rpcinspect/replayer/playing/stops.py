@@ -51,6 +51,10 @@ class Stops(Struct, frozen=True, kw_only=True):
             nonfinite=NONFINITE in words,
         )
 
+    def at(self, call: Exchange) -> bool:
+        """Returns whether a request is one to stop at, or calls a function to stop at."""
+        return call.index in self.messages or self.names(names_of(call))
+
     def names(self, names: Iterable[str]) -> bool:
         """Returns whether one of these is a function to stop at."""
         return any(is_named(word, name) for word in self.functions for name in names)

@@ -15,6 +15,7 @@ reader of its bytes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
@@ -120,7 +121,7 @@ def learn_own_edge(record: RpcRecord, ids: IdMap) -> None:
 def ids_of(record: RpcRecord) -> list[KindAndId]:
     """Every id in a message, of each kind once, in the order of the message; also of the workers in ids."""
     found: dict[KindAndId, None] = {}
-    for kind, value in _all_ids(record):
+    for kind, value in chain(_ids_of_envelopes(record.rpc.envelopes), _ids_of_command(record)):
         if value == NO_ID:
             continue
         worker = _creator(kind, value)
@@ -128,11 +129,6 @@ def ids_of(record: RpcRecord) -> list[KindAndId]:
             found[WORKER, worker] = None
         found[kind, value] = None
     return list(found)
-
-
-def _all_ids(record: RpcRecord) -> Iterator[KindAndId]:
-    yield from _ids_of_envelopes(record.rpc.envelopes)
-    yield from _ids_of_command(record)
 
 
 def _ids_of_envelopes(envelopes: Sequence[Envelope]) -> Iterator[KindAndId]:

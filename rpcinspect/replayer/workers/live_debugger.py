@@ -149,10 +149,7 @@ class LiveDebugger:
             result = self._run(message, function, args, kwargs)
             self._look_at_result(message, result)
         except Exception as error:
-            if self._at_errors and error.__traceback__ is not None:
-                head = f"{self._worker} holds at {message.label}: {type(error).__name__} in {message.text}"
-                names = {**_names(message), "error": error}
-                self._look(message.label, head, names, trace=error.__traceback__)
+            self._look_at_error(error, message.label, f"at {message.label}", f" in {message.text}", message)
             raise
         finally:
             if message.debugger is not None:
@@ -168,12 +165,18 @@ class LiveDebugger:
         try:
             return self._traced(place, call)
         except Exception as error:
-            if self._at_errors and error.__traceback__ is not None:
-                after = "" if last is None else f", after {last.label}: {last.text}"
-                head = f"{self._worker} holds in the backward of {operation}: {type(error).__name__}{after}"
-                names = {} if last is None else _names(last)
-                self._look(place, head, {**names, "error": error}, trace=error.__traceback__)
+            after = "" if last is None else f", after {last.label}: {last.text}"
+            self._look_at_error(error, place, f"in the backward of {operation}", after, last)
             raise
+
+    def _look_at_error(
+        self, error: Exception, place: str, where: str, when: str, message: ReceivedMessage | None
+    ) -> None:
+        """Holds where an exception was raised, if that is asked for."""
+        if self._at_errors and error.__traceback__ is not None:
+            head = f"{self._worker} holds {where}: {type(error).__name__}{when}"
+            names = {} if message is None else _names(message)
+            self._look(place, head, {**names, "error": error}, trace=error.__traceback__)
 
     def _pass(self) -> ReceivedMessage | None:
         """Returns the message behind the backward pass that runs, as far as it is known: those between two

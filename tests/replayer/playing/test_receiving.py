@@ -10,8 +10,9 @@ from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.planning.gate import ExecutionPolicy
 from rpcinspect.replayer.planning.plan import PlanOptions, plan
-from rpcinspect.replayer.playing.expectations import UnmadeRRefs, judged, may_come
 from rpcinspect.replayer.playing.inputs import SessionInputs
+from rpcinspect.replayer.playing.progress import UnmadeRRefs
+from rpcinspect.replayer.playing.receiving import judged, may_come
 from rpcinspect.rpc.questions import HOUSEKEEPING, created, failed, rref_of
 from rpcinspect.run.run import RunModel
 from tests.places import recorded
