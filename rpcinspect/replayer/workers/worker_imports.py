@@ -142,8 +142,7 @@ def about(missing: dict[str, str]) -> dict[str, Any]:
     """What our process is told of a process that has imported everything."""
     import torch
 
-    threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
-    return {"torch": str(torch.__version__), "threads": threads, "missing": missing}
+    return {"torch": str(torch.__version__), "missing": missing}
 
 
 class ImportBreakpointError(Exception):

@@ -13,6 +13,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
@@ -68,49 +69,42 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """The Python that they run in; None: ours."""
 
 
+@dataclass(eq=False)
 class WorkerProcess:
     """A process that the fork server has forked."""
 
-    def __init__(
-        self,
-        workers: Workers,
-        pid: int,
-        control: ControlSocket,
-        output: ProcessOutput,
-        who: str,
-        worker: str | None,
-    ) -> None:
-        """`who` in words; `worker`: the captured one that it stands for, if any."""
-        self._workers = workers
-        self.pid = pid
-        self.control = control
-        self.who = who
-        self.worker = worker
-        self.memory_bytes: int | None = None
-        """The bound that it has."""
-        self._output = output
+    workers: Workers
+    pid: int
+    control: ControlSocket
+    output: ProcessOutput
+    who: str
+    """In words."""
+    worker: str | None
+    """The captured worker that it stands for, if any."""
+    memory_bytes: int | None = None
+    """The bound that it has."""
 
     def wait(self, timeout_s: float = 0.0) -> Exit | None:
         """Waits for the end of the process and returns it; None: the process still runs."""
-        return self._workers.wait(self.pid, timeout_s)
+        return self.workers.wait(self.pid, timeout_s)
 
     def tail(self) -> str:
         """The end of what the process has written, standard output and errors."""
-        return self._output.tail()
+        return self.output.tail()
 
     def mute(self) -> None:
         """Stops printing what the process writes."""
-        self._output.mute()
+        self.output.mute()
 
     def end(self) -> None:
         """Kills the process, and waits until that has happened; calling it twice is fine."""
-        self._workers.end(self.pid)
+        self.workers.end(self.pid)
         self.release()
 
     def release(self) -> None:
         """Closes what this process has of it; `tail` still works."""
         self.control.close()
-        self._output.release()
+        self.output.release()
 
 
 class Workers(Closing):
@@ -141,8 +135,6 @@ class Workers(Closing):
             self._gpus = self._look() if self.options.cuda else None
             ready = self._gpus or ready
             self.torch_version = str(ready.get("torch"))
-            self.threads = int(ready.get("threads", 1))
-            """Of the process that has imported everything; more than one: forking it may go wrong."""
             self.missing: dict[str, str] = ready.get("missing", {})
             """Names in messages that live workers can't find, and why."""
             need_recent(self.torch_version)
