@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.nonfinite_count import NonfiniteCount
-from rpcinspect.checks.nonfinite_search import FIRST_BYTES, LongerTensor, NonfiniteSearch
+from rpcinspect.checks.nonfinite_search import FIRST_BYTES, LongerTensor, NonfiniteCount, NonfiniteSearch
 from rpcinspect.rpc.message import is_request
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord

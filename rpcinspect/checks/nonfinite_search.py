@@ -1,29 +1,21 @@
 """Which messages carry NaN or infinities in their tensors, as far as their first bytes tell.
 
 In: records as they become complete. Out: the rows of messages with such numbers, of those that could not be
-looked at, and the places of longer tensors, whose rest is read for who asks for it. Of the messages of a
-pattern short tensors are put aside and looked at together.
+looked at, and the places of longer tensors, whose rest is read for who asks for it. Numbers are told by their
+bits: nothing is converted to another float type.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TypeAlias
 
+import numpy as np
 from msgspec import Struct
 
-from rpcinspect.checks.nonfinite_count import (
-    LAYOUTS,
-    NOT_READ,
-    NonfiniteCount,
-    count_elements,
-    count_nonfinite,
-    word_bytes,
-)
+from rpcinspect.equality.floats import FLOATS
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.rpc.message import MessageType, is_request
-from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import logical_bytes, repeated_range
@@ -39,22 +31,21 @@ MAX_GATHERED = 1 << 26
 MAX_WAITING = 256
 """Short tensors that are looked at together."""
 MAX_KNOWN = 1024
-"""Patterns, and tensors of tables, that are remembered."""
+"""Tensors of tables that are remembered."""
+WORDS = {
+    name: np.dtype(f"<u{layout.bits // 8}")
+    for name, layout in FLOATS.items()
+    if layout.fnuz or layout.first_nan is not None
+}
+"""Types that can hold NaN → the bits of one float."""
 
 
-class _Short(Struct, frozen=True):
-    """A tensor whose elements are a short range of its storage, in all messages of a pattern."""
+class NonfiniteCount(Struct, frozen=True):
+    """What a tensor holds."""
 
-    storage: int
-    start: int
-    size: int
-    tensor: int
-    dtype: str
-    times: int
-
-
-_Waiting: TypeAlias = tuple[int, int, _Short, bytes]
-"""(row, kind, tensor, its bytes)."""
+    nan: int
+    infinite: int
+    elements: int
 
 
 class LongerTensor(Struct, frozen=True):
@@ -89,105 +80,59 @@ class NonfiniteSearch:
         other object has its id, and `repeated_range`."""
         self.untold = False
         """There were more longer tensors than are kept, or read."""
-        self._plans: dict[Pattern, list[_Short]] = {}
-        """What is read of the messages of a pattern."""
-        self._alone: set[Pattern] = set()
-        """Patterns whose messages are looked at one by one."""
-        self._waiting: list[_Waiting] = []
-        """Short tensors that were not looked at yet."""
+        self._waiting: list[tuple[int, int, int, str, bytes, int]] = []
+        """(row, kind, tensor, type, bytes, times) of short tensors, which are looked at together."""
 
     def feed(self, record: RpcRecord, kind: int) -> None:
-        """Looks at the tensors of a message; `kind`: the type of its command. Short ones are put aside, to be
-        looked at with those of others: most messages have nothing else."""
-        tensors = record.tp.tensors
-        if not tensors:
-            return
-        plan = self._plans.get(record.pattern) if record.pattern is not None else None
-        if plan is None:
-            plan = self._learn(record)
-        found = None if plan is None else self._read(record, kind, plan)
-        if found is None:
-            self.settle()
-            self._feed_one(record, kind)
-            return
-        self._waiting += found
-        if len(self._waiting) >= MAX_WAITING:
-            self.settle()
-
-    def _read(self, record: RpcRecord, kind: int, plan: list[_Short]) -> list[_Waiting] | None:
-        """Reads the short tensors of a message; None where one is not there in one piece."""
-        read, tensors, found = self._source.read, record.tp.tensors, []
-        for one in plan:
-            extent = tensors[one.storage].extent
-            if extent is None or extent.missing or len(extent.pieces) != 1:
-                return None
-            capture, offset, _ = extent.pieces[0]
-            found.append((record.row, kind, one, read(capture, offset + one.start, one.size)))
-        return found
-
-    def _learn(self, record: RpcRecord) -> list[_Short] | None:
-        """Finds out what is read of each message of a record's pattern; None where each message is looked at
-        by itself."""
-        pattern = record.pattern
-        if pattern is None or pattern in self._alone:
-            return None
-        if len(self._plans) + len(self._alone) >= MAX_KNOWN:
-            self._plans.clear()
-            self._alone.clear()
-        plan = _plan(record)
-        if plan is None:
-            self._alone.add(pattern)
-        else:
-            self._plans[pattern] = plan
-        return plan
-
-    def settle(self) -> None:
-        """Looks at the tensors that were put aside: at all of a type at once, and one by one where that finds
-        something."""
-        by_type: dict[str, list[bytes]] = defaultdict(list)
-        for _, _, one, data in self._waiting:
-            by_type[one.dtype].append(data)
-        if any(count_nonfinite(b"".join(its), dtype, 1) for dtype, its in by_type.items()):
-            for row, kind, one, data in self._waiting:
-                if row not in self.found:
-                    self._note(row, kind, one.tensor, count_nonfinite(data, one.dtype, one.times))
-        self._waiting.clear()
-
-    def _feed_one(self, record: RpcRecord, kind: int) -> None:
-        """Looks at all tensors of a message."""
+        """Looks at the tensors of a message; `kind`: the type of its command."""
         descriptors = record.tp.tensors
+        if not descriptors:
+            return
         whole = -1
         self._finite.clear()
         self._gathered_bytes = 0
         for meta in record.like.tensors:
             whole += meta.part_of is None
-            if meta.storage is None or meta.storage >= len(descriptors) or 0 in meta.sizes:
+            if meta.dtype not in WORDS or 0 in meta.sizes:
                 continue
-            if meta.dtype not in LAYOUTS:
-                if meta.dtype in NOT_READ:
-                    self.unread.setdefault(record.row, False)
+            if meta.storage is None or meta.storage >= len(descriptors):
                 continue
             extent = descriptors[meta.storage].extent
             if extent is None or extent.missing or not extent.pieces:
                 self.unread[record.row] = True
                 continue
-            self._note(record.row, kind, whole, self._look(record, kind, meta, whole, extent))
+            found = self._look(record, kind, meta, whole, extent)
+            if found is not None:
+                self.settle()  # those before it come first
+                self._note(record.row, kind, whole, found)
             if record.row in self.found:
                 break
+        if len(self._waiting) >= MAX_WAITING:
+            self.settle()
+
+    def settle(self) -> None:
+        """Looks at the short tensors: at all of a type at once, and one by one where that finds something."""
+        waiting, self._waiting = self._waiting, []
+        by_type: dict[str, list[bytes]] = defaultdict(list)
+        for _, _, _, dtype, data, _ in waiting:
+            by_type[dtype].append(data)
+        if any(count_nonfinite(b"".join(its), dtype, 1) for dtype, its in by_type.items()):
+            for row, kind, tensor, dtype, data, times in waiting:
+                self._note(row, kind, tensor, count_nonfinite(data, dtype, times))
 
     def _note(self, row: int, kind: int, tensor: int, found: NonfiniteCount | None) -> None:
         """Keeps what a tensor of a message holds."""
-        if found is None:
+        if found is None or row in self.found:
             return
         if _counts(found, kind):
-            self.found.setdefault(row, (tensor, found))
+            self.found[row] = tensor, found
         elif not self.masks or self.masks[-1] != row:
             self.masks.append(row)
 
     def _look(
         self, record: RpcRecord, kind: int, meta: TensorMeta, tensor: int, extent: Extent
     ) -> NonfiniteCount | None:
-        """Returns what a tensor holds; None where all is finite, as far as it is read now."""
+        """Returns what a tensor holds; None where all is finite, as far as it is read now, or waits."""
         key = id(meta), extent.length
         known = self._ranges.get(key)
         if known is None:
@@ -200,7 +145,8 @@ class NonfiniteSearch:
         start, end, times = its
         part = extent if end - start == extent.length else extent.part(start, end)
         if part.length <= FIRST_BYTES:
-            return count_nonfinite(part.read(self._source), meta.dtype, times)
+            self._waiting.append((record.row, kind, tensor, meta.dtype, part.read(self._source), times))
+            return None
         if not count_nonfinite(part.part(0, FIRST_BYTES).read(self._source), meta.dtype, 1):
             self._note_longer(LongerTensor(record.row, kind, tensor, meta.dtype, part))
             return None
@@ -253,24 +199,24 @@ class NonfiniteSearch:
         return left
 
 
-def _plan(record: RpcRecord) -> list[_Short] | None:
-    """Returns what is read of each message of a record's pattern; None where that is not the same short
-    ranges of all."""
-    plan, whole = list[_Short](), -1
-    for meta in record.like.tensors:
-        whole += meta.part_of is None
-        if meta.storage is None or 0 in meta.sizes:
-            continue
-        if meta.dtype not in LAYOUTS:
-            if meta.dtype in NOT_READ:
-                return None
-            continue
-        its = repeated_range(meta, record.tp.tensors[meta.storage].descriptor.length)
-        if its is None or its[1] - its[0] > FIRST_BYTES or (its[1] - its[0]) % word_bytes(meta.dtype):
-            return None
-        start, end, times = its
-        plan.append(_Short(meta.storage, start, end - start, whole, meta.dtype, times))
-    return plan
+def count_nonfinite(data: bytes, dtype: str, times: int) -> NonfiniteCount | None:
+    """Returns what elements hold, each of them so many times; None if all are finite."""
+    layout, words = FLOATS[dtype], WORDS[dtype]
+    codes = np.frombuffer(data, words, len(data) // words.itemsize)
+    if layout.all_finite(codes):
+        return None
+    nan, infinite = layout.is_nan(codes), layout.is_infinite(codes)
+    if dtype.startswith("complex"):
+        pairs = len(codes) // 2
+        nan, infinite = (flags[: 2 * pairs].reshape(-1, 2).any(axis=1) for flags in (nan, infinite))
+    count = int(np.count_nonzero(nan))
+    also = int(np.count_nonzero(infinite & ~nan))
+    return NonfiniteCount(count * times, also * times, count_elements(len(data), dtype) * times)
+
+
+def count_elements(length: int, dtype: str) -> int:
+    """Returns how many elements lie in so many bytes."""
+    return length // (WORDS[dtype].itemsize * (1 + dtype.startswith("complex")))
 
 
 def _counts(found: NonfiniteCount, kind: int) -> bool:

@@ -7,7 +7,7 @@ for measuring errors only, come from exact conversions to float64.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ Codes: TypeAlias = npt.NDArray[Any]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
-class FloatLayout(Struct, frozen=True):
+class FloatLayout(Struct, frozen=True, dict=True):
     """Where a float type has its sign, infinity and NaN."""
 
     name: str
@@ -37,7 +37,7 @@ class FloatLayout(Struct, frozen=True):
 
     def magnitude(self, codes: Codes) -> Codes:
         """The bits below the sign."""
-        return codes & codes.dtype.type(self._mask) if self.signed else codes
+        return codes & self._mask if self.signed else codes
 
     def negative(self, codes: Codes) -> Flags:
         """Whether the sign is set."""
@@ -57,6 +57,12 @@ class FloatLayout(Struct, frozen=True):
             return np.zeros(codes.shape, np.bool_)
         return np.asarray(self.magnitude(codes) == self.first_nan - 1)
 
+    def all_finite(self, codes: Codes) -> bool:
+        """Returns whether no code is NaN or an infinity, with one look at each."""
+        if self.fnuz or self.first_nan is None or not codes.size:
+            return not self.is_nan(codes).any()
+        return bool(np.maximum.reduce(self.magnitude(codes), axis=None) < self.first_nan - self.has_infinity)
+
     def steps(self, a: Codes, b: Codes) -> npt.NDArray[np.uint64]:
         """Returns how many representable numbers lie from `a` to `b`; −0 and 0 are one number."""
         wide_a, wide_b = (self.magnitude(codes).astype(np.uint64) for codes in (a, b))
@@ -75,9 +81,11 @@ class FloatLayout(Struct, frozen=True):
         values: npt.NDArray[np.float64] = _table(self.name)[codes]
         return values
 
-    @property
-    def _mask(self) -> int:
-        return (1 << (self.bits - 1)) - 1
+    @cached_property
+    def _mask(self) -> np.unsignedinteger[Any]:
+        """All bits below the sign, as wide as codes are."""
+        word: np.unsignedinteger[Any] = np.dtype(f"<u{max(1, self.bits // 8)}").type((1 << self.bits - 1) - 1)
+        return word
 
 
 @cache

@@ -1,43 +1,78 @@
-"""That looking at the tensors of many messages together finds what looking at each message finds."""
+"""NaN and infinities are counted by their bits as NumPy and torch count them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from msgspec.structs import replace
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rpcinspect.checks.nonfinite_search import NonfiniteSearch
-from rpcinspect.pipeline import Decoding
+from rpcinspect.checks.nonfinite_search import FIRST_BYTES, WORDS, NonfiniteSearch, count_nonfinite
 from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.tcp.ranges import CaptureBytes
-from tests.places import CAPTURES
+from rpcinspect.run.run import open_run
+from tests.places import recorded
 
 
-@pytest.mark.parametrize("name", ["reports/job/nan.pcap.gz", "ps_race.pcap.gz", "param_detach.pcap"])
-@pytest.mark.parametrize("broken", [0, 1], ids=["as captured", "with NaN in some"])
-def test_together_and_one_by_one_find_the_same(name: str, broken: int) -> None:
-    with Decoding([str(CAPTURES / name)]) as decoding:
-        read = decoding.bytes.read
+@given(
+    st.sampled_from(["float64", "float32", "float16", "complex128", "complex64"]),
+    st.lists(st.sampled_from([0.0, -0.0, 1.5, -2.0, float("nan"), float("inf"), float("-inf")]), max_size=40),
+)
+def test_numbers_are_counted_as_numpy_counts_them(dtype: str, values: list[float]) -> None:
+    array = np.asarray(values, dtype)
+    found = count_nonfinite(array.tobytes(), dtype, 3)
+    nan, infinite = np.isnan(array), np.isinf(array) & ~np.isnan(array)
+    if not nan.any() and not infinite.any():
+        assert found is None
+        return
+    assert found is not None
+    assert (found.nan, found.infinite) == (3 * np.count_nonzero(nan), 3 * np.count_nonzero(infinite))
+    assert found.elements == 3 * len(values)
 
-        def damaged(capture: int, offset: int, length: int) -> bytes:
-            data = read(capture, offset, length)
-            words = np.frombuffer(data[: length - length % 4], np.uint32).copy()
-            if broken and offset % 5 == 0:
-                words[-1:] = 0x7FC0_0000
-            return words.tobytes() + data[length - length % 4 :]
 
-        source = CaptureBytes(damaged)
-        together, alone = NonfiniteSearch(source), NonfiniteSearch(source)
-        patterns = 0
-        for record in decoding.records():
-            kind = message_type_of(record.like.command)
-            patterns += record.pattern is not None and bool(record.tp.tensors)
-            together.feed(record, kind)
-            alone.feed(replace(record, _rpc=record.like, pattern=None), kind)
-        together.settle()
-        assert patterns
-        assert alone.found or not broken
-        assert together.found == alone.found
-        assert together.masks == alone.masks
-        assert together.unread == alone.unread
-        assert together.longer == alone.longer
+def test_the_first_bytes_are_whole_elements() -> None:
+    assert FIRST_BYTES % 16 == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of types that torch finds experimental
+@pytest.mark.parametrize("dtype", sorted(name for name in WORDS if not name.startswith("complex")))
+def test_every_code_counts_as_torch_has_it(dtype: str) -> None:
+    """Of floats of one byte all codes, of others all that begin like them."""
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, dtype):
+        pytest.skip(f"torch {torch.__version__} has no {dtype}")
+    for code in range(256):
+        raw = bytes(WORDS[dtype].itemsize - 1) + bytes([code])
+        if WORDS[dtype].itemsize == 2:
+            raw = bytes([0x80]) + bytes([code])
+        value: Any = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(getattr(torch, dtype)).double()
+        found = count_nonfinite(raw, dtype, 1)
+        told = (0, 0) if found is None else (found.nan, found.infinite)
+        assert told == (int(value.isnan()), int(value.isinf())), raw.hex()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", ["reports/job/nan.pcap", "dtype_zoo.pcap"])
+def test_messages_as_torch_finds_them(name: str) -> None:
+    pytest.importorskip("torch")
+    with open_run(str(recorded(name))) as run:
+        search = NonfiniteSearch(run.bytes)
+        for index, record in enumerate(run.messages):
+            search.feed(record, message_type_of(record.like.command))
+            metas = record.rpc.tensors
+            if not metas or any(meta.layout != "strided" or meta.dtype not in WORDS for meta in metas):
+                continue
+            counts = []
+            for number, one in enumerate(tensor.torch() for tensor in run.message(index).tensors):
+                nan = one.isnan() if one.is_complex() else one.double().isnan()
+                infinite = one.isinf() if one.is_complex() else one.double().isinf()
+                if (nan | infinite).any():
+                    counts.append((number, int(nan.sum()), int((infinite & ~nan).sum())))
+            search.settle()
+            found = search.found.get(record.row)
+            if found is not None:
+                tensor, its = found
+                assert (tensor, its.nan, its.infinite) == counts[0]
+            else:
+                assert not counts or record.row in search.masks
