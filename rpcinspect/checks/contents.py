@@ -24,8 +24,6 @@ from rpcinspect.tcp.ranges import CaptureBytes
 
 MAX_NODES = 1 << 12
 """Of the arguments of a call with an RRef; one with more is like no other."""
-MAX_KNOWN = 512
-"""Patterns of answers that are remembered."""
 TABLE = 3
 """The payload with the tensors' shapes."""
 UNKNOWN = 0
@@ -53,7 +51,6 @@ class CallContents:
         """(row, what it holds)."""
         self._marks = (array("q"), array("q"))
         """(row of an answer, mark)."""
-        self._known: dict[object, tuple[int, tuple[int, ...]]] = {}
 
     def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
         """Takes one message. Returns False for one that is neither a call nor the answer to a call."""
@@ -65,14 +62,7 @@ class CallContents:
             for column, part in zip(self._requests, parts, strict=True):
                 column.append(part)
         else:
-            known = self._known.get(record.pattern) if record.pattern is not None else None
-            if known is None:
-                known = _held(record)
-                if record.pattern is not None:
-                    if len(self._known) >= MAX_KNOWN:
-                        self._known.clear()
-                    self._known[record.pattern] = known
-            holds, marks = known
+            holds, marks = _held(record)
             self._answers[0].append(record.row)
             self._answers[1].append(holds)
             self._marks[0].extend([record.row] * len(marks))

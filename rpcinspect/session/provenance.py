@@ -20,12 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rpcinspect.pickles.semantic import python_udf, remote_module, rref_fork, tensor_reference
+from rpcinspect.pickles.semantic import remote_module, rref_fork, tensor_reference
 from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, children
-from rpcinspect.rpc.cache import BoundedCache
 from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Callee, callee_of, maker_of
 from rpcinspect.rpc.command import (
-    PythonCall,
     PythonRemoteCall,
     PythonRRefFetchCall,
     RemoteRet,
@@ -56,7 +54,6 @@ SAMPLE = 1 << 12
 """Bytes of a tensor that its mark is made of: of a longer one its beginning, its middle and its end."""
 LEAST_BYTES = 8
 """A shorter tensor, or one whose bytes are all equal, tells nothing of where it came from."""
-CACHE_BYTES = 1 << 20
 
 
 class What(IntEnum):
@@ -93,7 +90,6 @@ class MessageKind(Struct, frozen=True):
     """The function is decorated with async_execution: it goes on after it has returned."""
     wrapped: bool = False
     """It travels in an autograd envelope."""
-    profiled: bool = False
     callee: Callee | None = None
     """Who is called, as far as a request says it."""
     maker: Global | None = None
@@ -135,7 +131,6 @@ class Provenance:
         self._numbers: dict[MessageKind, int] = {}
         self._of_pattern: dict[int, tuple[object, int, bool]] = {}
         """Of patterns by id(); each is held, so that its id stays its own."""
-        self._marks_of: BoundedCache[bytes, tuple[int, ...]] = BoundedCache(CACHE_BYTES)
         self._events = tuple(array("q") for _ in range(7))
         self._marks = (array("q"), array("q"))
         """(row, mark) of values."""
@@ -197,14 +192,12 @@ class Provenance:
             wrapped, failed = context_of(record) is not None, record.facts.failed or kind == EXCEPTION
             return MessageKind(kind, wrapped=wrapped, failed=failed, value=value), ()
         function = function_of(record)
-        types = [type(envelope) for envelope in rpc.envelopes]
         found = MessageKind(
             kind,
             function,
             is_builtin(rpc.command),
             bool(getattr(rpc.command, "is_async_execution", False)),
-            RpcWithAutograd in types,
-            any(one is not RpcWithAutograd for one in types),
+            any(type(envelope) is RpcWithAutograd for envelope in rpc.envelopes),
             callee_of(record),
             maker_of(python_udf_of(record)),
             function in MAKERS,
@@ -216,16 +209,8 @@ class Provenance:
         command = record.like.command
         if type(command) in SCRIPT:
             return marks_of([SCRIPT[type(command)](command)])
-        if not isinstance(command, (PythonCall, PythonRemoteCall)):
-            return ()
-        data = command.serialized_py_obj
-        known = self._marks_of.get(data)
-        if known is None:
-            pickle = record.facts.pickle
-            udf = None if pickle is None else python_udf(pickle.root)
-            known = () if udf is None else marks_of([udf.args, udf.kwargs])
-            self._marks_of.put(data, known, len(data))
-        return known
+        udf = python_udf_of(record)
+        return () if udf is None else marks_of([udf.args, udf.kwargs])
 
     def events(self) -> Iterator[Event]:
         """Every event in the order of rows."""
