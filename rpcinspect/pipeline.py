@@ -107,7 +107,7 @@ class Decoding(Closing):
             self._stack.close()
             raise
         self.builder = SessionBuilder(self.bytes)
-        self._findings = Findings(self.builder.columns, self.bytes, audit=options.audit)
+        self._findings = Findings(self.builder.provenance, self.bytes, audit=options.audit)
         self._decoder = RecordDecoder(options.limits)
         self._session: Session | None = None
         self._wire_facts: WireFacts | None = None

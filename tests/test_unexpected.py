@@ -12,7 +12,6 @@ import pytest
 from rpcinspect import exit_codes
 from rpcinspect.capture import reader as reader_module
 from rpcinspect.capture.pcap import read_pcap
-from rpcinspect.checks import findings
 from rpcinspect.checks.check import Check
 from rpcinspect.checks.findings import Findings
 from rpcinspect.errors import CaptureError, DecodeError
@@ -101,13 +100,6 @@ def in_the_session(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(builder.SessionBuilder, "_note_whole", failing(note, lambda _, record: record.row == AT))
 
 
-def in_notes(patch: pytest.MonkeyPatch) -> None:
-    def unlike(record: Any) -> bool:
-        return bool(record.row == AT and not record.problems)
-
-    patch.setattr(findings, "digest_of", failing(findings.digest_of, unlike))
-
-
 def in_the_view(patch: pytest.MonkeyPatch) -> None:
     tail = message_line.MessageRenderer._tail
     patch.setattr(
@@ -119,8 +111,8 @@ def in_the_view(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("change", "layer"),
-    [(in_decoding, "rpc"), (in_the_session, "session"), (in_notes, "finding"), (in_the_view, "view")],
-    ids=["decoding", "session", "notes", "view"],
+    [(in_decoding, "rpc"), (in_the_session, "session"), (in_the_view, "view")],
+    ids=["decoding", "session", "view"],
 )
 @pytest.mark.parametrize("options", [(), ("--stream",)], ids=["", "stream"])
 def test_one_message(

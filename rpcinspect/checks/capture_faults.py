@@ -11,12 +11,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.failed_init import RETRIES, failed_inits, outcome
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding, Session
+from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import amount, counted, several, unique
 from rpcinspect.tensorpipe.records import Visibility
 
@@ -44,7 +45,7 @@ class CaptureFaults(Check):
         self._tensors_missing = array("q")
         """Rows with tensor bytes that the capture should have had."""
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
         tp = record.tp
         if tp.payload_missing is not None:
             self._truncated.append(record.row)

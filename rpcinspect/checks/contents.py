@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Collection, Iterable
 from enum import IntEnum
 
-from rpcinspect.checks.check import MessageDigest
 from rpcinspect.pickles.semantic import beside_fork, tensor_reference
 from rpcinspect.pickles.tree import SCALARS, Dict, Global, Set, Value, children
 from rpcinspect.rpc.callee import PROXIES, REMOTE_FORWARD
@@ -19,7 +18,7 @@ from rpcinspect.rpc.command import PythonCall, ScriptCall
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import result_of, size_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.provenance import LEAST_BYTES, Provenance, marks_of
+from rpcinspect.session.provenance import LEAST_BYTES, MessageKind, Provenance, marks_of
 from rpcinspect.tcp.ranges import CaptureBytes
 
 MAX_NODES = 1 << 12
@@ -52,12 +51,12 @@ class CallContents:
         self._marks = (array("q"), array("q"))
         """(row of an answer, mark)."""
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
         """Takes one message. Returns False for one that is neither a call nor the answer to a call."""
-        if not self._wants(record, digest):
+        if not self._wants(record, kind):
             return False
-        if digest.kind in CALLED:
-            number, marked = _digest(record, self._source) if digest.whole else (UNKNOWN, 0)
+        if kind.type in CALLED:
+            number, marked = _digest(record, self._source) if kind.whole else (UNKNOWN, 0)
             parts = record.row, number, marked, size_of(record)
             for column, part in zip(self._requests, parts, strict=True):
                 column.append(part)
@@ -79,11 +78,11 @@ class CallContents:
         return dict(zip(*self._answers, strict=True))
 
     @staticmethod
-    def _wants(record: RpcRecord, digest: MessageDigest) -> bool:
+    def _wants(record: RpcRecord, kind: MessageKind) -> bool:
         """Returns whether a message is a call or the answer to one."""
-        if digest.kind in CALLED:
-            return not record.facts.control and is_programs(digest.function)
-        return digest.kind in RETURNED and digest.whole and not digest.failed
+        if kind.type in CALLED:
+            return not record.facts.control and is_programs(kind.function)
+        return kind.type in RETURNED and kind.whole and not kind.failed
 
     def calls(self) -> dict[int, int]:
         """Row of a call of the program's own → bytes of the request."""

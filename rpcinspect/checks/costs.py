@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.contents import CallContents, Holds
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.turns import Turn, chains, program_requests, turns, what_of
@@ -21,7 +21,7 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import Finding, Session
-from rpcinspect.session.provenance import mark_of
+from rpcinspect.session.provenance import MessageKind, mark_of
 from rpcinspect.session.words import counted, duration, numbers, several, unique
 from rpcinspect.tcp.ranges import CaptureBytes
 
@@ -34,8 +34,8 @@ class Costs(Check):
     def __init__(self, source: CaptureBytes) -> None:
         self._contents = CallContents(source)
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        return self._contents.feed(record, digest)
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
+        return self._contents.feed(record, kind)
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         calls = self._contents.calls()

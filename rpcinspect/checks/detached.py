@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
 from msgspec.structs import replace
 
-from rpcinspect.checks.check import Check, MessageDigest, MessageGroup, MessageGroups, finding_of
+from rpcinspect.checks.check import Check, MessageGroup, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.optimizers import Optimizers
 from rpcinspect.pickles.python import PythonPickle
@@ -28,8 +29,8 @@ from rpcinspect.rpc.command_codec import parameter_indexes
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, FETCHES
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Finding, MessageColumns, Session
-from rpcinspect.session.provenance import NO_ID, Id, What
+from rpcinspect.session.model import NONE, Finding, Session
+from rpcinspect.session.provenance import NO_ID, Id, MessageKind, What
 from rpcinspect.session.words import counted, numbers, packed, several, unique
 
 ANSWERED_AT_ONCE = frozenset({MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL})
@@ -56,53 +57,51 @@ Way: TypeAlias = tuple[int, int]
 class DetachedTensors(Check):
     KINDS = REQUESTS | ANSWERS
 
-    def __init__(self, columns: MessageColumns) -> None:
-        self._columns = columns
-        self._bare = MessageGroups(columns)
-        """Messages with grads and without an autograd envelope."""
+    def __init__(self) -> None:
         self._bare_rows: dict[int, tuple[Sizes, ...]] = {}
-        """The same, each with the sizes of its tensors that require grad."""
+        """Messages with grads and without an autograd envelope → the sizes of their tensors that require
+        grad."""
         self._plain: dict[tuple[Way, Sizes], array[int]] = defaultdict(lambda: array("q"))
         """Messages without an envelope whose tensors need no gradient, by the sizes of each."""
-        self._parameters = {inside: MessageGroups(columns) for inside in (True, False)}
+        self._parameters = {inside: MessageGroups() for inside in (True, False)}
         """Requests with a trainable nn.Parameter, by whether they are in a context."""
-        self._one_way = MessageGroups(columns)
-        """Requests with an edge whose answer has none."""
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        if not digest.wrapped and record.like.tensors:
-            self._note_sizes(record, digest)
-        if _bare(digest) and digest.kind in REQUESTS:
-            self._bare.add(record.row, digest.what)
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
+        if not kind.autograd and record.like.tensors:
+            self._note_sizes(record, kind)
         pickle = record.facts.pickle
-        if record.facts.parameters and digest.kind in CALLS and pickle is not None:
+        if record.facts.parameters and kind.type in CALLS and pickle is not None:
             trainable = parameter_indexes(pickle, trainable=True)
-            if not digest.wrapped and trainable:
+            if not kind.autograd and trainable:
                 trainable -= _of_modules(pickle)
             if trainable:
-                self._parameters[digest.wrapped].add(record.row, digest.what)
-        return _bare(digest)  # what repeats has no parameters
+                self._parameters[kind.autograd].add(record.row, kind.what)
+        return _bare(kind)  # what repeats has no parameters
 
-    def _note_sizes(self, record: RpcRecord, digest: MessageDigest) -> None:
+    def _note_sizes(self, record: RpcRecord, kind: MessageKind) -> None:
         row, own = record.row, [meta for meta in record.like.tensors if meta.part_of is None]
-        if _bare(digest):
+        if _bare(kind):
             self._bare_rows[row] = tuple({meta.sizes: None for meta in own if meta.requires_grad})
-        elif not digest.grads:
-            way = self._columns.pipe[row], self._columns.from_client[row]
+        elif not kind.grads:
+            way = record.tp.pipe.number, record.tp.from_client
             for meta in own:
                 if len(self._plain[way, meta.sizes]) < MAX_PLAIN:
                     self._plain[way, meta.sizes].append(row)
 
-    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
-        bare, one_way = request.kind in REQUESTS and _bare(answer), _one_way(request, answer)
-        if bare:
-            self._bare.add(answer_row, f"answer of {request.what}")
-        if one_way:
-            self._one_way.add(row, request.what)
-        return bare or one_way
+    def _bare_groups(self, session: Session) -> MessageGroups:
+        """Returns requests and answers with grads and without an autograd envelope."""
+        groups, kind_of = MessageGroups(), session.provenance.kind_of
+        for row in self._bare_rows:
+            partner = session.messages.partner[row]
+            if kind_of(row).type in REQUESTS:
+                groups.add(row, kind_of(row).what)
+            elif partner != NONE and kind_of(partner).type in REQUESTS:
+                groups.add(row, f"answer of {kind_of(partner).what}")
+        return groups
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
-        for group in self._bare.gathered(evidence, self._wanted_back(evidence)):
+        bare = self._bare_groups(evidence.session)
+        for group in bare.gathered(evidence, self._wanted_back(evidence, bare)):
             yield finding_of(
                 group,
                 "lost-edge",
@@ -113,7 +112,7 @@ class DetachedTensors(Check):
                 "Make the call inside dist_autograd.context(). Where no gradient is wanted, detach the "
                 "tensors before they are sent, or compute them under torch.no_grad().",
             )
-        yield from self._dead_ends(evidence)
+        yield from _dead_ends(evidence)
         for inside, groups in self._parameters.items():
             where = "" if inside else ", outside of any autograd context"
             only = "" if inside else " inside dist_autograd.context()"
@@ -129,7 +128,7 @@ class DetachedTensors(Check):
                     "only its values are wanted, send parameter.detach().",
                 )
 
-    def _wanted_back(self, evidence: CaptureEvidence) -> Collection[int]:
+    def _wanted_back(self, evidence: CaptureEvidence, bare: MessageGroups) -> Collection[int]:
         """Indexes of the messages without an envelope for which somebody may have wanted a gradient."""
         session = evidence.session
         provenance, columns = session.provenance, session.messages
@@ -143,7 +142,7 @@ class DetachedTensors(Check):
         with_contexts = {context.job for context in session.contexts}
         wanted: set[int] = set()
         plain = self._plain_of(session)
-        for group in self._bare.finish(evidence):
+        for group in bare.finish(evidence):
             rows = [int(session.order[index]) for index in group.indexes]
             rows = [row for row in rows if (group.job, fetches.get(columns.partner[row], NO_ID)) not in read]
             if group.job in with_contexts or not self._handed_back(evidence, group, rows, plain):
@@ -180,35 +179,37 @@ class DetachedTensors(Check):
             found[session.jobs[pipe], sender, receiver, sizes] += rows
         return found
 
-    def _dead_ends(self, evidence: CaptureEvidence) -> Iterable[Finding]:
-        """Edges whose receiver sends nothing on in a context in which no pass ran: with one, the lack of a
-        gradient is an error of its own."""
-        contexts: dict[int, int] = {}
-        onward: dict[tuple[int, int], set[str]] = defaultdict(set)
-        for context in evidence.session.contexts:
-            if any(edge.backward for edge in context.edges):
-                continue
-            for edge in context.edges:
-                contexts[edge.forward] = context.context_id
-                onward[context.job, context.context_id].add(edge.sender)
-        for group in self._one_way.finish(evidence):
-            dead = [
-                index
-                for index in group.indexes
-                if index in contexts and group.receiver not in onward[group.job, contexts[index]]
-            ]
-            if dead:
-                names = several(unique(packed(contexts[index]) for index in dead))
-                yield finding_of(
-                    replace(group, indexes=tuple(dead)),
-                    "lost-edge",
-                    "warning",
-                    f"{group.receiver} got tensors that require grad from {group.sender} ({group.what} "
-                    f"{numbers(dead)}) and sends none in context {names}: no backward pass can bring their "
-                    "gradient.",
-                    "Return what depends on the tensors, or detach them before they are sent: a backward "
-                    "pass in this context would wait forever.",
-                )
+
+def _dead_ends(evidence: CaptureEvidence) -> Iterable[Finding]:
+    """Edges whose receiver sends nothing on in a context in which no pass ran: with one, the lack of a
+    gradient is an error of its own."""
+    session = evidence.session
+    contexts: dict[int, int] = {}
+    onward: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for context in session.contexts:
+        if any(edge.backward for edge in context.edges):
+            continue
+        for edge in context.edges:
+            contexts[edge.forward] = context.context_id
+            onward[context.job, context.context_id].add(edge.sender)
+    for group in _one_way(session).finish(evidence):
+        dead = [
+            index
+            for index in group.indexes
+            if index in contexts and group.receiver not in onward[group.job, contexts[index]]
+        ]
+        if dead:
+            names = several(unique(packed(contexts[index]) for index in dead))
+            yield finding_of(
+                replace(group, indexes=tuple(dead)),
+                "lost-edge",
+                "warning",
+                f"{group.receiver} got tensors that require grad from {group.sender} ({group.what} "
+                f"{numbers(dead)}) and sends none in context {names}: no backward pass can bring their "
+                "gradient.",
+                "Return what depends on the tensors, or detach them before they are sent: a backward "
+                "pass in this context would wait forever.",
+            )
 
 
 def _of_modules(pickle: PythonPickle) -> frozenset[int]:
@@ -223,18 +224,20 @@ def _of_modules(pickle: PythonPickle) -> frozenset[int]:
     return frozenset(index for node in walk(owned) if (index := tensor_index(node)) is not None)
 
 
-def _bare(digest: MessageDigest) -> bool:
+def _bare(kind: MessageKind) -> bool:
     """Whether tensors that require grad travel outside of an autograd envelope."""
-    return digest.grads and not digest.wrapped and digest.whole
+    return kind.grads and not kind.autograd and kind.whole
 
 
-def _one_way(request: MessageDigest, answer: MessageDigest) -> bool:
-    """Whether a request has an edge and its answer has none."""
-    return (
-        request.wrapped
-        and request.grads
-        and request.kind in ANSWERED_AT_ONCE
-        and not answer.grads
-        and not answer.failed
-        and answer.whole
-    )
+def _one_way(session: Session) -> MessageGroups:
+    """Returns requests with an edge whose answer has none."""
+    groups, provenance, partner = MessageGroups(), session.provenance, session.messages.partner
+    for row in np.flatnonzero(provenance.of_kinds(_may_be_one_way)).tolist():
+        answer = None if partner[row] == NONE else provenance.kind_of(partner[row])
+        if answer is not None and answer.whole and not (answer.grads or answer.failed):
+            groups.add(row, provenance.kind_of(row).what)
+    return groups
+
+
+def _may_be_one_way(kind: MessageKind) -> bool:
+    return kind.autograd and kind.grads and kind.type in ANSWERED_AT_ONCE

@@ -13,14 +13,15 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest, MessageGroups
+from rpcinspect.checks.check import MAX_INDEXES, Check, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.late_pattern import late
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import error_of, origin
-from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.session.model import Finding
+from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import counted, numbers, several, shorten, unique
 from rpcinspect.tensorpipe.control_types import ControlLayout
 
@@ -50,34 +51,33 @@ class DeviceRefusal(Struct, frozen=True):
 
 
 class UncoveredDevices(Check):
-    def __init__(self, columns: MessageColumns) -> None:
-        self._uncovered = MessageGroups(columns)
+    def __init__(self) -> None:
+        self._uncovered = MessageGroups()
         self._refused: dict[DeviceRefusal, list[int]] = defaultdict(list)
         """Rows of the answers that say so."""
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        if digest.failed:
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
+        if kind.failed:
             refusal = refusal_of(record)
             if refusal is not None:
                 self._refused[refusal].append(record.row)
-        if digest.elsewhere:
+        if kind.elsewhere:
             devices = uncovered_devices(record)
             if devices:
                 self._uncovered.add(record.row, several(devices))
-        return digest.failed or digest.elsewhere
+        return kind.failed or kind.elsewhere
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         for group in self._uncovered.finish(evidence):
             line = f'options.set_device_map("{group.receiver}", {{"{group.what}": …}})'
-            yield Finding(
-                code="device-map-missing",
-                severity="error",
-                text=f"{counted(len(group.indexes), 'message')} from {group.sender} to {group.receiver} "
-                f"({numbers(group.indexes)}) had tensors on {group.what}, which the device map of "
-                f"{group.sender} for {group.receiver} does not cover.",
-                remedy=f"On {group.sender}, before init_rpc: {line}, with the device on {group.receiver}.",
-                messages=group.indexes[:MAX_INDEXES],
-                workers=unique([group.sender, group.receiver]),
+            yield finding_of(
+                group,
+                "device-map-missing",
+                "error",
+                f"{counted(len(group.indexes), 'message')} {group.way} ({numbers(group.indexes)}) had "
+                f"tensors on {group.what}, which the device map of {group.sender} for {group.receiver} does "
+                "not cover.",
+                f"On {group.sender}, before init_rpc: {line}, with the device on {group.receiver}.",
             )
         found: dict[tuple[int, str, str, DeviceRefusal], list[int]] = defaultdict(list)
         for refusal, rows in self._refused.items():

@@ -1,6 +1,6 @@
 """Gradients that never came, and passes that never ran: `missing-gradient`, `dangling-send`, `lost-edge`.
 
-In: which requests failed; then the session, which has edges, gradients and passes. Out: findings. PyTorch's
+In: the session, which has edges, gradients and passes. Out: findings. PyTorch's
 distributed backward pass waits for the gradient of every send function that a worker has in the context (the
 *FAST* mode of its notes). One that can't come lets it wait forever, without a message that says so. That
 holds for each pass of a context, so that one that begins with a later result hangs where an earlier result
@@ -20,9 +20,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct, field
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.session.contexts import first_ns, is_missing, passes
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
@@ -35,23 +34,10 @@ class LostGradients(Check):
 
     WHOLE_JOB = True
 
-    def __init__(self) -> None:
-        self._failed: list[tuple[int, str]] = []
-        """(row, what) of wrapped requests with an edge whose answer is an error."""
-        self._failed_passes: list[int] = []
-        """Rows of gradient requests whose answer is an error."""
-
-    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
-        if answer.failed and request.wrapped and request.grads:
-            self._failed.append((row, request.what))
-        elif answer.failed and request.kind == MessageType.BACKWARD_AUTOGRAD_REQ:
-            self._failed_passes.append(row)
-        return answer.failed
-
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         session = evidence.session
-        dangling = {int(session.index[row]): what for row, what in self._failed}
-        failed = {int(session.index[row]) for row in self._failed_passes}
+        failed = set(session.indexes(_failed_requests(session)))
+        dangling = {edge.forward for one in session.contexts for edge in one.edges if edge.forward in failed}
         lacking = [one for one in session.contexts if not all(edge.backward for edge in one.edges)]
         begun = passes(session) if lacking or _any_open_pass(session) else {}
         for context in lacking:
@@ -60,7 +46,7 @@ class LostGradients(Check):
                 yield from _missing(evidence, context, its, dangling, failed)
         for context in session.contexts if begun else ():
             yield from _missing_again(evidence, context, begun.get(context.key, ()))
-        yield from _dangling(evidence, dangling)
+        yield from _dangling(session, dangling)
 
 
 def _any_open_pass(session: Session) -> bool:
@@ -152,14 +138,22 @@ def _other_passes(evidence: CaptureEvidence, begun: Sequence[int]) -> Iterator[t
             over_ns[worker] = max(before or 0, columns.end_time_ns[answer])
 
 
-def _dangling(evidence: CaptureEvidence, dangling: dict[int, str]) -> Iterator[Finding]:
+def _failed_requests(session: Session) -> list[int]:
+    """Returns the rows of requests whose answer is an error."""
+    failed = np.flatnonzero(session.provenance.of_kinds(lambda kind: kind.failed))
+    rows = np.asarray(session.messages.partner)[failed]
+    return [int(row) for row in rows[rows != NONE]]
+
+
+def _dangling(session: Session, dangling: Collection[int]) -> Iterator[Finding]:
     """Wrapped requests that failed, by who called what."""
     groups: dict[tuple[int, str, str, str], list[Edge]] = defaultdict(list)
     contexts: dict[int, int] = {}
-    for context in evidence.session.contexts:
+    for context in session.contexts:
         for edge in context.edges:
             if edge.forward in dangling:
-                key = (context.job, edge.sender, edge.receiver, dangling[edge.forward])
+                kind = session.provenance.kind_of(int(session.order[edge.forward]))
+                key = (context.job, edge.sender, edge.receiver, kind.what)
                 groups[key].append(edge)
                 contexts[edge.forward] = context.context_id
     for (_, caller, callee, what), edges in groups.items():
@@ -189,15 +183,6 @@ class PasslessContexts(Check):
 
     WHOLE_JOB = True
 
-    def __init__(self) -> None:
-        self._failed: list[int] = []
-        """Rows of requests whose answer is an error."""
-
-    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
-        if answer.failed:
-            self._failed.append(row)
-        return answer.failed
-
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         session = evidence.session
         passed: dict[int, int] = defaultdict(int)
@@ -206,7 +191,7 @@ class PasslessContexts(Check):
         without = [one for one in session.contexts if passed[one.job] and _left_alone(evidence, one)]
         if not without:
             return
-        begun, broken = passes(session), self._broken(evidence)
+        begun, broken = passes(session), _broken(session)
         found: dict[tuple[int, str], _Left] = defaultdict(_Left)
         for context in without:
             if context.key not in begun and context.key not in broken:
@@ -228,12 +213,13 @@ class PasslessContexts(Check):
             )
             yield _of_edges("lost-edge", "warning", text, remedy, left.edges, first=creator)
 
-    def _broken(self, evidence: CaptureEvidence) -> set[tuple[int, int]]:
-        """Returns (job, context) of contexts in which a request failed or had no answer."""
-        columns, contexts = evidence.session.messages, evidence.session.provenance.context
-        open_ones = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.partner) == NONE)
-        rows = np.flatnonzero(open_ones & (np.asarray(contexts) != NO_CONTEXT)).tolist()
-        return {(evidence.job(row), contexts[row]) for row in (*rows, *self._failed)}
+
+def _broken(session: Session) -> set[tuple[int, int]]:
+    """Returns (job, context) of contexts in which a request failed or had no answer."""
+    columns, contexts = session.messages, session.provenance.context
+    open_ones = (np.asarray(columns.from_client) != 0) & (np.asarray(columns.partner) == NONE)
+    rows = np.flatnonzero(open_ones & (np.asarray(contexts) != NO_CONTEXT)).tolist()
+    return {(session.job(row), contexts[row]) for row in (*rows, *_failed_requests(session))}
 
 
 def _left_alone(evidence: CaptureEvidence, context: AutogradContext) -> bool:

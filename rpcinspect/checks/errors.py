@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.lost_workers import OF_TENSORPIPE, Loss, Losses
 from rpcinspect.late_pattern import late
@@ -35,7 +35,7 @@ from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import Origin, error_of, origin, quoting, readable
 from rpcinspect.session.model import NONE, Finding
-from rpcinspect.session.provenance import Id, What
+from rpcinspect.session.provenance import Id, MessageKind, What
 from rpcinspect.session.words import numbers, several, shorten, unique
 
 ANSWERS = frozenset({MessageType.PYTHON_RET, MessageType.PYTHON_RREF_FETCH_RET, MessageType.EXCEPTION})
@@ -100,12 +100,12 @@ class ErrorResponses(Check):
         self._texts: dict[str, str] = {}
         self._characters = 0
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        error = error_of(record) if digest.failed else None
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
+        error = error_of(record) if kind.failed else None
         if error is not None:
-            kind = None if error.type is None else shorten(error.type, MAX_SHOWN)
-            self._failures[record.row] = _Failure(record.row, kind, self._keep(error.text[:MAX_TEXT]))
-        return digest.failed
+            name = None if error.type is None else shorten(error.type, MAX_SHOWN)
+            self._failures[record.row] = _Failure(record.row, name, self._keep(error.text[:MAX_TEXT]))
+        return kind.failed
 
     def _keep(self, text: str) -> str:
         known = self._texts.get(text)
@@ -115,11 +115,6 @@ class ErrorResponses(Check):
             return text[:MAX_SHOWN]
         self._characters += len(text)
         return self._texts.setdefault(text, text)
-
-    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
-        if answer.failed and answer_row in self._failures:
-            self._failures[answer_row].function = request.what
-        return answer.failed
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
         columns = evidence.session.messages
@@ -253,10 +248,10 @@ def _is_before(evidence: CaptureEvidence, one: _Failure, other: _Failure) -> boo
 
 def _find_served(evidence: CaptureEvidence, failures: Sequence[_Failure]) -> None:
     """During which request each error was raised: that of a fetch while the RRef's function ran."""
-    session = evidence.session
+    session, kind_of = evidence.session, evidence.session.provenance.kind_of
     for failure in failures:
         failure.served = session.messages.partner[failure.row]
-    kind_of = session.provenance.kind_of
+        failure.function = None if failure.served == NONE else kind_of(failure.served).what
     fetches = {
         one.served: one for one in failures if one.served != NONE and kind_of(one.served).type in FETCHES
     }

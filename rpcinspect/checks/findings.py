@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rpcinspect.checks.capture_faults import CaptureFaults, NoRpc
-from rpcinspect.checks.check import Check, DigestPairs, MessageDigest, digest_of
+from rpcinspect.checks.check import Check
 from rpcinspect.checks.costs import Costs
 from rpcinspect.checks.detached import DetachedTensors
 from rpcinspect.checks.devices import UncoveredDevices
@@ -32,17 +32,16 @@ from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Finding, MessageColumns, Session
+from rpcinspect.session.model import Finding, Session
+from rpcinspect.session.provenance import MessageKind, Provenance
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.unexpected import unexpected
 
 MAX_KNOWN = 512
-UNKNOWN = True
-"""Stands for the checks that want an exchange of which none was seen."""
+"""Patterns that are remembered."""
 SEVERITIES = ("error", "warning", "info")
 """What stops a run is told before what may."""
 
-K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -51,19 +50,16 @@ class Findings:
     the others go on.
     """
 
-    def __init__(self, columns: MessageColumns, source: CaptureBytes, *, audit: bool = True) -> None:
-        """`columns` of the builder, which must be fed first; `source` for the bytes of gradients; `audit`:
+    def __init__(self, provenance: Provenance, source: CaptureBytes, *, audit: bool = True) -> None:
+        """`provenance` of the builder, which must be fed first; `source` for the bytes of gradients; `audit`:
         with findings of what pickles would run, which takes a walk through each of them.
         """
-        self._columns = columns
-        self._pairs = DigestPairs(columns)
+        self._provenance = provenance
         self.problems: list[Problem] = []
         """Why a check was left out."""
-        self._known: dict[tuple[Pattern, int, int], tuple[MessageDigest, Sequence[Check]]] = {}
-        """(pattern, pipe, direction) → the digest of all such messages, and the checks that want each."""
-        self._known_pairs: dict[tuple[MessageDigest, MessageDigest], Sequence[Check]] = {}
-        """Digests of a request and its answer → the checks that want each such exchange."""
-        checks = [make(columns, source, self._pairs) for make in CHECKS]
+        self._known: dict[tuple[Pattern, int, bool], Sequence[Check]] = {}
+        """(pattern, pipe, whether the client sends) → the checks that want each such message."""
+        checks = [make(source) for make in CHECKS]
         self._use([check for check in checks if audit or not isinstance(check, UnsafePickles)])
 
     def _use(self, checks: list[Check]) -> None:
@@ -74,9 +70,7 @@ class Findings:
             int(kind): [c for c in feeding if c.KINDS is None or kind in c.KINDS] for kind in MessageType
         }
         self._checks_of_all = [check for check in feeding if check.KINDS is None]
-        self._exchange_checks = [check for check in checks if type(check).exchange is not Check.exchange]
         self._known.clear()
-        self._known_pairs.clear()
 
     def _ask(self, check: Check, ask: Callable[..., T], record: RpcRecord | None, *args: object) -> T | None:
         """What a check answers; None from one that fails, at this record, and is left out from now on."""
@@ -92,60 +86,31 @@ class Findings:
         self._use([other for other in self._checks if other is not check])
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
-        """Takes records whose rows follow each other. Of the messages of a pattern most checks want to see
-        only the first.
-        """
-        if not records:
-            return
-        known_of, join, columns = self._known, self._pairs.join, self._columns
-        first, end = records[0].row, records[-1].row + 1
-        pipes, forth = columns.pipe[first:end], columns.from_client[first:end]
-        partners = columns.partner[first:end]
-        for row, (record, pipe, way, partner) in enumerate(
-            zip(records, pipes, forth, partners, strict=True), first
-        ):
-            pattern = record.pattern
-            known = None if pattern is None else known_of.get((pattern, pipe, way))
-            if known is None:
-                digest, wanting = self._look(record)
-                if pattern is not None:
-                    _remember(known_of, (pattern, pipe, way), (digest, wanting))
-            else:
-                digest, checks = known
-                for check in checks:
-                    try:  # not `_ask`: nearly every message comes here
-                        check.feed(record, digest)
-                    except Exception as error:
-                        self._leave_out(check, error, record)
-            other = join(row, partner, digest)
-            if other is None:
+        """Takes records. Of the messages of a pattern most checks want to see only the first."""
+        for record in records:
+            kind, pattern = self._provenance.kind_of(record.row), record.pattern
+            if pattern is None:
+                self._look(record, kind)
                 continue
-            if way:
-                self._feed_exchange(record, row, digest, partner, other)
-            elif self._known_pairs.get((other, digest), UNKNOWN):
-                self._feed_exchange(record, partner, other, row, digest)
+            key = pattern, record.tp.pipe.number, record.tp.from_client
+            checks = self._known.get(key)
+            if checks is None:
+                checks = self._look(record, kind)
+                if len(self._known) >= MAX_KNOWN:
+                    self._known.clear()
+                self._known[key] = checks
+                continue
+            for check in checks:
+                try:  # not `_ask`: nearly every message comes here
+                    check.feed(record, kind)
+                except Exception as error:
+                    self._leave_out(check, error, record)
 
-    def _look(self, record: RpcRecord) -> tuple[MessageDigest, list[Check]]:
-        """Shows a message to every check that wants its kind. Returns the digest, and the checks for which
-        others of its pattern matter."""
-        try:
-            digest = digest_of(record)
-        except Exception as error:
-            record.give_up(error, "finding")
-            digest = digest_of(record)
-        checks = self._checks_of.get(digest.kind, self._checks_of_all)
-        return digest, [c for c in checks if self._ask(c, c.feed, record, record, digest)]
-
-    def _feed_exchange(
-        self, record: RpcRecord, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest
-    ) -> None:
-        """Lets the checks see a request and its answer; of two patterns, those to which each matters."""
-        repeats = request.repeats and answer.repeats
-        known = self._known_pairs.get((request, answer)) if repeats else None
-        checks = self._exchange_checks if known is None else known
-        wanting = [c for c in checks if self._ask(c, c.exchange, record, row, request, answer_row, answer)]
-        if repeats and known is None:
-            _remember(self._known_pairs, (request, answer), wanting)
+    def _look(self, record: RpcRecord, kind: MessageKind) -> list[Check]:
+        """Shows a message to every check that wants its kind. Returns those for which others of its pattern
+        matter."""
+        checks = self._checks_of.get(kind.type, self._checks_of_all)
+        return [c for c in checks if self._ask(c, c.feed, record, record, kind)]
 
     def finish(self, session: Session, wire: WireFacts) -> tuple[Finding, ...]:
         """Returns every finding, errors first."""
@@ -159,33 +124,26 @@ class Findings:
         return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
-def _remember(known: dict[K, T], key: K, value: T) -> None:
-    """Keeps what is known of a pattern, of a limited number of them."""
-    if len(known) >= MAX_KNOWN:
-        known.clear()
-    known[key] = value
-
-
-CHECKS: tuple[Callable[[MessageColumns, CaptureBytes, DigestPairs], Check], ...] = (
-    lambda columns, source, pairs: CaptureFaults(),
-    lambda columns, source, pairs: FailedInit(),
-    lambda columns, source, pairs: NoRpc(),
-    lambda columns, source, pairs: ErrorResponses(),
-    lambda columns, source, pairs: LostGradients(),
-    lambda columns, source, pairs: UnansweredRequests(pairs, columns),
-    lambda columns, source, pairs: UncoveredDevices(columns),
-    lambda columns, source, pairs: StaleGradients(),
-    lambda columns, source, pairs: PlainSteps(),
-    lambda columns, source, pairs: DetachedTensors(columns),
-    lambda columns, source, pairs: PasslessContexts(),
-    lambda columns, source, pairs: LeakedContexts(),
-    lambda columns, source, pairs: LeakedRRefs(),
-    lambda columns, source, pairs: UnexpectedEnvelopes(columns),
-    lambda columns, source, pairs: ZeroGradients(columns, source),
-    lambda columns, source, pairs: NonfiniteTensors(source),
-    lambda columns, source, pairs: UnsafePickles(),
-    lambda columns, source, pairs: StartupSkew(),
-    lambda columns, source, pairs: Costs(source),
+CHECKS: tuple[Callable[[CaptureBytes], Check], ...] = (
+    lambda source: CaptureFaults(),
+    lambda source: FailedInit(),
+    lambda source: NoRpc(),
+    lambda source: ErrorResponses(),
+    lambda source: LostGradients(),
+    lambda source: UnansweredRequests(),
+    lambda source: UncoveredDevices(),
+    lambda source: StaleGradients(),
+    lambda source: PlainSteps(),
+    lambda source: DetachedTensors(),
+    lambda source: PasslessContexts(),
+    lambda source: LeakedContexts(),
+    lambda source: LeakedRRefs(),
+    lambda source: UnexpectedEnvelopes(),
+    lambda source: ZeroGradients(source),
+    lambda source: NonfiniteTensors(source),
+    lambda source: UnsafePickles(),
+    lambda source: StartupSkew(),
+    lambda source: Costs(source),
 )
 """Every check; a new one is one line."""
 

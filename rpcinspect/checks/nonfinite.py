@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.nonfinite_search import FIRST_BYTES, LongerTensor, NonfiniteCount, NonfiniteSearch
 from rpcinspect.rpc.message import is_request
@@ -22,6 +22,7 @@ from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.hosts import host_of, unseen_hosts
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding
+from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import counted, numbers, unique
 from rpcinspect.tcp.ranges import CaptureBytes
 
@@ -59,8 +60,8 @@ class NonfiniteTensors(Check):
     def __init__(self, source: CaptureBytes) -> None:
         self._search = NonfiniteSearch(source)
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        self._search.feed(record, digest.kind)
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
+        self._search.feed(record, kind.type)
         return True
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.pickles.tree import Dict, Global
 from rpcinspect.rpc.callee import PROXIES, Callee, Name, callee_of, name_of
@@ -23,7 +23,7 @@ from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.callees import classes_of
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
-from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, mark_of
+from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, MessageKind, mark_of
 from rpcinspect.session.words import counted, numbers, packed, unique
 
 STEP = "step"
@@ -67,7 +67,7 @@ class PlainSteps(Check):
         self._calls: list[tuple[int, Callee, bool]] = []
         """(row, who is called, whether it is given nothing)."""
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
         if record.facts.forks:
             callee = callee_of(record)
             if callee is not None and callee.through and callee.what == STEP:

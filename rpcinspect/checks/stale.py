@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.optimizers import STEPS, Optimizers, OptimizerStep
 from rpcinspect.late_pattern import late
@@ -26,7 +26,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import error_of
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding
-from rpcinspect.session.provenance import Id
+from rpcinspect.session.provenance import Id, MessageKind
 from rpcinspect.session.words import counted, numbers, packed, unique
 
 MODIFIED = "needed for gradient computation has been modified by an inplace operation"
@@ -64,10 +64,10 @@ class StaleGradients(Check):
         self._spoilt: dict[int, int] = {}
         """Row of an answer that says that something was changed → the version that was needed."""
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        if digest.function not in STEPS and digest.kind != MessageType.EXCEPTION:
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
+        if kind.function not in STEPS and kind.type != MessageType.EXCEPTION:
             return False
-        if digest.function in STEPS:
+        if kind.function in STEPS:
             context = context_of_step(record)
             if context is not None:
                 self._steps.append((record.row, context))

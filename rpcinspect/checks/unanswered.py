@@ -1,11 +1,10 @@
 """`unanswered-request`: requests that never got an answer, though the capture would have shown one.
 
-`DigestPairs` knows the open requests; here only the longest time that each function took is kept. In the end,
-requests are told apart by why their caller gave them up, where a log tells that, else by whether their pipe
-was closed, and left out where answers may be lost in a hole of the capture. How a process ended, where a
-recorder tells that (`processes`), decides what to do. Cleanup that a worker did not confirm because it left
-is information: nothing waits for it. Of a caller that ended by itself it is said that it has recorded no
-answer, not that the callee gave none: answers that come while a process ends are in no log.
+In: the session. Requests are told apart by why their caller gave them up, where a log tells that, else by
+whether their pipe was closed, and left out where answers may be lost in a hole of the capture. How a process
+ended, where a recorder tells that (`processes`), decides what to do. Cleanup that a worker did not confirm
+because it left is information: nothing waits for it. Of a caller that ended by itself it is said that it has
+recorded no answer, not that the callee gave none: answers that come while a process ends are in no log.
 """
 
 from __future__ import annotations
@@ -14,21 +13,19 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
 from msgspec import Struct, field
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, DigestPairs, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.checks.lost_workers import Departed, departed
-from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import CLEAN_UP
-from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.identity import WorkerKey
-from rpcinspect.session.model import CallFailure, Edge, Finding, MessageColumns
+from rpcinspect.session.model import NONE, CallFailure, Edge, Finding, Session
+from rpcinspect.session.provenance import NO_CONTEXT, MessageKind
 from rpcinspect.session.words import counted, duration, numbers, several, shorten, unique
 
-MAX_FUNCTIONS = 10_000
-"""Functions whose times are kept."""
 MAX_TEXT = 200
 """Of the error that a caller got."""
 TO_END_NS = 10_000_000_000
@@ -47,146 +44,145 @@ class _Open(Struct, eq=False):
 
 
 class UnansweredRequests(Check):
-    KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
-
-    def __init__(self, pairs: DigestPairs, columns: MessageColumns) -> None:
-        """`columns` of the session's builder; `pairs` must be fed by the caller."""
-        self._pairs = pairs
-        self._columns = columns
-        self._longest_ns: dict[str, int] = {}
-        self._passes: dict[int, int] = {}
-        """Row of a gradient request without an answer → its context."""
-
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
-        command = record.like.command
-        if isinstance(command, PropagateGradientsReq):
-            context = command.autograd_metadata.autograd_context_id
-            self._passes[record.row] = record.ids[0] if record.ids else context
-        return True
-
-    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
-        self._passes.pop(row, None)
-        name = request.function
-        if name is not None:
-            took = self._columns.latency_ns(row) or 0
-            known = self._longest_ns.get(name)
-            if known is None:
-                if len(self._longest_ns) < MAX_FUNCTIONS:
-                    self._longest_ns[name] = took
-            elif took > known:
-                self._longest_ns[name] = took
-        return name is not None or request.kind == MessageType.BACKWARD_AUTOGRAD_REQ
-
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        session, columns = evidence.session, evidence.session.messages
+        rows = np.flatnonzero((np.asarray(columns.from_client) != 0) & (np.asarray(columns.partner) == NONE))
+        rows = rows[np.argsort(session.index[rows])]
+        longest_ns = _longest_ns(session, {session.provenance.kind_of(row).function for row in rows.tolist()})
         groups: dict[UnansweredKey, _Open] = {}
-        for row, digest in sorted(
-            self._pairs.unanswered(), key=lambda one: int(evidence.session.index[one[0]])
-        ):
-            told = row in evidence.session.failures
-            if told or not evidence.damaged(self._columns.pipe[row], False):
-                severity, why = self._judge(evidence, row, digest)
-                callee = evidence.session.destination(row)
-                key = (evidence.job(row), evidence.session.source(row), callee, digest.what, why)
+        passes: dict[int, int] = {}
+        """Row of a gradient request without an answer → its context."""
+        for row in rows.tolist():
+            kind, context = session.provenance.kind_of(row), session.provenance.context[row]
+            if kind.type == MessageType.BACKWARD_AUTOGRAD_REQ and context != NO_CONTEXT:
+                passes[row] = context
+            if row in session.failures or not evidence.damaged(columns.pipe[row], False):
+                severity, why = _judge(evidence, row, kind, longest_ns)
+                ends = session.source(row), session.destination(row)
+                key = (session.job(row), *ends, kind.what, why)
                 groups.setdefault(key, _Open(severity)).rows.append(row)
         waits = _Waits(
             ((job, caller), (job, callee))
             for (job, caller, callee, _, why), found in groups.items()
             if found.severity == "error" and why == SILENT
         )
-        unused = _Unused(evidence, self._passes)
+        unused = _Unused(evidence, passes)
         for key, found in groups.items():
-            yield self._finding(evidence, key, found, waits, unused)
+            yield _finding(evidence, key, found, waits, unused)
         yield from _lost(evidence)
 
-    def _judge(self, evidence: CaptureEvidence, row: int, digest: MessageDigest) -> tuple[str, str]:
-        """Returns the severity, and one of the reasons below."""
-        failure = evidence.session.failures.get(row)
-        end = evidence.end(self._columns.pipe[row])
-        if failure is not None and (end is None or failure.reason != CONNECTION):
-            return "info" if digest.kind in CLEAN_UP else "error", failure.reason
-        if end is not None:
-            if digest.kind in CLEAN_UP:
-                return "info", CALLER_LEFT if end.by_client else LEFT
-            return "error", CALLER_CLOSED if end.by_client else CLOSED
-        longest_s = self._longest_ns.get(digest.function or "", 0) / 1e9
-        if evidence.cut_off(self._columns.time_ns[row], longest_s):
-            return "info", EARLY
-        left = self._caller_left(evidence, row)
-        if left is not None:
-            return "info" if left.ended.well else "error", CALLER_ENDED
-        return "error", SILENT
 
-    def _caller_left(self, evidence: CaptureEvidence, row: int) -> Departed | None:
-        """The caller, if its process ended by itself and the callee's did not end before: a log has answers
-        from their caller, which writes none once it ends. Signals prove nothing: a launcher sends them to
-        all, in any order.
-        """
-        job, pipe = evidence.job(row), evidence.session.pipes[self._columns.pipe[row]]
-        caller = departed(evidence, evidence.session.source(row), job) if pipe.logged else None
-        callee = departed(evidence, evidence.session.destination(row), job)
-        if caller is None or caller.ended.how != "exit":
-            return None
-        ended_ns = caller.ended.time_ns
-        if ended_ns is None or ended_ns > self._columns.time_ns[row] + TO_END_NS:
-            return None
-        if callee is None or callee.worker == caller.worker:
-            return caller
-        return caller if callee.ended.time_ns is not None and ended_ns < callee.ended.time_ns else None
+def _longest_ns(session: Session, functions: Collection[str | None]) -> Mapping[str | None, int]:
+    """Returns the longest time in which each of these functions was answered; 0 for what is no function."""
+    columns, provenance = session.messages, session.provenance
+    wanted = provenance.of_kinds(lambda kind: kind.function is not None and kind.function in functions)
+    partner = np.asarray(columns.partner)
+    rows = np.flatnonzero(wanted & (partner != NONE))
+    took = np.asarray(columns.end_time_ns)[partner[rows]] - np.asarray(columns.time_ns)[rows]
+    of_kind = np.zeros(len(provenance.kinds), np.int64)
+    np.maximum.at(of_kind, np.asarray(provenance.kind)[rows], took)
+    found: dict[str | None, int] = {}
+    for kind, longest in zip(provenance.kinds, of_kind.tolist(), strict=True):
+        found[kind.function] = max(longest, found.get(kind.function, 0))
+    return found
 
-    def _finding(
-        self, evidence: CaptureEvidence, key: UnansweredKey, found: _Open, waits: _Waits, unused: _Unused
-    ) -> Finding:
-        job, caller, callee, what, why = key
-        indexes = evidence.session.indexes(found.rows[:MAX_INDEXES])
-        it = "it" if len(found.rows) == 1 else "the first of them"
-        left = duration(evidence.last_ns - min(self._columns.time_ns[row] for row in found.rows))
-        failures = [evidence.session.failures[row] for row in found.rows if row in evidence.session.failures]
-        cause = CAUSES[why].format(left=left, caller=caller, it=it, waited=self._waited(failures, found.rows))
-        which = f"{counted(len(found.rows), 'request')}{{}} ({what} {numbers(indexes)}): {cause}"
-        if why == CALLER_ENDED:
-            text = f"{caller} recorded no answer of {callee} to {which.format('')}"
-        else:
-            text = f"{callee} never answered {which.format(f' of {caller}')}{_quoted(failures)}"
-        chain: list[str] = []
-        if why == SILENT:
-            chain, words = waits.after((job, caller), (job, callee))
-            text += words
-        gone = self._gone(evidence, key, found, failures)
-        if gone is not None:
-            text += gone.clause(min(self._columns.time_ns[row] for row in found.rows), it)
-        awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
-        remedy = REMEDIES[why].format(caller=caller, callee=callee)
-        if gone is not None and not (why == CALLER_ENDED and gone.ended.well):
-            remedy = gone.remedy(evidence)
-        if awaited:
-            until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
-            text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
-            remedy = "Fix that first: see the missing-gradient finding of the same context."
-        return Finding(
-            code="unanswered-request",
-            severity=found.severity,
-            text=f"{text}.",
-            remedy=remedy,
-            messages=indexes,
-            workers=unique([caller, callee, *chain]),
-        )
 
-    def _gone(
-        self, evidence: CaptureEvidence, key: UnansweredKey, found: _Open, failures: Sequence[CallFailure]
-    ) -> Departed | None:
-        """The worker that ended before it answered, or before it got the answer."""
-        job, caller, callee, _, why = key
-        given_up = min([failure.time_ns for failure in failures], default=None)
-        end = evidence.end(self._columns.pipe[found.rows[0]])
-        if given_up is None and end is not None:
-            given_up = end.time_ns
-        who = caller if why in (CALLER_CLOSED, CALLER_LEFT, CALLER_ENDED) else callee
-        return departed(evidence, who, job, given_up, by_its_end=why not in (TIMEOUT, ERROR))
+def _judge(
+    evidence: CaptureEvidence, row: int, kind: MessageKind, longest_ns: Mapping[str | None, int]
+) -> tuple[str, str]:
+    """Returns the severity, and one of the reasons below."""
+    columns = evidence.session.messages
+    failure = evidence.session.failures.get(row)
+    end = evidence.end(columns.pipe[row])
+    if failure is not None and (end is None or failure.reason != CONNECTION):
+        return "info" if kind.type in CLEAN_UP else "error", failure.reason
+    if end is not None:
+        if kind.type in CLEAN_UP:
+            return "info", CALLER_LEFT if end.by_client else LEFT
+        return "error", CALLER_CLOSED if end.by_client else CLOSED
+    if evidence.cut_off(columns.time_ns[row], longest_ns[kind.function] / 1e9):
+        return "info", EARLY
+    left = _caller_left(evidence, row)
+    if left is not None:
+        return "info" if left.ended.well else "error", CALLER_ENDED
+    return "error", SILENT
 
-    def _waited(self, failures: Sequence[CallFailure], rows: Sequence[int]) -> str:
-        """How long the caller waited for the first of these requests."""
-        began = min(self._columns.time_ns[row] for row in rows)
-        return duration(max(0, min(failure.time_ns for failure in failures) - began)) if failures else ""
+
+def _caller_left(evidence: CaptureEvidence, row: int) -> Departed | None:
+    """The caller, if its process ended by itself and the callee's did not end before: a log has answers
+    from their caller, which writes none once it ends. Signals prove nothing: a launcher sends them to
+    all, in any order.
+    """
+    columns = evidence.session.messages
+    job, pipe = evidence.job(row), evidence.session.pipes[columns.pipe[row]]
+    caller = departed(evidence, evidence.session.source(row), job) if pipe.logged else None
+    callee = departed(evidence, evidence.session.destination(row), job)
+    if caller is None or caller.ended.how != "exit":
+        return None
+    ended_ns = caller.ended.time_ns
+    if ended_ns is None or ended_ns > columns.time_ns[row] + TO_END_NS:
+        return None
+    if callee is None or callee.worker == caller.worker:
+        return caller
+    return caller if callee.ended.time_ns is not None and ended_ns < callee.ended.time_ns else None
+
+
+def _finding(
+    evidence: CaptureEvidence, key: UnansweredKey, found: _Open, waits: _Waits, unused: _Unused
+) -> Finding:
+    job, caller, callee, what, why = key
+    indexes = evidence.session.indexes(found.rows[:MAX_INDEXES])
+    it = "it" if len(found.rows) == 1 else "the first of them"
+    began_ns = min(evidence.session.messages.time_ns[row] for row in found.rows)
+    left = duration(evidence.last_ns - began_ns)
+    failures = [evidence.session.failures[row] for row in found.rows if row in evidence.session.failures]
+    cause = CAUSES[why].format(left=left, caller=caller, it=it, waited=_waited(failures, began_ns))
+    which = f"{counted(len(found.rows), 'request')}{{}} ({what} {numbers(indexes)}): {cause}"
+    if why == CALLER_ENDED:
+        text = f"{caller} recorded no answer of {callee} to {which.format('')}"
+    else:
+        text = f"{callee} never answered {which.format(f' of {caller}')}{_quoted(failures)}"
+    chain: list[str] = []
+    if why == SILENT:
+        chain, words = waits.after((job, caller), (job, callee))
+        text += words
+    gone = _gone(evidence, key, found, failures)
+    if gone is not None:
+        text += gone.clause(began_ns, it)
+    awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
+    remedy = REMEDIES[why].format(caller=caller, callee=callee)
+    if gone is not None and not (why == CALLER_ENDED and gone.ended.well):
+        remedy = gone.remedy(evidence)
+    if awaited:
+        until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
+        text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
+        remedy = "Fix that first: see the missing-gradient finding of the same context."
+    return Finding(
+        code="unanswered-request",
+        severity=found.severity,
+        text=f"{text}.",
+        remedy=remedy,
+        messages=indexes,
+        workers=unique([caller, callee, *chain]),
+    )
+
+
+def _gone(
+    evidence: CaptureEvidence, key: UnansweredKey, found: _Open, failures: Sequence[CallFailure]
+) -> Departed | None:
+    """The worker that ended before it answered, or before it got the answer."""
+    job, caller, callee, _, why = key
+    given_up = min([failure.time_ns for failure in failures], default=None)
+    end = evidence.end(evidence.session.messages.pipe[found.rows[0]])
+    if given_up is None and end is not None:
+        given_up = end.time_ns
+    who = caller if why in (CALLER_CLOSED, CALLER_LEFT, CALLER_ENDED) else callee
+    return departed(evidence, who, job, given_up, by_its_end=why not in (TIMEOUT, ERROR))
+
+
+def _waited(failures: Sequence[CallFailure], began_ns: int) -> str:
+    """How long the caller waited for the first of some requests."""
+    return duration(max(0, min(failure.time_ns for failure in failures) - began_ns)) if failures else ""
 
 
 class _Unused:

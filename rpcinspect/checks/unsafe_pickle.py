@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from rpcinspect.checks.check import MAX_INDEXES, Check, MessageDigest
+from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.model import Finding
+from rpcinspect.session.model import NONE, Finding, Session
+from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import counted, numbers, several, unique
 
 BUILTINS = "builtins."
@@ -35,7 +36,7 @@ class UnsafePickles(Check):
         self._naming: array[int] = array("q")
         """Rows of the messages that hold names of the user's own."""
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
         audit = record.facts.audit
         if not audit:
             return False
@@ -55,14 +56,17 @@ class UnsafePickles(Check):
         if not rows or rows[-1] != row:
             rows.append(row)
 
-    def exchange(self, row: int, request: MessageDigest, answer_row: int, answer: MessageDigest) -> bool:
-        confused = (request.kind, answer.kind) == CONFUSED
-        if confused:
-            reason = f"it answers {type_name(request.kind)}, whose sender loads the text in it as a pickle"
-            self._note("unsafe-pickle", type_name(answer.kind), reason, answer_row)
-        return confused
+    def _note_confused(self, session: Session) -> None:
+        """Notes answers of TorchScript that came to requests of Python's dialect."""
+        kind_of, (asked, answered) = session.provenance.kind_of, CONFUSED
+        for row in np.flatnonzero(session.provenance.of_kinds(lambda kind: kind.type == answered)).tolist():
+            partner = session.messages.partner[row]
+            if partner != NONE and kind_of(partner).type == asked:
+                reason = f"it answers {type_name(asked)}, whose sender loads the text in it as a pickle"
+                self._note("unsafe-pickle", type_name(answered), reason, row)
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
+        self._note_confused(evidence.session)
         for (code, name), rows in sorted(self._rows.items()):
             indexes, workers = _where(evidence, rows)
             if not indexes:

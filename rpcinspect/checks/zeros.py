@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rpcinspect.checks.check import Check, MessageDigest, MessageGroups, finding_of
+from rpcinspect.checks.check import Check, MessageGroups, finding_of
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.rpc.command import PropagateGradientsReq
 from rpcinspect.rpc.dtypes import DTYPES, DType
@@ -18,7 +18,8 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.tensor import TensorMeta
 from rpcinspect.rpc.tensor_values import plain_range
-from rpcinspect.session.model import Finding, MessageColumns
+from rpcinspect.session.model import Finding
+from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import counted, numbers
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
@@ -32,11 +33,11 @@ CHUNK = 1 << 20
 class ZeroGradients(Check):
     KINDS = (MessageType.BACKWARD_AUTOGRAD_REQ,)
 
-    def __init__(self, columns: MessageColumns, source: CaptureBytes) -> None:
-        self._groups = MessageGroups(columns)
+    def __init__(self, source: CaptureBytes) -> None:
+        self._groups = MessageGroups()
         self._source = source
 
-    def feed(self, record: RpcRecord, digest: MessageDigest) -> bool:
+    def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
         command, tensors = record.like.command, record.like.tensors
         grads = command.grads if type(command) is PropagateGradientsReq else ()
         if any(i < len(tensors) and all_zeros(record, tensors[i], self._source) for i in grads):

@@ -35,8 +35,7 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.rpc.envelope import RpcWithAutograd
-from rpcinspect.rpc.message import MessageType
+from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin, python_udf_of
 from rpcinspect.rpc.record import RpcRecord
@@ -45,9 +44,12 @@ from rpcinspect.tcp.ranges import CaptureBytes, Extent
 Id = tuple[int, int]
 NONE = -1
 EXCEPTION = MessageType.EXCEPTION
+AUTOGRAD = frozenset({MessageType.FORWARD_AUTOGRAD_REQ, MessageType.FORWARD_AUTOGRAD_RESP})
 
 MAX_NODES = 256
 """Of a request's arguments that are looked at for values."""
+MAX_NAME = 200
+"""Of a function's name that is told; captured names may be of any length."""
 MAX_MARKS = 16
 """Values, and tensors, of one message that are kept."""
 SAMPLE = 1 << 12
@@ -89,7 +91,15 @@ class MessageKind(Struct, frozen=True):
     asynchronous: bool = False
     """The function is decorated with async_execution: it goes on after it has returned."""
     wrapped: bool = False
-    """It travels in an autograd envelope."""
+    """It belongs to an autograd context."""
+    envelopes: tuple[int, ...] = ()
+    """Types of these, outermost first."""
+    grads: bool = False
+    """One of its own tensors requires grad."""
+    elsewhere: bool = False
+    """One of its tensors is not on the CPU."""
+    whole: bool = True
+    """All of it was captured and could be read."""
     callee: Callee | None = None
     """Who is called, as far as a request says it."""
     maker: Global | None = None
@@ -104,6 +114,16 @@ class MessageKind(Struct, frozen=True):
     """Of an answer: the class or function that it names, and nothing else."""
     marks: tuple[int, ...] = ()
     """Of the values, where all messages of the kind have the same ones."""
+
+    @property
+    def autograd(self) -> bool:
+        """Returns whether there is an autograd envelope."""
+        return not AUTOGRAD.isdisjoint(self.envelopes)
+
+    @property
+    def what(self) -> str:
+        """Returns the function that a request calls, else the name of the type."""
+        return (self.function or type_name(self.type))[:MAX_NAME]
 
 
 class Event(NamedTuple):
@@ -184,24 +204,34 @@ class Provenance:
         return number
 
     def _kind(self, record: RpcRecord) -> tuple[MessageKind, tuple[int, ...]]:
-        rpc = record.like
+        rpc, facts = record.like, record.facts
         kind = message_type_of(rpc.command)
-        if not record.tp.from_client or kind not in CALLS:
-            pickle = record.facts.pickle
-            value = pickle.root if pickle is not None and type(pickle.root) is Global else None
-            wrapped, failed = context_of(record) is not None, record.facts.failed or kind == EXCEPTION
-            return MessageKind(kind, wrapped=wrapped, failed=failed, value=value), ()
-        function = function_of(record)
+        grads = elsewhere = False
+        for meta in rpc.tensors:
+            grads = grads or (meta.requires_grad and meta.part_of is None)
+            elsewhere = elsewhere or meta.device != "cpu"
         found = MessageKind(
             kind,
-            function,
-            is_builtin(rpc.command),
-            bool(getattr(rpc.command, "is_async_execution", False)),
-            any(type(envelope) is RpcWithAutograd for envelope in rpc.envelopes),
-            callee_of(record),
-            maker_of(python_udf_of(record)),
-            function in MAKERS,
-            function == str(TYPE_OF),
+            wrapped=context_of(record) is not None,
+            envelopes=tuple([envelope.message_type for envelope in rpc.envelopes]),
+            grads=grads,
+            elsewhere=elsewhere,
+            failed=facts.failed or kind == EXCEPTION,
+            whole=not record.problems,
+        )
+        if not record.tp.from_client or kind not in CALLS:
+            root = None if facts.pickle is None else facts.pickle.root
+            return replace(found, value=root) if type(root) is Global else found, ()
+        function = function_of(record)
+        found = replace(
+            found,
+            function=function,
+            builtin=is_builtin(rpc.command),
+            asynchronous=bool(getattr(rpc.command, "is_async_execution", False)),
+            callee=callee_of(record),
+            maker=maker_of(python_udf_of(record)),
+            makes=function in MAKERS,
+            asks_class=function == str(TYPE_OF),
         )
         return found, self._values(record)
 

@@ -35,7 +35,7 @@ def findings(
     session = talk.finish(*entries)  # type: ignore[arg-type]
     if until is not None:
         session = replace(session, captures=(capture_until(until),))
-    stage = Findings(talk.builder.columns, source or CaptureBytes(no_bytes))
+    stage = Findings(talk.builder.provenance, source or CaptureBytes(no_bytes))
     stage.feed(talk.records)
     return list(stage.finish(session, wire))
 

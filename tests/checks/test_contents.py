@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from rpcinspect.checks.check import digest_of
 from rpcinspect.checks.contents import CallContents, Holds, is_programs
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.command import Command, PythonCall, PythonResp, ScriptCall, ScriptResp
@@ -37,7 +36,7 @@ def of(*commands: Command, tensors: Sequence[int] = ()) -> tuple[Talk, CallConte
         forth = isinstance(command, (PythonCall, ScriptCall))
         count = tensors[number] if tensors else 0
         record = talk.say(command, id=number, from_client=forth, tensors=count)
-        contents.feed(record, digest_of(record))
+        contents.feed(record, talk.builder.provenance.kind_of(record.row))
     return talk, contents
 
 
@@ -123,7 +122,7 @@ def test_calls_are_those_of_the_program() -> None:
     with Decoding([str(capture_of("costs/one_by_one"))]) as decoding:
         contents = CallContents(decoding.bytes)
         for record in decoding.records():
-            contents.feed(record, digest_of(record))
+            contents.feed(record, decoding.builder.provenance.kind_of(record.row))
         index = decoding.session.index
         calls = {int(index[row]) for row in contents.calls()}
     own = [m for m in decode(capture_of("costs/one_by_one")).messages if m["request"] and not m["control"]]

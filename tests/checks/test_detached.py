@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import PythonCall
-from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.model import Finding
 from tests.checks.talks import SECOND, findings, of_capture, of_path
 from tests.places import content, recorded
@@ -74,9 +73,8 @@ def test_an_answer_that_requires_grad_outside_of_a_context() -> None:
 def test_a_message_that_could_not_be_read_whole_tells_nothing() -> None:
     workers = Workers(2)
     workers.call(0, 1, 0, 10, grads=(0, 1))
-    read = workers.records[1]
-    damage = Problem("rpc", "the envelope can't be read", Location())
-    workers.records[1] = RpcRecord(read.row, read.tp, read.rpc, read.facts, (damage,))
+    provenance = workers.builder.provenance
+    provenance.kinds[provenance.kind[1]] = replace(provenance.kind_of(1), whole=False)
     assert told(findings(workers, until=SECOND)) == []
 
 

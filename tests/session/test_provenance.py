@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcinspect.rpc.command import PythonCall, RRefAck, RRefUserDelete
+from rpcinspect.rpc.command import ExceptionResponse, PythonCall, RRefAck, RRefUserDelete
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.provenance import (
     LEAST_BYTES,
     MAX_MARKS,
+    MAX_NAME,
     SAMPLE,
     Event,
     Provenance,
@@ -22,6 +23,7 @@ from rpcinspect.session.provenance import (
 )
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 from tests.replayer.planning.pickled import name, request, rref, tensor
+from tests.replayer.talks import Workers
 from tests.session.records import Talk
 
 
@@ -55,6 +57,33 @@ def test_kinds_repeat() -> None:
     assert [kind.type for kind in provenance.kinds] == [MessageType.PYTHON_CALL, MessageType.RREF_USER_DELETE]
     assert list(provenance.kind) == [0, 0, 1]
     assert provenance.kind_of(0).function == "app.f"
+
+
+def test_a_call_and_its_answer() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10, "app.f", context=(7, 1), grads=(1, 0))
+    request, answer = (workers.builder.provenance.kind_of(record.row) for record in workers.records)
+    assert (request.type, request.envelopes) == (
+        MessageType.PYTHON_CALL,
+        (MessageType.FORWARD_AUTOGRAD_REQ,),
+    )
+    assert (request.autograd, request.grads, request.what) == (True, True, "app.f")
+    assert (request.builtin, request.failed, request.elsewhere, request.whole) == (False, False, False, True)
+    assert (answer.envelopes, answer.autograd, answer.grads, answer.what) == ((), False, False, "PYTHON_RET")
+
+
+def test_operators_and_errors() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10, "aten::add", ExceptionResponse(b"boom"))
+    request, answer = (workers.builder.provenance.kind_of(record.row) for record in workers.records)
+    assert (request.builtin, request.what, request.failed) == (True, "aten::add", False)
+    assert (answer.failed, answer.what) == (True, "EXCEPTION")
+
+
+def test_names_that_are_told_are_bounded() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 0, 10, f"app.{'f' * 5000}")
+    assert len(workers.builder.provenance.kind_of(0).what) == MAX_NAME
 
 
 def test_values_of_arguments() -> None:
