@@ -208,7 +208,7 @@ def count_nonfinite(data: bytes, dtype: str, times: int) -> NonfiniteCount | Non
     nan, infinite = layout.is_nan(codes), layout.is_infinite(codes)
     if dtype.startswith("complex"):
         pairs = len(codes) // 2
-        nan, infinite = (flags[: 2 * pairs].reshape(-1, 2).any(axis=1) for flags in (nan, infinite))
+        nan, infinite = (np.any(flags[: 2 * pairs].reshape(-1, 2), axis=1) for flags in (nan, infinite))
     count = int(np.count_nonzero(nan))
     also = int(np.count_nonzero(infinite & ~nan))
     return NonfiniteCount(count * times, also * times, count_elements(len(data), dtype) * times)
