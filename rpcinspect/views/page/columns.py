@@ -7,8 +7,10 @@ that they point into, each string once. What a column names by another message's
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from itertools import count
 
 import orjson
 
@@ -57,20 +59,6 @@ MAX_TEXT = 300
 
 MAX_PARENTS = 20
 """Of those that a request may have been sent for, the likeliest."""
-
-
-class Strings:
-    """A table of strings, each once."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, value: str) -> int:
-        """Returns the place of a string in the table."""
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    def table(self) -> list[str]:
-        return list(self._numbers)
 
 
 class WorkerLanes:
@@ -136,7 +124,10 @@ class _Columns:
                 self._calls[call.answer] = call
         self._nested = {timing.call.index: timing.nested_ns or 0 for timing in run.latency.timings}
         self._texts = CallTexts()
-        self._strings = {name: Strings() for name in ("texts", "types", "functions", "ids")}
+        self._strings = {
+            name: defaultdict[str, int](count().__next__) for name in ("texts", "types", "functions", "ids")
+        }
+        """Tables of strings, each with its place."""
 
     def json(self, indexes: Sequence[int]) -> Json:
         times = self._run.session.messages.time_ns
@@ -153,7 +144,7 @@ class _Columns:
             rows.append((index - last_index, begin - last_ns, *told))
             last_index, last_ns = index, begin
         doubts = self._run.causes.doubts
-        tables = {name: strings.table() for name, strings in self._strings.items()}
+        tables = {name: list(strings) for name, strings in self._strings.items()}
         return {
             "count": len(indexes),
             "start_ns": str(start),
@@ -180,8 +171,8 @@ class _Columns:
         return (
             max(0, columns.end_time_ns[row] - columns.time_ns[row]),
             *self._lanes.of(row),
-            strings["types"].number(type_name(columns.type[row])),
-            strings["types"].number(type_name(message_type_of(record.rpc.command))),
+            strings["types"][type_name(columns.type[row])],
+            strings["types"][type_name(message_type_of(record.rpc.command))],
             KINDS.index(self._kind(record, call)),
             self._flags(record, partner) | (NAMED if named else 0),
             0 if other is None else other - index,
@@ -190,10 +181,10 @@ class _Columns:
             self._nested.get(index, 0),
             self._context(call) + 1,
             size_of(record),
-            0 if function is None else strings["functions"].number(text(function)) + 1,
+            0 if function is None else strings["functions"][text(function)] + 1,
             self._edge(record),
-            strings["texts"].number(shorten(self._phrases.phrase(record), MAX_TEXT)),
-            strings["texts"].number(shorten(self._short(index, call), MAX_TEXT)),
+            strings["texts"][shorten(self._phrases.phrase(record), MAX_TEXT)],
+            strings["texts"][shorten(self._short(index, call), MAX_TEXT)],
         )
 
     def _short(self, index: int, call: Exchange | None) -> str:
@@ -219,7 +210,7 @@ class _Columns:
         """The autograd message id of the envelope, 0 for none; 1 more than the place in `ids`."""
         for envelope in record.rpc.envelopes:
             if isinstance(envelope, RpcWithAutograd):
-                return self._strings["ids"].number(packed(envelope.autograd_metadata.autograd_message_id)) + 1
+                return self._strings["ids"][packed(envelope.autograd_metadata.autograd_message_id)] + 1
         return 0
 
     def _flags(self, record: RpcRecord, partner: int) -> int:

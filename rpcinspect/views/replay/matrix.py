@@ -5,13 +5,13 @@ In: results of combinations. Out: a row, or a `combination` line, for each; then
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rpcinspect.fields.phrases import counted, printable, shorten
-from rpcinspect.fields.plain import Json, picked, plain, text
+from rpcinspect.fields.plain import Json, plain
 from rpcinspect.replayer.matrix import CombinationResult, FirstDifference, worst_verdict
 from rpcinspect.replayer.playing.outcome import error_line
-from rpcinspect.views.columns import Column, Style, Table
+from rpcinspect.views.columns import Column, json_of, table
 from rpcinspect.views.difference import told
 from rpcinspect.views.jsonl.lines import lines
 from rpcinspect.views.replay.replay_json import difference_json
@@ -21,18 +21,8 @@ from rpcinspect.views.text.console import TextConsole
 MAX_VALUE = 24
 """Of a value in a cell."""
 MAX_ERROR = 60
-COLUMNS = (
-    Column(title="environment"),
-    Column(title="torch"),
-    Column(title="threads", right=True),
-    Column(title="verdict"),
-    Column(title="identical", right=True),
-    Column(title="tolerance", right=True),
-    Column(title="different", right=True),
-    Column(title="failed", right=True),
-    Column(title="first difference", gives_way=True),
-    Column(title="why"),
-)
+ALIKE = ("identical", "tolerance")
+"""Verdicts of what came as captured."""
 
 
 def show_matrix(results: Sequence[CombinationResult], console: TextConsole) -> None:
@@ -41,9 +31,7 @@ def show_matrix(results: Sequence[CombinationResult], console: TextConsole) -> N
 
 
 def _parts(results: Sequence[CombinationResult]) -> Iterator[Part]:
-    rows = [[*_row(one)] for one in results]
-    styles: list[Style] = ["" if one.verdict in ("identical", "tolerance") else "bad" for one in results]
-    yield Table(columns=COLUMNS, rows=rows, styles=styles)
+    yield table(COLUMNS, results, style=lambda one: "" if one.verdict in ALIKE else "bad")
     errors = dict.fromkeys((one.environment, one.error) for one in results if one.error is not None)
     for name, error in errors:
         first, *rest = (error or "").splitlines() or [""]
@@ -54,22 +42,9 @@ def _parts(results: Sequence[CombinationResult]) -> Iterator[Part]:
         if reason:
             yield f"#{message}: {printable(reason)}", ""
     worst = worst_verdict(results)
-    good = sum(one.verdict in ("identical", "tolerance") for one in results)
+    good = sum(one.verdict in ALIKE for one in results)
     words = f"{worst}: {good} of {counted(len(results), 'combination')} as captured"
     yield words, "bold green" if good == len(results) else "bold red"
-
-
-def _row(one: CombinationResult) -> Iterator[str]:
-    yield printable(one.environment)
-    yield "" if one.interpreter is None else printable(one.interpreter.torch)
-    yield str(one.threads)
-    yield one.verdict
-    counts = one.counts
-    failed = counts.failed + counts.unanswered
-    for number in (counts.identical, counts.tolerance, counts.different + one.unexpected, failed):
-        yield f"{number:,}" if one.error is None else ""
-    yield "" if one.first is None else _place(one.first)
-    yield "not started" if one.error is not None else "" if one.first is None else one.first.code
 
 
 def _place(first: FirstDifference) -> str:
@@ -90,28 +65,9 @@ def matrix_lines(results: Sequence[CombinationResult]) -> bytes:
 
 
 def _objects(results: Sequence[CombinationResult]) -> Iterator[Json]:
-    for one in results:
-        yield combination_json(one)
+    yield from map(json_of(COLUMNS, "combination"), results)
     verdicts = [one.verdict for one in results]
     yield {"kind": "matrix", "verdict": worst_verdict(results), "combinations": len(verdicts)}
-
-
-def combination_json(one: CombinationResult) -> Json:
-    """A `combination` line."""
-    its, counts, first = one.interpreter, one.counts, one.first
-    return {
-        "kind": "combination",
-        "environment": text(one.environment),
-        "interpreter": None if its is None else text(its.program),
-        "python": None if its is None else its.python,
-        "torch": None if its is None else text(its.torch),
-        "threads": one.threads,
-        "verdict": one.verdict,
-        **picked("expected identical tolerance different unanswered failed")(counts),
-        "unexpected": one.unexpected,
-        "first": None if first is None else first_json(first),
-        "error": plain(one.error),
-    }
 
 
 def first_json(first: FirstDifference) -> Json:
@@ -119,3 +75,34 @@ def first_json(first: FirstDifference) -> Json:
     its = first.difference
     shown = None if its is None else difference_json([its], "tolerance" if its.tolerated else "different")
     return {"message": first.message, "code": first.code, "difference": shown, "text": plain(first.text)}
+
+
+def _number(title: str, count: Callable[[CombinationResult], int]) -> Column:
+    """How many; nothing where nothing could be started."""
+    return Column(title=title, of=lambda one: count(one) if one.error is None else None, right=True)
+
+
+def _why(one: CombinationResult, _: object) -> str:
+    return "not started" if one.error is not None else "" if one.first is None else one.first.code
+
+
+COLUMNS = (
+    Column("environment", title="environment", words=printable),
+    Column("interpreter", of="interpreter.program"),
+    Column("python", of="interpreter.python"),
+    Column("torch", of="interpreter.torch", title="torch", words=printable),
+    Column("threads", title="threads", words=str, right=True),
+    Column("verdict", title="verdict", words=str),
+    *(Column(key, of=f"counts.{key}") for key in ("expected", "identical", "tolerance", "different")),
+    *(Column(key, of=f"counts.{key}") for key in ("unanswered", "failed")),
+    Column("unexpected"),
+    _number("identical", lambda one: one.counts.identical),
+    _number("tolerance", lambda one: one.counts.tolerance),
+    _number("different", lambda one: one.counts.different + one.unexpected),
+    _number("failed", lambda one: one.counts.failed + one.counts.unanswered),
+    Column("first", of=lambda one: None if one.first is None else first_json(one.first)),
+    Column(title="first difference", of="first", words=_place, gives_way=True),
+    Column(title="why", cell=_why),
+    Column("error"),
+)
+"""A combination, for people and in JSON."""

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.equality.difference import Difference
-from rpcinspect.fields.plain import Json, picked, plain, text
+from rpcinspect.fields.plain import Json, Picked, picked, plain, text
 from rpcinspect.replayer.peers.traffic_pcap import NOT_RECORDED
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.planning.sessions import LIVE
@@ -27,7 +27,6 @@ from rpcinspect.replayer.playing.outcome import (
 )
 from rpcinspect.replayer.playing.report import Report, first_difference, never
 from rpcinspect.replayer.workers.live_group import LeafGradient
-from rpcinspect.replayer.workers.process_exit import EarlyExit
 from rpcinspect.views.jsonl.lines import lines
 from rpcinspect.views.replay.plan_json import global_json, stand_ins_json, step_json
 
@@ -77,12 +76,10 @@ def inbound_json(one: InboundOutcome, planned: PlannedSession, run: int) -> Json
     """An `inbound` line."""
     return {
         "kind": "inbound",
-        **picked("captured type")(one),
-        "from": text(one.sender),
-        "result": one.result,
+        **picked("captured type from=sender result")(one),
         "difference": difference_json(one.differences, one.result),
         "session": planned.number,
-        "role": text(one.role),
+        **picked("role")(one),
         "differences": len(one.differences),
         **picked("same_payload text")(one),
         "run": run,
@@ -115,8 +112,7 @@ def _held(session: SessionOutcome, run: int) -> Iterator[Json]:
 def gradient_json(gradient: LeafGradient) -> Json:
     """A leaf's gradient; `sha256` as of decoded tensors, null where its bytes are too many."""
     return {
-        **picked("dtype shape layout parameter")(gradient),
-        "name": None if gradient.name is None else text(gradient.name),
+        **picked("dtype shape layout parameter name")(gradient),
         "sha256": None if gradient.data is None else hashlib.sha256(gradient.data).hexdigest(),
     }
 
@@ -151,11 +147,7 @@ def recording_json(made: TrafficRecording | None) -> Json | None:
 def search_json(made: SeedSearch) -> Json:
     """What came of looking for seeds in a session."""
     return {
-        "session": made.session,
-        "from": made.tries.start,
-        "to": made.tries.stop,
-        **picked("tried wall_s")(made),
-        **picked("found")(made),
+        **picked("session from=tries.start to=tries.stop tried wall_s found")(made),
         "missing": [{"worker": text(name), "message": message} for name, message in made.missing.items()],
         **picked("out_of_time failure")(made),
     }
@@ -177,13 +169,8 @@ def _failures(outcome: ReplayOutcome, error: str | None) -> Iterator[Json]:
                 }
 
 
-def ended_json(one: EarlyExit) -> Json:
-    """A process that ended early."""
-    return {
-        **picked("worker")(one),
-        "signal": one.exit.signal,
-        "exit_code": one.exit.code,
-        **picked("last_message memory_bytes")(one),
-        "peak_bytes": one.exit.peak_bytes,
-        **picked("no_memory oom_kills text")(one),
-    }
+ended_json = Picked(
+    "worker signal=exit.signal exit_code=exit.code last_message memory_bytes peak_bytes=exit.peak_bytes "
+    "no_memory oom_kills text"
+)
+"""A process that ended early."""

@@ -12,7 +12,6 @@ from rpcinspect.views.page.columns import (
     MAX_TEXT,
     OPEN,
     REQUEST,
-    Strings,
     WorkerLanes,
     columns_of,
 )
@@ -93,9 +92,6 @@ def test_equal_texts_are_stored_once() -> None:
     found = columns_of(run, WorkerLanes(run.session), range(len(run.messages)), {})
     assert len(found["texts"]) == 2
     assert found["functions"] == ["app.f"]
-    strings = Strings()
-    assert [strings.number(text) for text in ("a", "b", "a")] == [0, 1, 0]
-    assert strings.table() == ["a", "b"]
 
 
 def test_long_texts_are_cut() -> None:
