@@ -73,19 +73,20 @@ _MAKE: dict[type, Callable[[Any], object]] = {
 class Picked:
     """Picks attributes of an object by name: made once for a kind of object, called with each."""
 
-    def __init__(self, names: str, **make: Callable[[Any], object]) -> None:
-        """`names`: the keys in their order, `key=attribute` where the two differ; `make`: of a key how its
-        value is made, where not by `plain`."""
+    def __init__(self, names: str, kind: str = "", /, **make: Callable[[Any], object]) -> None:
+        """`names`: the keys in their order, `key=attribute` where the two differ; `kind`: of lines of JSON,
+        which begin with it; `make`: of a key how its value is made, where not by `plain`."""
         pairs = [name.partition("=") for name in names.split()]
         self._keys = [key for key, _, _ in pairs]
         self._get: Callable[[object], tuple[object, ...]]
         get = attrgetter(*[attribute or key for key, _, attribute in pairs])
         self._get = get if len(pairs) > 1 else lambda one: (get(one),)
+        self._first = {"kind": kind} if kind else {}
         self._make = make
         self._rest = [key for key in self._keys if key not in make]
 
     def __call__(self, one: object) -> Json:
-        told = dict(zip(self._keys, self._get(one), strict=True))
+        told: Json = self._first | dict(zip(self._keys, self._get(one), strict=True))
         for key in self._rest:
             value = told[key]
             if type(value) not in ATOMS:
@@ -99,17 +100,6 @@ class Picked:
 def picked(names: str) -> Picked:
     """Returns a `Picked` that is used for few objects."""
     return Picked(names)
-
-
-class JsonLine(Picked):
-    """A `Picked` that puts `kind` first: a line of JSON."""
-
-    def __init__(self, kind: str, names: str, **make: Callable[[Any], object]) -> None:
-        super().__init__(names, **make)
-        self._kind = kind
-
-    def __call__(self, one: object) -> Json:
-        return {"kind": self._kind, **super().__call__(one)}
 
 
 def optional(make: Callable[[Any], object]) -> Callable[[Any], object]:

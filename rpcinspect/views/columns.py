@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 
 from rpcinspect.fields.phrases import end_label
-from rpcinspect.fields.plain import ATOMS, Json, plain
+from rpcinspect.fields.plain import Json, Picked, plain
 
 if TYPE_CHECKING:
     from rpcinspect.fields.field import Get
 
 Style: TypeAlias = Literal["", "bad", "odd"]
-
-
-NUMBERS = frozenset({"int32", "int64", "bool"})
-"""Types of Parquet whose values JSON has as they are."""
 
 
 class Links(Struct, frozen=True):
@@ -165,21 +161,14 @@ def cells_of(columns: Sequence[Column]) -> Callable[[Any], Json]:
 
 
 def _values(named: Mapping[str, Column], first: Json) -> Callable[[Any], Json]:
-    """Makes dicts; there may be as many as messages, so attributes are asked for all at once: of what comes
-    of the object itself there is more than one.
-    """
-    names = [name for name, one in named.items() if one.is_attribute]
-    get = attrgetter(*[str(named[name].of or named[name].key) for name in names])
+    """Makes dicts; there may be as many as messages, so attributes are asked for all at once."""
+    attributes = [f"{name}={one.of or one.key}" for name, one in named.items() if one.is_attribute]
+    picked = Picked(" ".join(attributes))
     others = [(name, one.get) for name, one in named.items() if not one.is_attribute]
     empty = first | dict.fromkeys(named)
-    unsure = [name for name in names if named[name].type not in NUMBERS]
 
     def told(item: Any) -> Json:
-        values = empty.copy()
-        values.update(zip(names, get(item), strict=True))
-        for name in unsure:
-            if type(values[name]) not in ATOMS:
-                values[name] = plain(values[name])
+        values = empty | picked(item)
         for name, make in others:
             values[name] = make(item)
         return values

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpcinspect.fields.phrases import counted, duration, path_label, printable, shorten
-from rpcinspect.fields.plain import JsonLine
+from rpcinspect.fields.plain import Picked
 from rpcinspect.session.model import LogEvent, LogFile, WorkerLogs
 
 MAX_SAID = 300
@@ -51,5 +51,5 @@ def _verb(count: int) -> str:
     return "speaks" if count == 1 else "speak"
 
 
-file_json = JsonLine("worker_log", "path workers lines rpc_lines zone_s matched uncertainty_ns notes")
-event_json = JsonLine("log", "file line time_ns placed worker peer what lost severity message type text")
+file_json = Picked("path workers lines rpc_lines zone_s matched uncertainty_ns notes", "worker_log")
+event_json = Picked("file line time_ns placed worker peer what lost severity message type text", "log")

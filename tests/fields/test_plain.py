@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from msgspec import Struct
 
-from rpcinspect.fields.plain import JsonLine, Picked, each, number, optional, picked, plain, text
+from rpcinspect.fields.plain import Picked, each, number, optional, picked, plain, text
 from rpcinspect.rpc.types import RRefId
 
 
@@ -40,8 +40,8 @@ def test_attributes_are_picked_in_their_order() -> None:
     several = Picked("b x=a c=inner.c many none many_times=many", none=optional(str), many_times=each(str))
     found = {"b": "\\xff", "x": 2, "c": [3], "many": [1, 2], "none": None, "many_times": ["1", "2"]}
     assert list(several(one).items()) == list(found.items())
-    assert JsonLine("thing", "a b")(one) == {"kind": "thing", "a": 2, "b": "\\xff"}
-    assert list(JsonLine("thing", "a b")(one)) == ["kind", "a", "b"]
+    assert Picked("a b", "thing")(one) == {"kind": "thing", "a": 2, "b": "\\xff"}
+    assert list(Picked("a b", "thing")(one)) == ["kind", "a", "b"]
 
 
 class Inner(Struct):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rpcinspect.fields.phrases import amount, counted, duration, end_label, join_ends
-from rpcinspect.fields.plain import Json, JsonLine, Picked, optional, text
+from rpcinspect.fields.plain import Json, Picked, optional, text
 from rpcinspect.rpc.message import type_name
 from rpcinspect.run.latency import Latency, LatencyGroup, Straggler, for_people
 from rpcinspect.run.run import RunModel
@@ -90,14 +90,14 @@ STRAGGLER = (
     Column("nested", title="why", words=lambda it: "waits for its own calls" if it else "", unless="empty"),
 )
 
-_timing = JsonLine(
-    "exchange",
+_timing = Picked(
     "request=call.index answer=call.answer job=call.job caller=call.caller callee=call.callee what=call.what "
     "function=call.function type=call.kind context_id=call.context control=call.control "
     "housekeeping=call.housekeeping parents=call.parents parent_certain=call.parent_certain "
     "begin_ns=call.begin_ns request_ns busy_ns nested_ns answer_ns total_ns "
     "request_bytes=call.request_bytes answer_bytes=call.answer_bytes failed=call.failed "
     "gave_up=call.failure gave_up_ns",
+    "exchange",
     type=type_name,
     parents=lambda parents: [call.index for call in parents],
     gave_up=optional(lambda failure: text(failure.reason)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.fields.phrases import counted, end_label, join_ends, printable
-from rpcinspect.fields.plain import Json, JsonLine, Picked, text
+from rpcinspect.fields.plain import Json, Picked, text
 from rpcinspect.run.profile import CallProfile, ProfileRow, rows_of
 from rpcinspect.run.run import RunModel
 from rpcinspect.views.columns import Column, json_of, table
@@ -69,7 +69,7 @@ ROW = (
     Column(title="Node ID", of="node_id", words=str, right=True),
 )
 
-_profile = JsonLine("profile", "request answer job caller callee profiling_id key mode_known broken")
+_profile = Picked("request answer job caller callee profiling_id key mode_known broken", "profile")
 _run = Picked(
     "operator=name node_id thread_id=thread begin_ns total_ns self_ns async=is_async "
     "memory self_memory shapes"
