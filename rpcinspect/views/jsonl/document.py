@@ -37,12 +37,7 @@ def session_pieces(view: JsonLines, session: Session, shown: Shown | None = None
     """Yields what `view.finish` gives, as one document."""
     yield _BEGIN
     yield from _members(head_lines(session), HEAD)
-    yield b',\n"messages": ['
-    between = b"\n"
-    for batch in view.batches(session, shown):
-        yield between + b",\n".join(batch)
-        between = b",\n"
-    yield b"]"
+    yield from _batched("message", view.batches(session, shown))
     yield from _members(tail_lines(session, shown), TAIL)
     yield _END
 
@@ -55,12 +50,7 @@ def message_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
 def call_pieces(calls: OfSession, shown: Shown | None) -> Iterator[bytes]:
     """Yields what `call_lines` gives, as one document."""
     yield _BEGIN
-    yield b',\n"calls": ['
-    between = b"\n"
-    for batch in calls.batches(calls.rows):
-        yield between + b",\n".join([orjson.dumps(call_json(call)) for call in batch])
-        between = b",\n"
-    yield b"]"
+    yield from _batched("call", (map(orjson.dumps, map(call_json, of)) for of in calls.batches(calls.rows)))
     if shown is not None:
         yield from _members([filter_line(calls, shown)], ())
     yield _END
@@ -71,6 +61,16 @@ def answer_pieces(kinds: Iterable[str], lines: Iterable[Json]) -> Iterator[bytes
     yield _BEGIN
     yield from _members(lines, kinds)
     yield _END
+
+
+def _batched(kind: str, batches: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    """A list of very many objects."""
+    yield b',\n"%s": [' % list_name(kind).encode()
+    between = b"\n"
+    for batch in batches:
+        yield between + b",\n".join(batch)
+        between = b",\n"
+    yield b"]"
 
 
 def _members(lines: Iterable[Json], kinds: Iterable[str]) -> Iterator[bytes]:
