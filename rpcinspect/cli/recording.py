@@ -15,7 +15,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec.structs
-from msgspec import Struct
 
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.output import empty_line, say
@@ -174,67 +173,36 @@ SHOWN = 4
 """Workers of others that are named."""
 
 
-class Held(Struct, frozen=True):
-    """What was found."""
-
-    messages: int
-    complete: bool
-    """All of the file was read."""
-    workers: frozenset[str]
-    """Their names, as far as the file was read."""
-    why_none: str | None = None
-    """Why there are no messages."""
-
-
-def look_into(
-    path: Path, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
-) -> Held | None:
-    """Reads the recorded file for some seconds; None where it can't be read, such as when the command removed
-    it."""
-    end = clock() + seconds
+def looked_into(
+    recorded: RecordingResult, notes: Sequence[ProcessNote], *, strangers: bool, seconds: float = SECONDS
+) -> RecordingResult:
+    """Returns the result with the number of messages, as far as the file can be read in some seconds; with
+    why there are none, and with workers that are not of this command, which `strangers` asks for: on other
+    interfaces they are expected."""
+    end = time.monotonic() + seconds
     complete = True
 
     def stop_in_time(done: int, of: int | None) -> None:
         nonlocal complete
-        if complete and done != of and clock() > end:
+        if complete and done != of and time.monotonic() > end:
             complete = False
             decoding.stop()
 
     try:
-        with Decoding([str(path)], Options(progress=stop_in_time)) as decoding:
-            messages = sum(1 for _ in decoding.records())
+        with Decoding([str(recorded.file)], Options(progress=stop_in_time)) as decoding:
+            messages = counted(sum(1 for _ in decoding.records()), "message")
             session = decoding.session
-    except RpcInspectError:
-        return None
-    names = frozenset(worker.name for worker in session.workers if worker.name is not None)
-    return Held(messages, complete, names, empty_line(session) if complete else None)
-
-
-def looked_into(
-    recorded: RecordingResult, notes: Sequence[ProcessNote], *, strangers: bool
-) -> RecordingResult:
-    """Returns the result with the number of messages and the workers in them. `strangers`: report workers
-    that are not of this command; on other interfaces they are expected."""
-    held = look_into(recorded.file)
-    if held is None:
+    except RpcInspectError:  # such as where the command has removed it
         warnings = [f"{recorded.file} can no longer be read"] if recorded.ended_early is None else []
         return msgspec.structs.replace(recorded, warnings=warnings)
-    words = counted(held.messages, "message")
-    return msgspec.structs.replace(
-        recorded,
-        messages=words if held.complete else f"more than {words}",
-        warnings=[*_none(held.why_none, notes), *(_others(held.workers, notes) if strangers else ())],
-    )
-
-
-def _none(why: str | None, notes: Sequence[ProcessNote]) -> Iterator[str]:
-    if why is not None and any(note.recorded for note in notes):  # else it was said that nobody used RPC
-        yield why
-
-
-def _others(workers: frozenset[str], notes: Sequence[ProcessNote]) -> Iterator[str]:
-    """Packets do not tell to which command they belong."""
+    why = empty_line(session) if complete else None
+    heard = any(note.recorded for note in notes)  # else it was said that nobody used RPC
+    warnings = [why] if why is not None and heard else []
     ours = {note.name for note in notes}
-    others = sorted(workers - ours)
-    if ours and others:
-        yield (f"captured other jobs' workers too: {some(others, SHOWN)}; --private-net keeps them out")
+    others = sorted({worker.name for worker in session.workers if worker.name is not None} - ours)
+    if strangers and ours and others:  # packets do not tell to which command they belong
+        told = f"captured other jobs' workers too: {some(others, SHOWN)}"
+        warnings.append(f"{told}; --private-net keeps them out")
+    return msgspec.structs.replace(
+        recorded, messages=messages if complete else f"more than {messages}", warnings=warnings
+    )

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.cli.recording import beside, default_name, earlier, hidden, look_into
+from rpcinspect.cli.recording import beside, default_name, earlier, hidden, looked_into
 from rpcinspect.errors import OutputError
+from rpcinspect.recorder.processes import ProcessNote
+from rpcinspect.recorder.record import RecordingResult
 from tests.cli.runner import CHAIN
 from tests.truth import capture_of
 
@@ -92,28 +94,34 @@ def test_what_stood_there_goes_once_something_was_recorded(tmp_path: Path) -> No
     assert [each.name for each in tmp_path.iterdir()] == ["run.pcap"]
 
 
+def read(path: Path, *names: str, seconds: float = 5) -> RecordingResult:
+    notes = [ProcessNote(pid=1, name=name, recorded=True) for name in names]
+    recorded = RecordingResult(file=path, bytes=1)
+    return looked_into(recorded, notes, strangers=True, seconds=seconds)
+
+
 def test_messages_and_workers_are_found() -> None:
-    held = look_into(CHAIN)
-    assert held is not None
-    assert (held.messages, held.complete, held.why_none) == (24, True, None)
-    assert held.workers == {"worker0", "worker1"}
+    found = read(CHAIN, "worker0", "worker1")
+    assert (found.messages, found.warnings) == ("24 messages", [])
+    (warning,) = read(CHAIN, "worker0").warnings
+    assert warning.startswith("captured other jobs' workers too: worker1;")
 
 
 def test_a_file_without_messages_says_why(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(CHAIN.read_bytes()[:24])
-    held = look_into(path)
-    assert held is not None
-    assert held.messages == 0
-    assert "the capture holds no packets" in str(held.why_none)
+    found = read(path, "worker0")
+    assert found.messages == "no messages"
+    (warning,) = found.warnings
+    assert "the capture holds no packets" in warning
+    assert read(path).warnings == []
 
 
 def test_a_large_file_is_not_read_to_its_end() -> None:
-    held = look_into(capture_of("dtype_zoo"), seconds=-1)
-    assert held is not None
-    assert not held.complete
-    assert held.why_none is None
+    found = read(capture_of("dtype_zoo"), seconds=-1)
+    assert str(found.messages).startswith("more than ")
 
 
 def test_what_is_no_capture_any_more(tmp_path: Path) -> None:
-    assert look_into(tmp_path / "none") is None
+    found = read(tmp_path / "none")
+    assert (found.messages, found.warnings) == (None, [f"{tmp_path / 'none'} can no longer be read"])

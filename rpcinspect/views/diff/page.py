@@ -12,8 +12,6 @@ from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 
-from msgspec import Struct
-
 from rpcinspect.diff.model import Aligned, Comparison, Explanation, Found, Side
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import (
@@ -41,15 +39,6 @@ MAX_BESIDE = 40
 MAX_WORKERS = 64
 MAX_BINS = 160
 """Of the strip that shows where in the runs the differences are."""
-
-
-class StripMark(Struct, frozen=True):
-    """Some neighbouring messages on the strip."""
-
-    x: int
-    kind: RowKind
-    label: str
-    anchor: str | None
 
 
 def page_of(comparison: Comparison, runs: tuple[RunModel, RunModel]) -> SimpleNamespace:
@@ -179,7 +168,7 @@ RANKS = ("parts", "order", "follows", "unknown", "tolerated", "information")
 """Of several kinds in one place of the strip the first is shown."""
 
 
-def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[StripMark, ...], int]:
+def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[SimpleNamespace, ...], int]:
     """The strip: for each of some equal parts of the runs the weightiest of the messages in which something
     differs, also of those without a row."""
     total = len(comparison.messages)
@@ -194,11 +183,11 @@ def _marks(comparison: Comparison, rows: dict[int, Differing]) -> tuple[tuple[St
         x = place * bins // total
         tops[x] = min(tops.get(x, weight), weight)
     return tuple(
-        StripMark(
-            x,
-            kind,
-            f"{numbers(comparison.messages[place])} {comparison.messages[place].type}",
-            None if hidden else rows[place].anchor,
+        SimpleNamespace(
+            x=x,
+            kind=kind,
+            label=f"{numbers(comparison.messages[place])} {comparison.messages[place].type}",
+            anchor=None if hidden else rows[place].anchor,
         )
         for x, (_, hidden, place, kind) in sorted(tops.items())
     ), bins

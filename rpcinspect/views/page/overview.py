@@ -70,19 +70,14 @@ class KeyFigure(Struct, frozen=True):
     bad: bool = False
 
 
-class FindingCard(Struct, frozen=True):
-    """A finding with its number among all, and a filter that picks its messages."""
-
-    number: int
-    told: Finding
-    filter: str
-
-
 def page_of(part: RunModel, filter: str | None) -> SimpleNamespace:
     """Returns what the template of the page reads; `filter`: by which the run was narrowed."""
     run, session, indexes = part.whole, part.session, sorted(part.picked)
     latency = for_people(part.latency)
-    cards = [FindingCard(number, one, _naming(one)) for number, one in enumerate(part.findings)]
+    cards = [
+        SimpleNamespace(number=number, told=finding, filter=_naming(finding))
+        for number, finding in enumerate(part.findings)
+    ]
     return SimpleNamespace(
         title=captures_title([capture.path for capture in session.captures]),
         lead=_lead(session),
