@@ -69,17 +69,18 @@ def examined(command: DoctorCommand) -> int:
 
 def found(interpreter: str | None) -> tuple[MachineFact, ...]:
     """Runs every probe; one that fails or does not end is a fact, too. torch is looked at meanwhile."""
-    search: list[TorchSearch] = []
+    searches: list[TorchSearch] = []
 
     def begin() -> Iterator[MachineFact]:
-        search.append(TorchSearch(interpreter))
+        searches.append(TorchSearch(interpreter))
         yield from ()
 
     late = run_probe("torch", begin)
     about, others = ([f for p in probes for f in run_probe(p.__name__, p)] for probes in (ABOUT, PROBES))
-    for facts in (one.facts() for one in search):
+    for search in searches:
+        search.wait()
         for probe in TORCH_PROBES:
-            late += run_probe(probe.__name__, partial(probe, facts))
+            late += run_probe(probe.__name__, partial(probe, search))
     return (*about, *late, *others)
 
 

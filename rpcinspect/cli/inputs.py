@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from msgspec.structs import replace
 
@@ -33,17 +33,13 @@ if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
     from rpcinspect.run.run import RunModel
 
+Feed: TypeAlias = Callable[[Sequence[RpcRecord | None]], None]
+"""Takes records as they become complete; None stands for one that is not shown."""
+
 EACH_BYTES = 1500
 """Of a record in memory, beside its bytes."""
 KEPT_BYTES = 1 << 26
 """Of records that are kept rather than read again."""
-
-
-class View(Protocol):
-    """Takes records as they become complete."""
-
-    def feed(self, records: Sequence[RpcRecord | None]) -> None:
-        """Takes the next records; None stands for one that is not shown."""
 
 
 class Inputs:
@@ -81,7 +77,7 @@ class Inputs:
     def session(self, chosen: Filter | None) -> tuple[Session, Shown | None]:
         """Makes a first pass, for the session and for what the filter picks."""
         with self.decoding() as decoding:
-            shown = take_chosen(decoding, [], chosen)
+            shown = take_chosen(decoding, None, chosen)
             return self.named(decoding.session), shown
 
     def session_then_records(
@@ -168,29 +164,21 @@ def say_what_is_unread(decoding: Decoding) -> None:
         say(f"no packet could be read: {', '.join(unread)}; try --reader tshark")
 
 
-def take(
-    decoding: Decoding, views: Sequence[View], wanted: Callable[[RpcRecord], bool] | None = None
-) -> None:
-    """Feeds every record that is wanted to views that keep what they make in temporary files."""
-    for records in decoding.blocks():
-        shown = records if wanted is None else [r if wanted(r) else None for r in records]
-        for view in views:
-            view.feed(shown)
-
-
 def take_chosen(
-    decoding: Decoding, views: Sequence[View], chosen: Filter | None, *, of_calls: bool = False
+    decoding: Decoding, feed: Feed | None, chosen: Filter | None, *, of_calls: bool = False
 ) -> Shown | None:
-    """Feeds what the filter may pick; returns what it has picked. `of_calls`: a call matches by what its
-    request and its answer say together."""
-    if chosen is None:
-        take(decoding, views)
-        return None
-    from rpcinspect.filter.selection import CallSelection, Selection
+    """Feeds what the filter may pick to a view, if there is one; returns what it has picked. `of_calls`: a
+    call matches by what its request and its answer say together."""
+    selection = None
+    if chosen is not None:
+        from rpcinspect.filter.selection import CallSelection, Selection
 
-    selection = (CallSelection if of_calls else Selection)(chosen, decoding.bytes)
-    take(decoding, views, selection.feed)
-    return selection.finish(decoding.session)
+        selection = (CallSelection if of_calls else Selection)(chosen, decoding.bytes)
+    for records in decoding.blocks():
+        shown = records if selection is None else [r if selection.feed(r) else None for r in records]
+        if feed is not None:
+            feed(shown)
+    return None if selection is None else selection.finish(decoding.session)
 
 
 def read_run(decoding: Decoding, chosen: Filter | None = None) -> tuple[RunModel, Shown | None]:

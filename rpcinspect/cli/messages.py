@@ -93,7 +93,7 @@ def _json(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: 
                 shown = _take_at_once(decoding, write, chosen)
             else:
                 view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash, beside=beside)
-                shown = take_chosen(decoding, [view], chosen)
+                shown = take_chosen(decoding, view.feed, chosen)
         session = decoding.session
         if command.stream:
             output.write(printable_json(stream.rest(session, shown)))
@@ -156,7 +156,7 @@ def _table(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack:
                 shown = _take_at_once(decoding, stream.show, chosen)
             else:
                 view = MessageTable(spool(stack), show_all=show_all)
-                shown = take_chosen(decoding, [view], chosen)
+                shown = take_chosen(decoding, view.feed, chosen)
         session = decoding.session
         if not live:
             view.show(session, console, shown)
@@ -200,7 +200,7 @@ def _calls(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack:
     decoding = stack.enter_context(inputs.decoding())
     with inputs.ends_by_key(decoding) as interrupt:
         view = CallRows(spool(stack))
-        shown = take_chosen(decoding, [view], chosen, of_calls=True)
+        shown = take_chosen(decoding, view.feed, chosen, of_calls=True)
         session = decoding.session
         say_if_empty(session)
         calls = view.of(session, shown)
@@ -270,7 +270,7 @@ def _write(
         view = None
         if command.json:
             view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash, beside=beside)
-        shown = take_chosen(decoding, [] if view is None else [view], chosen)
+        shown = take_chosen(decoding, None if view is None else view.feed, chosen)
         session = inputs.named(decoding.session)
         if view is not None:
             output = stack.enter_context(open_output(command.output))

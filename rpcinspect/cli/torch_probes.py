@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from msgspec import Struct
-
 from rpcinspect.cli.probes import MachineFact, told_by, without_pointer
 from rpcinspect.cli.requirements import missing_torch
 from rpcinspect.errors import RecordError, ReplayError
@@ -27,44 +25,38 @@ TORCH_S = 15.0
 """For importing torch, beside everything else."""
 
 
-class TorchFacts(Struct, frozen=True, kw_only=True):
-    """What is known of torch, and of the recorder's agent for it."""
-
-    interpreter: Interpreter | None
-    look: TorchLook
-    why: str | None = None
-    """Why no live worker can run there."""
-
-
 class TorchSearch:
     """Looks at torch in processes of its own, beside the other probes."""
 
     def __init__(self, program: str | None) -> None:
         """`program`: the interpreter; None: this one."""
-        self._look: AgentLook | TorchLook
+        self.look = TorchLook()
+        """What is known of torch, and of the recorder's agent for it."""
+        self._asked: AgentLook | None = None
         try:
-            self._look = AgentLook(program or sys.executable)
+            self._asked = AgentLook(program or sys.executable)
         except RecordError as error:
-            self._look = TorchLook(why=str(error))
-        self._interpreter: Interpreter | None = None
-        self._why = None if program is not None else missing_torch()
+            self.look = TorchLook(why=str(error))
+        self.interpreter: Interpreter | None = None
+        self.why = None if program is not None else missing_torch()
+        """Why no live worker can run there."""
         try:
-            self._interpreter = examine(program or sys.executable)
+            self.interpreter = examine(program or sys.executable)
         except ReplayError as error:
-            self._why = self._why or str(error)
+            self.why = self.why or str(error)
 
-    def facts(self) -> TorchFacts:
+    def wait(self) -> None:
         """Waits for what was found."""
-        look = self._look.answer(TORCH_S) if isinstance(self._look, AgentLook) else self._look
-        return TorchFacts(interpreter=self._interpreter, look=look, why=self._why)
+        if self._asked is not None:
+            self.look = self._asked.answer(TORCH_S)
 
 
-def torch(facts: TorchFacts) -> Iterator[MachineFact]:
+def torch(search: TorchSearch) -> Iterator[MachineFact]:
     """Looks at torch: its release against those that replays were tried on, RPC in it, GPUs."""
-    own, look = facts.interpreter, facts.look
+    own, look = search.interpreter, search.look
     fact = partial(MachineFact, name="torch", needed_for="replay, reproduce")
     if own is None:
-        found, _, remedy = (facts.why or "").partition(" here: ")
+        found, _, remedy = (search.why or "").partition(" here: ")
         yield fact(state="missing", found=found, remedy=without_pointer(remedy) or None)
     else:
         low, high = (".".join(map(str, pair)) for pair in (OLDEST_TORCH, NEWEST_TESTED_TORCH))
@@ -100,9 +92,9 @@ def _listed_gpu() -> str | None:
     return lines[0].partition(" (")[0] if lines else None
 
 
-def agent(facts: TorchFacts) -> Iterator[MachineFact]:
+def agent(search: TorchSearch) -> Iterator[MachineFact]:
     """Looks at the part of the recorder that is built for each release of torch."""
-    look = facts.look
+    look = search.look
     fact = partial(MachineFact, name="agent", needed_for="record --via agent, recordings from Python")
     if look.library is not None:
         yield fact(state="ok", found="built for this torch")
@@ -113,5 +105,5 @@ def agent(facts: TorchFacts) -> Iterator[MachineFact]:
         yield fact(state="missing", found=found, remedy="record --via wire needs no agent")
 
 
-TORCH_PROBES: tuple[Callable[[TorchFacts], Iterator[MachineFact]], ...] = (torch, agent)
+TORCH_PROBES: tuple[Callable[[TorchSearch], Iterator[MachineFact]], ...] = (torch, agent)
 """Those that want what `TorchSearch` finds meanwhile."""

@@ -17,7 +17,6 @@ from rpcinspect.rpc.envelope import RpcWithAutograd, RpcWithProfilingReq, RpcWit
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.questions import command_context, function_of
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.message import Tensor, tensors_of
 from rpcinspect.run.tensors import LastRead
 from rpcinspect.tcp.ranges import CaptureBytes
@@ -187,8 +186,3 @@ class MessageValues:
     def tensors(self) -> tuple[Tensor, ...]:
         read = LastRead(self._reader.source) if self._reader.hashes else None
         return tensors_of(self.record, read)
-
-    def of_command(self, names: tuple[str, ...]) -> tuple[Any, ...]:
-        """Attributes of the command, as far as it has them; ids as pairs."""
-        found = [getattr(self.command, name) for name in names if hasattr(self.command, name)]
-        return tuple([one.to_value() if isinstance(one, GloballyUniqueId) else one for one in found])

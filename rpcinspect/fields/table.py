@@ -25,6 +25,7 @@ from rpcinspect.fields.message import MessageValues
 from rpcinspect.fields.plain import Picked, number
 from rpcinspect.rpc.message import is_request
 from rpcinspect.rpc.questions import failed, missing_bytes, size_of
+from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.message import Tensor
 
 FILTER, JSON, TABLE = To.FILTER, To.JSON, To.TABLE
@@ -32,7 +33,12 @@ FILTER, JSON, TABLE = To.FILTER, To.JSON, To.TABLE
 
 def _command(*names: str) -> Callable[[MessageValues], Any]:
     """Attributes of the command, as far as it has them; ids as pairs."""
-    return lambda message: message.of_command(names)
+
+    def get(message: MessageValues) -> Any:
+        found = [getattr(message.command, name) for name in names if hasattr(message.command, name)]
+        return tuple([one.to_value() if isinstance(one, GloballyUniqueId) else one for one in found])
+
+    return get
 
 
 def _body(name: str) -> Callable[[MessageValues], Any]:

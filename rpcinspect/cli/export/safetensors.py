@@ -18,7 +18,7 @@ class SafetensorsCommand(ShownOptions, frozen=True, kw_only=True):
         from contextlib import ExitStack
 
         from rpcinspect import exit_codes
-        from rpcinspect.cli.inputs import Inputs, say_what_is_unread, take
+        from rpcinspect.cli.inputs import Inputs, say_what_is_unread
         from rpcinspect.cli.interrupt import held_back
         from rpcinspect.cli.output import tell
         from rpcinspect.export.safetensors import TensorWriter
@@ -28,9 +28,9 @@ class SafetensorsCommand(ShownOptions, frozen=True, kw_only=True):
         with ExitStack() as stack:
             inputs = Inputs(self, stack, twice=True)
             session, shown = inputs.session(chosen)
-            wanted = None if shown is None else (lambda record: bool(shown.rows[record.row]))
             with inputs.decoding() as decoding, TensorWriter(self.output, session, decoding.bytes) as writer:
-                take(decoding, [writer], wanted)
+                for records in decoding.blocks():
+                    writer.feed([r if shown is None or shown.rows[r.row] else None for r in records])
                 with held_back():
                     count, size = writer.finish()
                 say_what_is_unread(decoding)
