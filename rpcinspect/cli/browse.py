@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
+from rpcinspect.cli.compare_options import ComparisonOptions
 from rpcinspect.cli.options import STDIN, FilesArgument, option
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class BrowseCommand(ComparisonOptions, frozen=True, kw_only=True):
         yield from missing_for_browse(STDIN in self.files)
 
     def inputs(self) -> list[str]:
-        return [path for file in self.files for path in captures_of(file)] if self.diff else self.files
+        return super().inputs() if self.diff else self.files
 
     def run(self) -> int:
         """Shows it; returns the exit code."""

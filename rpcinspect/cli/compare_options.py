@@ -38,6 +38,9 @@ class ComparisonOptions(CaptureOptions, frozen=True, kw_only=True):
         list[str], option("--rename OLD=NEW", "Match worker OLD of A with NEW of B; repeatable.")
     ] = []
 
+    def inputs(self) -> list[str]:
+        return [path for file in self.files for path in captures_of(file)]
+
     def rules(self) -> "Rules":
         """Returns what counts as a difference."""
         from rpcinspect.cli.arguments import names, renames, rules

@@ -53,9 +53,6 @@ class DiffCommand(ComparisonOptions, frozen=True, kw_only=True):
         words += [f"--unpack-limit={self.unpack_limit}"] if self.unpack_limit is not None else []
         return words + [f"--tshark-option={option}" for option in self.tshark_options]
 
-    def inputs(self) -> list[str]:
-        return [path for file in self.files for path in captures_of(file)]
-
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
         yield from self.runs_mistakes()

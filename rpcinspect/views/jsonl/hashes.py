@@ -32,10 +32,6 @@ def hash_range(extent: Extent, start: int, end: int, source: CaptureBytes, times
     """sha256 of the bytes [start, end) of an extent without missing bytes; of that many copies of them, which
     are then few bytes.
     """
-    if len(extent.pieces) == 1 and end - start <= FEW:
-        capture, offset, _ = extent.pieces[0]
-        data = source.read(capture, offset + start, end - start)
-        return sha256(data if times == 1 else data * times).hexdigest()
     part = extent.part(start, end)
     if times != 1:
         return sha256(part.read(source) * times).hexdigest()
