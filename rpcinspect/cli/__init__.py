@@ -1,6 +1,6 @@
 """The command line: the program, and what it does to its streams.
 
-In: the arguments of the process. Out: an exit code. A module per command, of its name, has the options and
+In: the arguments of the process. Out: an exit code. A module per command, or for several, has the options and
 what the command does; it is imported once the command is named, and what decodes and shows only once it runs:
 `rpcinspect --help` and `decode` must start at once. That is also why annotations of modules with options are
 not postponed: typer would compile each of these texts.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
     """List errors, warnings and hints, with remedies."""
 
-    QUESTION: ClassVar = "findings"
     EXAMPLES: ClassVar = (
         "findings run.pcap",
         "findings run.pcap --check --format jsonl",

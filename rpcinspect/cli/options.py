@@ -196,18 +196,15 @@ class ShownOptions(CaptureOptions, frozen=True, kw_only=True):
 class QuestionOptions(ShownOptions, frozen=True, kw_only=True):
     """A question about a whole run."""
 
-    QUESTION: ClassVar[str]
-    """Its name among those of `views.questions`."""
-
     format: Annotated[
         Literal["table", "jsonl", "json"], option("--format", "Write a table, JSON lines, or one document.")
     ] = "table"
 
     def question(self) -> "Question":
-        """Returns what is asked."""
+        """Returns what is asked, by the name of the command."""
         from rpcinspect.views.questions.all import QUESTIONS
 
-        return QUESTIONS[self.QUESTION]
+        return QUESTIONS[type(self).__name__.removesuffix("Command").lower()]
 
     def finish(self, run: "RunModel") -> bool:
         """Does what is left once the answer is written; returns whether the exit code is 1."""

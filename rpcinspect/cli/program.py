@@ -1,7 +1,7 @@
 """Which commands there are, in the groups that the help shows, and what their help looks like.
 
-In: the name of a command. Out: typer's command, made of the class in the module of that name, which is
-imported only now: its fields are the options, its text is the help.
+In: the name of a command. Out: typer's command, made of the class in its module, which is imported only now:
+its fields are the options, its text is the help.
 """
 
 import inspect
@@ -68,13 +68,16 @@ class Group(TyperGroup):
     PACKAGE: ClassVar[str]
     GROUPS: ClassVar[Mapping[str, Sequence[str]]]
     """Title → names."""
+    MODULES: ClassVar[Mapping[str, str]] = {}
+    """Name → the module of the command's class, where that has not its name."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in self.GROUPS.values() for name in names]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
-            found = getattr(import_module(f"{self.PACKAGE}.{cmd_name}"), f"{cmd_name.capitalize()}Command")
+            module = import_module(f"{self.PACKAGE}.{self.MODULES.get(cmd_name, cmd_name)}")
+            found = getattr(module, f"{cmd_name.capitalize()}Command")
             if issubclass(found, Group):
                 self.add_command(
                     found(
@@ -132,6 +135,9 @@ class Program(Group):
         "This machine": ("doctor",),
         "For coding agents": ("mcp",),
     }
+    MODULES: ClassVar = dict.fromkeys(
+        ("contexts", "latency", "rrefs", "devices", "disconnects", "profile"), "questions"
+    )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.list_commands(ctx) and os.path.isfile(args[0]):

@@ -1,7 +1,7 @@
 """The questions about a whole run that commands of their own answer, by the names of these.
 
 In: the modules beside this one. Out: `QUESTIONS`. To add one: a module here and its line in `QUESTIONS`, a
-module of its name in `cli`, which has its help and its options, and that name in `GROUPS` of cli/program.py.
+class in cli/questions.py, which has its help and its options, and that name in cli/program.py.
 """
 
 from __future__ import annotations
