@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.errors import DecodeError
-from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles.python import PythonPickle, read_python_pickle
 
 MARK, STOP, NONE, REDUCE, BUILD, GLOBAL = b"(.NRbc"
@@ -104,9 +103,9 @@ class NumberedPickle(Struct, frozen=True):
     """Where that which each FRAME holds begins and ends."""
 
 
-def number_integers(data: bytes, limits: Limits = DEFAULT_LIMITS) -> NumberedPickle:
+def number_integers(data: bytes) -> NumberedPickle:
     """The integers of one pickle. Raises DecodeError (layer "pickle") where it can't be read."""
-    plain = read_python_pickle(data, limits)  # what it accepts, the walk below can follow
+    plain = read_python_pickle(data)  # what it accepts, the walk below can follow
     integers: list[int] = []
     where: list[tuple[int, int]] = []
     frames: list[tuple[int, int]] = []
@@ -114,13 +113,13 @@ def number_integers(data: bytes, limits: Limits = DEFAULT_LIMITS) -> NumberedPic
         if data[begin] == FRAME:
             frames.append((end, end + int.from_bytes(data[begin + 1 : end], "little")))
         elif data[begin] in INTEGERS:
-            value = read_python_pickle(data[begin:end] + b".", limits).root
+            value = read_python_pickle(data[begin:end] + b".").root
             if type(value) is int:  # by INT, protocol 0 writes True, too
                 integers.append(value)
                 where.append((begin, end))
     found = NumberedPickle(data, plain, tuple(integers), tuple(where), tuple(frames))
     counted = rewrite(found, {number: number for number in range(len(integers))})
-    return replace(found, pickle=read_python_pickle(counted, limits))
+    return replace(found, pickle=read_python_pickle(counted))
 
 
 def rewrite(numbered: NumberedPickle, changes: Mapping[int, int]) -> bytes:

@@ -81,11 +81,9 @@ class Peeled(Struct, frozen=True):
     error: DecodeError | None = None
 
 
-def peel(
-    message_type: int, payload: bytes, limits: Limits = DEFAULT_LIMITS
-) -> tuple[tuple[Envelope, ...], int, bytes]:
+def peel(message_type: int, payload: bytes) -> tuple[tuple[Envelope, ...], int, bytes]:
     """(envelopes outermost first, inner type, inner payload); DecodeError where one is damaged."""
-    peeled = peel_partial(message_type, payload, limits)
+    peeled = peel_partial(message_type, payload)
     if peeled.error is not None:
         raise peeled.error
     return peeled.envelopes, peeled.type, peeled.payload

@@ -19,7 +19,6 @@ from rpcinspect.export.redaction.pickles import (
 )
 from rpcinspect.export.redaction.pseudonyms import Pseudonyms
 from rpcinspect.export.redaction.public import OPERATOR, SCHEMA, TABLE, TYPE
-from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.rpc.command import (
     Command,
     ExceptionResponse,
@@ -45,21 +44,19 @@ from rpcinspect.rpc.tensor import read_tensor_table
 OPERATORS = BUILTIN_OP_NAMESPACE.encode()
 
 
-def redact_payload(
-    kind: int, payload: bytes, words: Pseudonyms, *, control: bool = False, limits: Limits = DEFAULT_LIMITS
-) -> bytes:
+def redact_payload(kind: int, payload: bytes, words: Pseudonyms, *, control: bool = False) -> bytes:
     """The RPC payload of a message; `control`: the agents' own."""
-    peeled = peel_partial(kind, payload, limits)
+    peeled = peel_partial(kind, payload)
     pieces: list[bytes] = []
     for envelope in peeled.envelopes:
         payload, suffix = split_wrapped(payload)
         say = _events(words) if isinstance(envelope, RpcWithProfilingResp) else jit_string(words)
         length = len(suffix).to_bytes(FOOTER_BYTES, "big")
-        pieces.append(redact_jit(suffix, words, say, limits=limits) + length)
+        pieces.append(redact_jit(suffix, words, say) + length)
     inner = words.filler(peeled.payload)
     if peeled.error is None:
         with suppress(DecodeError):
-            inner = _command(peeled.type, peeled.payload, words, control, limits)
+            inner = _command(peeled.type, peeled.payload, words, control)
     return inner + b"".join(reversed(pieces))
 
 
@@ -68,17 +65,17 @@ def _events(words: Pseudonyms) -> Substitute:
     return lambda text: words.type_tag(text) if TYPE.fullmatch(text) else words.text(text)
 
 
-def _command(kind: int, payload: bytes, words: Pseudonyms, control: bool, limits: Limits) -> bytes:
+def _command(kind: int, payload: bytes, words: Pseudonyms, control: bool) -> bytes:
     """A payload without envelopes; DecodeError where it can't be read."""
-    command = from_message(kind, payload, limits)
+    command = from_message(kind, payload)
     if isinstance(command, UnknownCommand):
         return words.filler(payload)
     if isinstance(command, ExceptionResponse):
         return words.text(payload)
     if isinstance(command, PythonCall):
-        return payload[:1] + _pickled(payload[1:], words, control, limits)
+        return payload[:1] + _pickled(payload[1:], words, control)
     if isinstance(command, PythonResp):
-        return _pickled(payload, words, control, limits)
+        return _pickled(payload, words, control)
     if not payload:
         return payload
     values = isinstance(command, (ScriptCall, ScriptRemoteCall, ScriptResp, ScriptRRefFetchRet))
@@ -87,20 +84,19 @@ def _command(kind: int, payload: bytes, words: Pseudonyms, control: bool, limits
     return redact_jit(
         payload,
         words,
-        _strings(command, words, control, limits),
+        _strings(command, words, control),
         numbers=values,
         kept=(-1, -2) if isinstance(command, ScriptRemoteCall) else (),
         floats=values,
-        limits=limits,
     )
 
 
-def _strings(command: Command, words: Pseudonyms, control: bool, limits: Limits) -> Substitute:
+def _strings(command: Command, words: Pseudonyms, control: bool) -> Substitute:
     """What stands for the strings of a command: a Python pickle among them is replaced value by value."""
     other = jit_string(words)
     if isinstance(command, (PythonRemoteCall, PythonRRefFetchRet)):
         pickled = command.serialized_py_obj
-        inside = _pickled(pickled, words, control, limits)
+        inside = _pickled(pickled, words, control)
         return lambda text: inside if text == pickled else other(text)
     said: dict[bytes, bytes] = {}
     if isinstance(command, (ScriptCall, ScriptRemoteCall)) and command.schema is not None:
@@ -112,18 +108,18 @@ def _strings(command: Command, words: Pseudonyms, control: bool, limits: Limits)
     return lambda text: said[text] if text in said else other(text)
 
 
-def _pickled(data: bytes, words: Pseudonyms, control: bool, limits: Limits) -> bytes:
+def _pickled(data: bytes, words: Pseudonyms, control: bool) -> bytes:
     """A Python pickle; one that can't be read is replaced as a whole."""
     try:
-        return redact_python(data, words, control=control, limits=limits)
+        return redact_python(data, words, control=control)
     except DecodeError:
         return words.filler(data)
 
 
-def redact_table(table: bytes, words: Pseudonyms, limits: Limits = DEFAULT_LIMITS) -> bytes:
+def redact_table(table: bytes, words: Pseudonyms) -> bytes:
     """The tensor table: shapes, types and devices stay, scales of quantized tensors do not."""
     try:
-        read_tensor_table(table, limits)
+        read_tensor_table(table)
     except DecodeError:
         return words.filler(table)
     other = jit_string(words)
@@ -131,4 +127,4 @@ def redact_table(table: bytes, words: Pseudonyms, limits: Limits = DEFAULT_LIMIT
     def say(text: bytes) -> bytes:
         return text if text in TABLE or text.isdigit() else other(text)
 
-    return redact_jit(table, words, say, floats=True, limits=limits)
+    return redact_jit(table, words, say, floats=True)

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from rpcinspect.export.redaction.pseudonyms import TORCHSCRIPT, Pseudonyms
 from rpcinspect.export.redaction.public import DEVICE, NUMPY_TYPE, TYPE, VALUES, is_public
-from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.pickles import numpy_nodes, semantic
 from rpcinspect.pickles.jit import read_jit
 from rpcinspect.pickles.opcodes import COUNTED, INTEGERS, number_integers, opcode_places, replaced
@@ -26,15 +25,13 @@ Substitute: TypeAlias = Callable[[bytes], bytes]
 """A string → what stands for it, as long."""
 
 
-def redact_python(
-    data: bytes, words: Pseudonyms, *, control: bool = False, limits: Limits = DEFAULT_LIMITS
-) -> bytes:
+def redact_python(data: bytes, words: Pseudonyms, *, control: bool = False) -> bytes:
     """A Python pickle; `control`: one of the agents' own, whose numbers are none of the user's.
 
     Raises DecodeError where it can't be read; what follows its end is replaced as a whole.
     """
-    pickle = read_python_pickle(data, limits)
-    numbered = number_integers(data, limits)
+    pickle = read_python_pickle(data)
+    numbered = number_integers(data)
     kept = None if control or _is_own(pickle) else _structural(numbered.pickle.root, numbered.pickle.calls)
     integers = zip(numbered.places, numbered.integers, strict=True)
     say = _python_strings(pickle, words)
@@ -50,16 +47,15 @@ def redact_jit(
     numbers: bool = False,
     kept: Collection[Value] = (),
     floats: bool = False,
-    limits: Limits = DEFAULT_LIMITS,
 ) -> bytes:
     """Redacts a JIT pickle; `say`: the substitute for a string that is no name.
 
     `numbers`: its integers are the user's, but for references to tensors and RRefs, and the items of its
     tuple whose places are in `kept`, counted from the end; `floats`: its floats are.
     """
-    read_jit(data, limits)
+    read_jit(data)
     places = [(b, e) for b, e in opcode_places(data, len(data)) if data[b] in INTEGERS]
-    known = _kept_jit(data, places, kept, limits) if numbers else None
+    known = _kept_jit(data, places, kept) if numbers else None
     integers = [(place, _number(data[slice(*place)])) for place in places]
     return _rewritten(data, integers, known, say, words, floats=floats)
 
@@ -81,7 +77,7 @@ def _rewritten(
         if kept is not None and number not in kept:
             out[begin:end] = _integer(data[begin:end], value, words)
     for begin, end in opcode_places(data, len(data)):
-        new = _operand(data[begin:end], say, words, keep_floats=not floats)
+        new = _operand(data[begin:end], say, words, floats=floats)
         if new is not None:
             out[begin:end] = new
     return bytes(out)
@@ -136,7 +132,7 @@ def _python_strings(pickle: PythonPickle, words: Pseudonyms) -> Substitute:
     return say
 
 
-def _operand(opcode: bytes, say: Substitute, words: Pseudonyms, *, keep_floats: bool) -> bytes | None:
+def _operand(opcode: bytes, say: Substitute, words: Pseudonyms, *, floats: bool) -> bytes | None:
     """The opcode with another operand; None where it has none that says anything."""
     op = opcode[0]
     width = COUNTED.get(op)
@@ -153,9 +149,9 @@ def _operand(opcode: bytes, say: Substitute, words: Pseudonyms, *, keep_floats: 
         return opcode[:2] + words.word(opcode[2:-2]) + opcode[-2:]
     if op in (UNICODE, PERSID):
         return opcode[:1] + say(opcode[1:-1]) + b"\n"
-    if op == FLOAT and not keep_floats:
+    if op == FLOAT and floats:
         return opcode[:1] + words.digits(opcode[1:-1]) + b"\n"
-    if op == BINFLOAT and not keep_floats:
+    if op == BINFLOAT and floats:
         return opcode[:1] + pack(">d", words.float64(unpack_from(">d", opcode, 1)[0]))
     return None
 
@@ -195,12 +191,10 @@ def _number(opcode: bytes) -> int:
     return int.from_bytes(opcode[head:], "little", signed=opcode[0] not in UNSIGNED)
 
 
-def _kept_jit(
-    data: bytes, places: list[tuple[int, int]], kept: Collection[Value], limits: Limits
-) -> frozenset[int]:
+def _kept_jit(data: bytes, places: list[tuple[int, int]], kept: Collection[Value]) -> frozenset[int]:
     """Which integers are structure: the same pickle is read with the integers numbered."""
     numbered = ((*place, b"\x8a\x08" + number.to_bytes(8, "little")) for number, place in enumerate(places))
-    value = read_jit(replaced(data, numbered), limits)
+    value = read_jit(replaced(data, numbered))
     found = _structural(value, ())
     if type(value) is tuple:
         for place in kept:
