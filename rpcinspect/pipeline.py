@@ -274,29 +274,28 @@ class Decoding(Closing):
         source = self._source
         self.builder.join_ends(source.pipes)
         identities = self._resolve_workers()
-        problems = [problem for reader in self.readers for problem in reader.problems]
-        problems += [*source.problems, *self._unexpected]
+        told = source.told()
         session = self.builder.finish(
-            captures=[_info(r, source.offset(r.index)) for r in self.readers],
+            captures=[_info(r, told.clocks[r.index]) for r in self.readers],
             pipes=source.pipes,
             identities=identities,
-            problems=problems,
-            sums=source.sums,
+            problems=[*told.problems, *self._unexpected],
+            sums=told.sums,
             by_completion=self.options.by_completion,
-            failed=source.failed,
+            failed=told.failed,
         )
-        self._wire_facts = source.wire_facts()
+        self._wire_facts = told.wire
         unread: list[Problem] = []
         if self.options.worker_logs:
             from rpcinspect.checks.worker_logs import join_logs
 
             logs, zone_s = self.options.worker_logs, self.options.log_zone_s
             try:
-                told = join_logs(session, logs, self._wire_facts.ends, zone_s)
-                session = replace(session, worker_logs=told)
+                joined = join_logs(session, logs, told.wire.ends, zone_s)
+                session = replace(session, worker_logs=joined)
             except Exception as error:
                 unread.append(unexpected(error, "session", Location()))
-        findings = self._findings.finish(session, self._wire_facts)
+        findings = self._findings.finish(session, told.wire)
         return replace(session, findings=findings).with_problems([*unread, *self._findings.problems])
 
     def bytes_beside(self) -> CaptureBytes:

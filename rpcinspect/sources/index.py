@@ -7,23 +7,20 @@ gives, the same as the packets or the log gave: also what was known of a pipe wh
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
 from msgspec.structs import replace
 
 from rpcinspect.capture.source import open_source
-from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.errors import CaptureError, DecodeError
 from rpcinspect.files.closing import Closing
-from rpcinspect.problems import Problem
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.sources.index_file import IndexFile
 from rpcinspect.sources.message_codec import LAYER, Change, become, from_json
 from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts
-from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 
 WINDOW = 1 << 18
@@ -38,8 +35,6 @@ class IndexedCapture(Closing):
     compression = None
     twice = True
     ended_early = None
-    problems: Sequence[Problem] = ()
-    """Those of the captures are the source's."""
 
     def __init__(self, path: str, number: int, index: IndexFile) -> None:
         """Opens the capture of that number. Raises `CaptureError` where it can't be read."""
@@ -78,7 +73,7 @@ class IndexSource(MessageSource):
         self._watch = watch
         self._facts = index.facts
         self._read_to = 0
-        self.pipes, self.failed, self.unread = self._facts.pipes, self._facts.failed, self._facts.unread
+        self.pipes, self.unread = self._facts.pipes, self._facts.unread
 
     def messages(self) -> Iterator[list[TpMessage]]:
         final = [replace(pipe) for pipe in self.pipes]
@@ -130,20 +125,6 @@ class IndexSource(MessageSource):
 
     def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         return self._facts.identities(evidence)
-
-    def wire_facts(self) -> WireFacts:
-        return self._facts.wire
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        return self._facts.problems
-
-    def offset(self, capture: int) -> ClockOffset | None:
-        return self._facts.clocks[capture]
-
-    @property
-    def sums(self) -> tuple[int, int, int, int]:
-        return self._facts.sums
 
     def told(self) -> SourceFacts:
         return self._facts

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 from rpcinspect.capture import CaptureReader, LogBlock
 from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
-from rpcinspect.problems import Problem
 from rpcinspect.rpclog.header import LoggedFailure, LoggedProcess, LoggedWorker, LogJob
 from rpcinspect.rpclog.join import LogJoin
 from rpcinspect.session.identity import IdentityEvidence
@@ -45,7 +44,7 @@ class LogSource(MessageSource):
         self._readers = readers
         self._watch = watch
         self._join = LogJoin()
-        self.pipes, self.failed = self._join.pipes, self._join.failed
+        self.pipes = self._join.pipes
 
     def messages(self) -> Iterator[list[TpMessage]]:
         for reader in self._readers:
@@ -63,24 +62,13 @@ class LogSource(MessageSource):
         join = self._join
         return resolve_logged_workers(join.pipes, join.jobs, join.workers, evidence, join.processes)
 
-    def wire_facts(self) -> WireFacts:
-        return log_facts(self._join)
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        return self._join.problems
-
-    @property
-    def sums(self) -> tuple[int, int, int, int]:
-        return self._join.rpc_bytes, self._join.tensor_bytes, 0, 0
-
     def told(self) -> LogFacts:
         join = self._join
         return LogFacts(
             pipes=tuple(join.pipes),
-            wire=self.wire_facts(),
+            wire=log_facts(join),
             problems=(*(one for reader in self._readers for one in reader.problems), *join.problems),
-            sums=self.sums,
+            sums=(join.rpc_bytes, join.tensor_bytes, 0, 0),
             unread={},
             clocks=(None,) * len(self._readers),
             jobs=tuple(join.jobs),

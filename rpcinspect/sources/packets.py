@@ -135,37 +135,20 @@ class PacketSource(MessageSource):
         self._demux.registry.note_ends()
         return resolve_workers(self.pipes, self._demux.registry.store_entries, evidence)
 
-    def wire_facts(self) -> WireFacts:
-        demux, registry = self._demux, self._demux.registry
-        return WireFacts.of(self._tcp.connections, demux.given_up, registry.visits, registry.store_addresses)
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        return [*self._problems, *self._tcp.problems, *self._demux.registry.problems]
-
-    def offset(self, capture: int) -> ClockOffset | None:
-        return self._offsets[capture] if capture < len(self._offsets) else None
-
     def told(self) -> PacketFacts:
-        self._demux.registry.note_ends()
+        tcp, given_up, registry = self._tcp, self._demux.given_up, self._demux.registry
+        registry.note_ends()
+        rpc_bytes = sum(state.frame_bytes for state in registry.pipes)
+        tensor_bytes = sum(state.tensor_bytes for state in registry.pipes)
+        problems = [problem for reader in self._readers for problem in reader.problems]
         return PacketFacts(
             pipes=tuple(self.pipes),
-            wire=self.wire_facts(),
-            problems=(*(one for reader in self._readers for one in reader.problems), *self.problems),
-            sums=self.sums,
+            wire=WireFacts.of(tcp.connections, given_up, registry.visits, registry.store_addresses),
+            problems=(*problems, *self._problems, *tcp.problems, *registry.problems),
+            sums=(rpc_bytes, tensor_bytes, registry.skipped_bytes, registry.store_bytes),
             unread=dict(self.unread),
-            clocks=tuple([self.offset(reader.index) for reader in self._readers]),
-            store_entries=tuple(self._demux.registry.store_entries),
-        )
-
-    @property
-    def sums(self) -> tuple[int, int, int, int]:
-        registry = self._demux.registry
-        return (
-            sum(state.frame_bytes for state in registry.pipes),
-            sum(state.tensor_bytes for state in registry.pipes),
-            registry.skipped_bytes,
-            registry.store_bytes,
+            clocks=(*self._offsets, *[None] * (len(self._readers) - len(self._offsets))),
+            store_entries=tuple(registry.store_entries),
         )
 
     @property

@@ -43,13 +43,15 @@ class SourceFacts(Struct, kw_only=True):
     problems: tuple[Problem, ...]
     """Those of reading the captures, too."""
     sums: tuple[int, int, int, int]
+    """Bytes of RPC, of tensors, of other protocols and of the store."""
     unread: dict[str, int]
     clocks: tuple[ClockOffset | None, ...]
-    """Of each capture."""
+    """How the clock of each capture differs from the first one's; None where that is unknown."""
 
     @property
     def failed(self) -> Collection[tuple[int, LoggedFailure]]:
-        """Returns what `MessageSource.failed` is."""
+        """Returns (pipe, call that ended without an answer), where that is told: what ends a call at its
+        caller puts nothing on the wire."""
         return ()
 
     @property
@@ -67,9 +69,6 @@ class MessageSource(ABC):
 
     pipes: Sequence[Pipe]
     """Pipes that are known by now."""
-    failed: Collection[tuple[int, LoggedFailure]] = ()
-    """(pipe, call that ended without an answer), where that is told: what ends a call at its caller puts
-    nothing on the wire."""
     unread: Mapping[str, int] = {}
     """Packets that could not be read, by a short reason."""
 
@@ -87,36 +86,18 @@ class MessageSource(ABC):
     def facts(self) -> int:
         """A number that grows with what is known of workers."""
 
-    @property
-    @abstractmethod
-    def problems(self) -> Sequence[Problem]:
-        """Returns the problems that belong to no message."""
-
     @abstractmethod
     def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
         """Who is who, as far as it is known by now."""
 
     @abstractmethod
-    def wire_facts(self) -> WireFacts:
-        """What was lost, and how connections ended."""
-
-    @property
-    @abstractmethod
-    def sums(self) -> tuple[int, int, int, int]:
-        """Bytes of RPC, of tensors, of other protocols and of the store."""
-
-    @abstractmethod
     def told(self) -> SourceFacts:
-        """Returns what an index keeps beside the messages; only after the last one."""
+        """Returns what is known beside the messages; only after the last one."""
 
     @property
     @abstractmethod
     def progress(self) -> tuple[int, int | None]:
         """Bytes that were read, of how many (None where nobody knows)."""
-
-    def offset(self, capture: int) -> ClockOffset | None:
-        """Returns how a capture's clock differs from the first one's; None where that is unknown."""
-        return None
 
 
 INDEX = ".rpcidx"
