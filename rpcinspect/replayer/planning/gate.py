@@ -113,7 +113,6 @@ class ExecutionPolicy:
         if found is None:
             reason = "an attribute chain" if "." in name.name else NOBODY
             return NameRuling(False, reason=reason, allow=allow, dangerous=is_dangerous(name))
-        assert found.kind != "module"  # `find` tells of one as an alias
         if found.kind == "alias":
             is_name = all(part.isidentifier() for part in found.of.split("."))
             what = "the file gives that name to something else" if is_name else "not defined in the file"

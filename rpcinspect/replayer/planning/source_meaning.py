@@ -30,7 +30,6 @@ from rpcinspect.replayer.planning.source_model import (
     foreign,
 )
 from rpcinspect.replayer.planning.source_names import (
-    APPLIED,
     BASES,
     CLASS_MAKERS,
     CLASS_WRAPPERS,
@@ -68,7 +67,7 @@ class Meanings:
         if not bindings:
             return None
         meaning = self._bound(file, bindings)
-        if meaning.kind not in ("module", "alias"):
+        if meaning.kind != "alias":
             if not file.named:
                 meaning = foreign(f"{file.module}.{name}")
             elif file.submodules(name):
@@ -111,12 +110,10 @@ class Meanings:
     def _inherited(self, own: OwnClass, base: str, name: str) -> Meaning | None:
         """What a class of others gives; None where it has nothing of that name."""
         known = BASES.get(base)
-        if known is not None and (known.bare or (name == "__call__" and not known.forwards)):
+        through = known.forwards.get(name) if known is not None else None
+        if known is not None and (known.bare or (name == "__call__" and through is None)):
             return None
-        through = APPLIED.get(base, "") if name == "apply" else ""
-        if known is not None and name == "__call__":
-            through = known.forwards
-        if through:
+        if through is not None:
             runs = self.member(own, through)
             harmless = runs is not None and runs.kind == "function"
         else:
@@ -293,7 +290,7 @@ class Meanings:
         found = self.name(file, last) if file is not None else None
         if found is not None:
             return found
-        return Meaning("module", of=name) if self._file(name) is not None else foreign(name)
+        return foreign(name, f"the module {name}" if self._file(name) is not None else name)
 
     def expression(self, file: ParsedFile, scope: Scope | None, node: ast.AST) -> Meaning:
         """`scope`: where names in it are looked up; None in a function, whose own names are not followed."""
@@ -322,7 +319,7 @@ class Meanings:
         """A container is a value; of what is not the user's it is an alias."""
         for part in parts:
             meaning = self.expression(file, scope, part)
-            if meaning.kind in ("alias", "module"):
+            if meaning.kind == "alias":
                 return alias(meaning.of)
         return LITERAL
 
@@ -341,8 +338,6 @@ class Meanings:
         return combined(found or [alias(name)])
 
     def _attribute(self, owner: Meaning, node: ast.Attribute) -> Meaning:
-        if owner.kind == "module":
-            return self.imported(f"{owner.of}.{node.attr}")
         if owner.foreign:
             return combined([self.imported(f"{name}.{node.attr}") for name in owner.foreign])
         found = [self.member(own, node.attr) for own in owner.classes]
@@ -369,7 +364,7 @@ class Meanings:
         if isinstance(node.func, ast.Call):  # torch.no_grad()(f)
             wraps = _is_one_of(self.expression(file, scope, node.func.func), WRAPPER_MAKERS)
         # nothing else: lru_cache(8) would give a decorator
-        return FUNCTION if wraps and of.kind == "function" and not of.literal else alias(words(node))
+        return FUNCTION if wraps and of.kind == "function" else alias(words(node))
 
     def _object(self, made: Meaning) -> Meaning:
         """An object of a class of the user's: what a call of it runs must be the user's too."""

@@ -74,16 +74,16 @@ class OwnClass(Struct, frozen=True, eq=False):
 class Meaning(Struct, frozen=True):
     """What a name or an expression stands for."""
 
-    kind: Literal["function", "class", "value", "alias", "module"]
+    kind: Literal["function", "class", "value", "alias"]
     of: str = ""
-    """Of an alias what it is, in words; of a module its name."""
+    """Of an alias what it is, in words."""
     foreign: tuple[str, ...] = ()
-    """Of an alias, if it is exactly something of another module: its full name. More than one if places
-    differ: one release of torch has it here, another one there."""
+    """Of an alias, if it is exactly a module, or something of another one: its full name. More than one if
+    places differ: one release of torch has it here, another one there."""
     classes: tuple[OwnClass, ...] = ()
     """Of a class: more than one if several places define it."""
     literal: bool = False
-    """Of a value: whether it is only data. Of a function: whether in some place it is a value instead."""
+    """Of a value: whether it is only data."""
     definitions: tuple[ast.AST, ...] = ()
     """Of a function, where each place that binds it leads to one."""
 
@@ -112,9 +112,6 @@ def combined(meanings: Sequence[Meaning]) -> Meaning:
             names = dict.fromkeys(name for meaning in others for name in meaning.foreign)
             return Meaning("alias", aliases[0].of, tuple(names))
         return alias(min(aliases, key=lambda meaning: len(meaning.foreign)).of)
-    for meaning in meanings:
-        if meaning.kind == "module":
-            return alias(f"the module {meaning.of}")
     kinds = {meaning.kind for meaning in meanings if meaning != LITERAL}
     if len(kinds) > 1 and "class" in kinds:
         return alias("a class, or something else")
@@ -122,8 +119,7 @@ def combined(meanings: Sequence[Meaning]) -> Meaning:
     if classes:
         return Meaning("class", classes=classes)
     if kinds == {"function"}:
-        literal = any(meaning.literal for meaning in meanings)
         known = all(meaning.definitions for meaning in meanings)
         definitions = dict.fromkeys(node for meaning in meanings for node in meaning.definitions)
-        return Meaning("function", literal=literal, definitions=tuple(definitions) if known else ())
+        return Meaning("function", definitions=tuple(definitions) if known else ())
     return OBJECT if kinds else LITERAL

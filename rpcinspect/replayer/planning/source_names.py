@@ -10,6 +10,8 @@ the arguments of a call are.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -94,8 +96,8 @@ class Base(Struct, frozen=True):
     """Why a pickle must not make one by `__new__` and set its state."""
     collects: str = ""
     """What it only stores: `items` by `append`, `extend` or `add`, or `pairs` by `__setitem__`."""
-    forwards: str = ""
-    """The method by which its `__call__` calls: whose class defines that, its objects may be called."""
+    forwards: Mapping[str, str] = MappingProxyType({})
+    """Method → the method that it calls, and nothing else: whose class defines that may have it called."""
     bare: bool = False
     """Whether it has no attribute that is named without an underscore, so that it hides no method."""
 
@@ -127,6 +129,7 @@ _VALUES = (
 _MODULES = _of("torch.nn", "Module ModuleList ModuleDict Sequential ParameterList")
 _MODULES |= _of("torch.nn.modules torch.nn.modules.module", "Module")
 _FUNCTIONS = _of("torch.autograd torch.autograd.function", "Function")
+_BY_TORCH = "torch makes its objects"
 _OPTIMIZERS = _of("torch.optim torch.optim.optimizer", "Optimizer")
 
 BASES: dict[str, Base] = {
@@ -139,8 +142,8 @@ BASES: dict[str, Base] = {
     **dict.fromkeys(_OF_PAIRS, Base(collects="pairs")),
     **dict.fromkeys(_VALUES, Base()),
     # stores submodules, parameters and hooks; __setstate__ updates __dict__
-    **dict.fromkeys(_MODULES, Base(forwards="forward")),
-    **dict.fromkeys(_FUNCTIONS, Base("torch makes its objects", "torch makes its objects")),
+    **dict.fromkeys(_MODULES, Base(forwards={"__call__": "forward"})),
+    **dict.fromkeys(_FUNCTIONS, Base(_BY_TORCH, _BY_TORCH, forwards={"apply": "forward"})),
     **dict.fromkeys(_of("torch.utils.data", "Dataset IterableDataset"), Base()),
     **dict.fromkeys(_OPTIMIZERS, Base(restoring="its __setstate__ calls methods of the state")),
 }
@@ -162,9 +165,6 @@ HARMLESS_METHODS: dict[str, frozenset[str]] = {
 }
 """Methods that jobs call by RPC without defining them: they read and move parameters, and call no argument.
 `apply`, `register_*_hook`, `register_module`, `compile` and whatever else is not listed needs `--allow`."""
-
-APPLIED: dict[str, str] = dict.fromkeys(_FUNCTIONS, "forward")
-"""Bases with a class method `apply` that runs this method of the class."""
 
 LOOKUPS = ("__getattribute__", "__class__")
 """With them in a class, an attribute need not be what the class binds."""

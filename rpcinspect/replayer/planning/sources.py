@@ -68,8 +68,7 @@ class Sources:
             return None
         if isinstance(file, SourceFile):
             return alias(f"in {file.path.name}, which is compiled")
-        found = self._found(file, name)
-        return alias(f"the module {found.of}") if found is not None and found.kind == "module" else found
+        return self._found(file, name)
 
     def is_rebuilder(self, module: str, name: str) -> bool:
         """Returns whether a `__reduce__` of the file returns the function, so that pickles call it."""
