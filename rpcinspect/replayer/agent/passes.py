@@ -28,7 +28,7 @@ from msgspec import Struct, field
 
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.agent.values import told_value
-from rpcinspect.replayer.planning.facts import Carrier
+from rpcinspect.replayer.planning.facts import Carrier, rrefs_in
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
     PropagateGradientsReq,
@@ -42,7 +42,6 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
-from rpcinspect.rpc.questions import rref_of
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.session.provenance import Id
 
@@ -58,14 +57,10 @@ def cannot(call: Exchange, roles: Collection[str], holders: Mapping[Id, str]) ->
         return "torch's agent can't send for a live worker that calls itself"
     if not all(isinstance(envelope, RpcWithAutograd) for envelope in call.request.rpc.envelopes):
         return "torch's profiler would have to run in the played worker"
-    forks = call.request.facts.forks if call.caller in roles else ()
-    rref = rref_of(call.request)
-    used = [fork.rref_id for fork in forks] + ([] if rref is None else [rref])
-    theirs = call.request.facts.forks if call.caller not in roles else ()
-    given = call.response.facts.forks if call.caller not in roles and call.response is not None else ()
-    if theirs or given:
+    given = call.response.facts.forks if call.response is not None else ()
+    if call.caller not in roles and (call.request.facts.forks or given):
         return "it brings an RRef, for which torch's agent would have to load a pickle"
-    if any(holders.get(one) != call.caller for one in used):
+    if any(holders.get(one) != call.caller for one in rrefs_in(call.request)):
         return "torch's agent has only RRefs that its own calls made or received from live workers"
     return _sent(call) if call.caller in roles else _asked(call)
 

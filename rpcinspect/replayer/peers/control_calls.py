@@ -18,7 +18,7 @@ from msgspec import Struct
 from rpcinspect.errors import DecodeError
 from rpcinspect.pickles.python import read_python_pickle
 from rpcinspect.pickles.semantic import python_udf, worker_info
-from rpcinspect.pickles.tree import Global
+from rpcinspect.pickles.tree import Global, Value
 from rpcinspect.rpc.message import NO_TENSORS, MessageType, RpcMessage
 
 _PROTO, _STOP = b"\x80\x04", b"."
@@ -46,12 +46,7 @@ ControlCall: TypeAlias = GetDeviceInfos | UpdateGroupMembership
 
 def read_control_call(message: RpcMessage) -> ControlCall | None:
     """The call that a request is; None: it is none of those that are answered here."""
-    if message.type != MessageType.PYTHON_CALL or len(message.payload) > MAX_CALL_BYTES:
-        return None
-    try:
-        call = python_udf(read_python_pickle(message.payload[1:]).root)
-    except DecodeError:
-        return None
+    call = python_udf(_small(message.payload[1:])) if message.type == MessageType.PYTHON_CALL else None
     if call is None or type(call.args) is not tuple:
         return None
     if call.func == _GET_DEVICE_INFOS:
@@ -82,12 +77,7 @@ def own_info_call() -> RpcMessage:
 
 def read_own_info(answer: RpcMessage) -> str | None:
     """The name in the answer to `own_info_call`; None: there is none in it."""
-    if answer.type != MessageType.PYTHON_RET or len(answer.payload) > MAX_CALL_BYTES:
-        return None
-    try:
-        info = worker_info(read_python_pickle(answer.payload).root)
-    except DecodeError:
-        return None
+    info = worker_info(_small(answer.payload)) if answer.type == MessageType.PYTHON_RET else None
     return None if info is None else info.name
 
 
@@ -117,13 +107,9 @@ def object_pickle(name: str) -> bytes:
 
 def read_told(answer: RpcMessage) -> tuple[str | None, str | None]:
     """Returns what a function of `objects` tells: (error, qualified name of a TorchScript function)."""
-    if answer.type == MessageType.PYTHON_RET and len(answer.payload) <= MAX_CALL_BYTES:
-        try:
-            told = read_python_pickle(answer.payload).root
-        except DecodeError:
-            told = None
-        if type(told) is tuple and len(told) == 2 and all(one is None or type(one) is str for one in told):
-            return told
+    told = _small(answer.payload) if answer.type == MessageType.PYTHON_RET else None
+    if type(told) is tuple and len(told) == 2 and all(one is None or type(one) is str for one in told):
+        return told
     return "the live worker's answer can't be read", None
 
 
@@ -140,6 +126,14 @@ def push_tensor(index: int) -> bytes:
     """Returns opcodes that push a tensor of the message, as torch's pickler of calls refers to it."""
     receiver = _global(_GETATTR) + (_global(_PICKLER) + _text("_tensor_receiver") + _TUPLE2) + _REDUCE
     return receiver + (_integer(index) + _TUPLE1) + _REDUCE
+
+
+def _small(pickle: bytes) -> Value:
+    """Returns what a pickle of a control call or of its answer says; None for what can't be one."""
+    try:
+        return read_python_pickle(pickle).root if len(pickle) <= MAX_CALL_BYTES else None
+    except DecodeError:
+        return None
 
 
 def _call(function: Global, args: bytes) -> RpcMessage:
