@@ -139,15 +139,13 @@ class DebugRelay(Closing):
             selector.unregister(number)
 
     def _read(self, number: int) -> None:
-        """Takes what was typed, and gives whole lines to those who wait; nothing: the input has ended."""
+        """Takes what was typed; nothing: the input has ended, and who waits gets what is there."""
         try:
             data = os.read(number, READ_BYTES)
         except OSError:  # of a terminal that is gone, or a file that is not for reading
             data = b""
         self._typed += data
         if not data and self._waiting:
-            self._answer()
-        while self._waiting and b"\n" in self._typed:
             self._answer()
 
     def _answer(self) -> None:

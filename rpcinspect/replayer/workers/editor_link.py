@@ -12,23 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rpcinspect.replayer.workers.remote_pdb import DebugLink
-
-
-class EditorError(Exception):
-    """A port at which no editor can be waited for; the text says why."""
+from rpcinspect.replayer.workers.remote_pdb import CannotDebugError, DebugLink
 
 
 class Editor:
     """The editor of one live worker."""
 
     def __init__(self, worker: str, port: int, link: DebugLink) -> None:
-        """Raises `EditorError` before anything holds: later it would be taken for an error of the user's."""
+        """Raises `CannotDebugError` before anything holds: later it would be taken for the user's error."""
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except (OSError, OverflowError) as error:
             why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-            raise EditorError(
+            raise CannotDebugError(
                 f"--debug-port: {worker} can't wait for an editor at port {port}: {why}"
             ) from error
         self._worker = worker

@@ -33,13 +33,12 @@ from rpcinspect.replayer.workers.called_functions import (
     code_of,
     context_text,
     current_context,
-    is_of_user,
     method_behind,
     name_of,
 )
-from rpcinspect.replayer.workers.editor_link import Editor, EditorError
+from rpcinspect.replayer.workers.editor_link import Editor
 from rpcinspect.replayer.workers.live_errors import as_without_us, watch_backward
-from rpcinspect.replayer.workers.live_hooks import HookError, Hooks, ReceivedMessage
+from rpcinspect.replayer.workers.live_hooks import Hooks, ReceivedMessage
 from rpcinspect.replayer.workers.live_nonfinite import (
     LineWatch,
     lines_of_user,
@@ -47,7 +46,7 @@ from rpcinspect.replayer.workers.live_nonfinite import (
     tensors_in,
     watch_graph,
 )
-from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb
+from rpcinspect.replayer.workers.remote_pdb import CannotDebugError, DebugLink, RemotePdb
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of
 
 AGENTS = (
@@ -74,7 +73,7 @@ class LiveDebugger:
     """Stops, looks and hooks of one live worker."""
 
     def __init__(self, worker: str, options: Object, link: DebugLink) -> None:
-        """Raises `HookError` for a hook that can't be called, `EditorError` for a port that can't be used."""
+        """Raises `CannotDebugError` for a hook that can't be called, and for a port that can't be used."""
         self._worker = worker
         self._link = link
         self._numbers: str | None = options["nonfinite"]
@@ -186,7 +185,7 @@ class LiveDebugger:
     def _run(self, message: ReceivedMessage, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not message.stops:
             if self._numbers == "stop" and not bdb.Breakpoint.bplist and nonfinite(message.tensors) is None:
-                with LineWatch(is_of_user, functools.partial(self._line_broke, message)):
+                with LineWatch(functools.partial(self._line_broke, message)):
                     return function(*args, **kwargs)
             return self._traced(message.label, function, *args, **kwargs)
         head, names = f"{self._worker} holds at {message.label}: {message.text}", _names(message)
@@ -344,7 +343,7 @@ def begin(control: ControlSocket, command: Object) -> tuple[LiveDebugger | None,
     ours, theirs = type(control).pair()
     try:
         debugger = LiveDebugger(command["name"], options, DebugLink(ours))
-    except (EditorError, HookError) as error:
+    except CannotDebugError as error:
         control.send({"failed": str(error)})
         os._exit(1)
     debugger.install()

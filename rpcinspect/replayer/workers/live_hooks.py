@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rpcinspect.replayer.workers.called_functions import context_text
-from rpcinspect.replayer.workers.remote_pdb import DebugLink, RemotePdb
+from rpcinspect.replayer.workers.remote_pdb import CannotDebugError, DebugLink, RemotePdb
 
 
 @dataclass
@@ -59,15 +59,11 @@ class ReceivedMessage:
         return f"{self.function or self.type} ({', '.join(parts)})"
 
 
-class HookError(Exception):
-    """A hook that can't be called; the text says why."""
-
-
 class Hooks:
     """The hooks of one live worker."""
 
     def __init__(self, names: Iterable[str], link: DebugLink) -> None:
-        """Imports their modules. Raises `HookError`."""
+        """Imports their modules. Raises `CannotDebugError`."""
         self._hooks = [(name, _function(name)) for name in names]
         self._link = link
         self._failed: set[str] = set()
@@ -87,15 +83,17 @@ class Hooks:
 
 
 def _function(name: str) -> Callable[[ReceivedMessage], object]:
-    """Returns what `module:function` names. Raises `HookError`."""
+    """Returns what `module:function` names. Raises `CannotDebugError`."""
     module, _, attribute = name.partition(":")
     try:
         found: Any = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
     except (Exception, SystemExit) as error:  # whatever the module does when it is imported
-        raise HookError(f"--hook {name}: {type(error).__name__}: {error}") from error
+        raise CannotDebugError(f"--hook {name}: {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise HookError(f"--hook {name}: {attribute} is no function, but of type {type(found).__name__}")
+        raise CannotDebugError(
+            f"--hook {name}: {attribute} is no function, but of type {type(found).__name__}"
+        )
     function: Callable[[ReceivedMessage], object] = found
     return function

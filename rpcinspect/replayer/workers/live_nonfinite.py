@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
 from torch.utils._pytree import tree_leaves
+
+from rpcinspect.replayer.workers.called_functions import is_of_user
 
 TRACEBACK = "traceback_"
 """Where torch's anomaly mode keeps the traceback of the forward, and who has been given a hook."""
@@ -76,12 +78,9 @@ class LineWatch:
     """Watches the user's functions in this thread, line by line, for the first variable that holds NaN, or
     the first result that holds that or Inf: masks are made of it. Use it in a `with` statement."""
 
-    def __init__(
-        self, is_of_user: Callable[[CodeType], bool], found: Callable[[FrameType, int, str], Any]
-    ) -> None:
+    def __init__(self, found: Callable[[FrameType, int, str], Any]) -> None:
         """`found` is called once, before the line behind it runs, with the line that made the value and with
         what it is; it may return who traces the function from then on."""
-        self._is_of_user = is_of_user
         self._found = found
         self._over = False
 
@@ -92,7 +91,7 @@ class LineWatch:
         sys.settrace(None)
 
     def _begins(self, frame: FrameType, event: str, argument: object) -> Any:
-        if self._over or not self._is_of_user(frame.f_code):
+        if self._over or not is_of_user(frame.f_code):
             return None
         known = {name: id(value) for name, value in frame.f_locals.items()}
         line = frame.f_lineno

@@ -28,6 +28,10 @@ OWN = ("rpcinspect.*", "torch.distributed.rpc.internal")
 NEXT_STOP, NEXT_MESSAGE = "stop", "message"
 
 
+class CannotDebugError(Exception):
+    """What the user wants to debug with can't be used; the text says why."""
+
+
 class DebugLink:
     """The socket to our process; one request with its reply at a time, from any thread."""
 
