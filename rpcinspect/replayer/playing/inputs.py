@@ -12,8 +12,10 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from rpcinspect.equality.difference import Difference
 from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.messages import compare_messages
 from rpcinspect.equality.rules import Rules
 from rpcinspect.replayer.peers.loop import RequestArrived
 from rpcinspect.replayer.planning.model import PlannedSession
@@ -67,6 +69,10 @@ class SessionInputs(Struct, frozen=True, kw_only=True):
     def storages(self, record: RpcRecord) -> list[bytes]:
         """The captured bytes of a message's tensors."""
         return [b"" if tensor.extent is None else self.read(tensor.extent) for tensor in record.tp.tensors]
+
+    def compare(self, captured: RpcRecord, live: LiveMessage) -> list[Difference]:
+        """Returns the differences of a live message; its ids are learned."""
+        return compare_messages(captured, live.record, self.read, live.read, self.rules, self.ids)
 
     def live_name(self, captured: str) -> str:
         """The name in the live group of a worker of the capture."""

@@ -12,20 +12,17 @@ that one comes first among equals only. It is equal, too, to one that an unlike 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from msgspec import Struct
 
 from rpcinspect.equality.difference import Difference, verdict
-from rpcinspect.equality.elements import ReadExtent
-from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
-from rpcinspect.equality.messages import compare_messages
-from rpcinspect.equality.rules import Rules
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER
 from rpcinspect.pickles.semantic import python_udf
 from rpcinspect.replayer.planning.model import Spare, some_of
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.translate import KindAndId, LiveMessage
 from rpcinspect.rpc.command import (
     CleanupAutogradContextReq,
@@ -100,18 +97,16 @@ class Expected:
 
     def __init__(
         self,
+        inputs: SessionInputs,
         calls: Iterable[Exchange],
-        read: ReadExtent,
-        rules: Rules,
-        ids: IdMap,
-        played: Collection[int] = (),
-        spare: Mapping[Spare, Iterable[Exchange]] = MappingProxyType({}),
+        spare: Mapping[Spare, Iterable[Exchange]],
     ) -> None:
-        """`calls`: those that are expected; `read`: of captured bytes; `ids` learns from every match;
-        `played`: captured ids of played workers, whose autograd contexts have the captured counters; `spare`:
-        those that are not expected.
-        """
-        self._played = frozenset(played)
+        """`calls`: those that are expected; `spare`: those that are not. The session's ids learn from every
+        match."""
+        self._inputs = inputs
+        self._ids = inputs.ids
+        self._played = frozenset(inputs.worker_ids[role] for role in inputs.planned.cast.roles)
+        """Whose autograd contexts have the captured counters."""
         self._planned, self._like, self._equal, self._taken = _Pool(), _Pool(), _Pool(), _Pool()
         """Those that are expected; of those that are not, the ones that may be and all others; and those that
         a request was taken for which is not equal."""
@@ -123,9 +118,6 @@ class Expected:
                 key = self._key(call.caller, call.callee, call.request)
                 pool.add(key, call)
                 self._captured[key] += 1
-        self._read = read
-        self._rules = rules
-        self._ids = ids
 
     def match(self, sender: str, role: str, live: LiveMessage) -> RequestMatch | None:
         """The captured request that this one repeats; it won't be found again, unless it is not equal to this
@@ -135,9 +127,9 @@ class Expected:
         for candidates, nearest in self._candidates(key, live):
             for call in islice(candidates, MAX_TRIALS):
                 mark = self._ids.mark()
-                found = self._compare(call, live)
+                found = self._inputs.compare(call.request, live)
                 contradicted = self._ids.refused > mark[1]
-                if not contradicted and verdict(found, self._rules) == "identical":
+                if not contradicted and verdict(found, self._inputs.rules) == "identical":
                     return self._take(key, call, found, equal=True)
                 self._ids.rollback(mark)
                 rank = (contradicted, *_distance(found))
@@ -148,7 +140,7 @@ class Expected:
         (other_ids, *_), call = best
         if other_ids and own_id(call.request) is not None:
             return None  # the id says which one it is, and it is none of those
-        return self._take(key, call, self._compare(call, live), equal=False)
+        return self._take(key, call, self._inputs.compare(call.request, live), equal=False)
 
     def why_not(self, sender: str, role: str, live: LiveMessage) -> str:
         """Says why a live request repeats no captured one."""
@@ -185,9 +177,6 @@ class Expected:
         if not equal:
             self._taken.add(key, call)
         return RequestMatch(call, tuple(found))
-
-    def _compare(self, call: Exchange, live: LiveMessage) -> list[Difference]:
-        return compare_messages(call.request, live.record, self._read, live.read, self._rules, self._ids)
 
     def _key(self, sender: str, role: str, record: RpcRecord, *, live: bool = False) -> RequestKey:
         context = context_of(record)

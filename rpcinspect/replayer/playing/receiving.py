@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import asdict, replace
 
 from rpcinspect.equality.difference import Difference, verdict
-from rpcinspect.equality.messages import compare_messages, same_payload
+from rpcinspect.equality.messages import same_payload
 from rpcinspect.replayer.peers.loop import (
     Handle,
     NotSent,
@@ -60,9 +60,7 @@ class Receiver:
         self._handle = handle
         self._inputs = inputs = progress.inputs
         asked, spare = may_come(inputs.planned, inputs.calls)
-        ids = inputs.worker_ids
-        played = [ids[role] for role in inputs.planned.cast.roles if role in ids]
-        self._expected = Expected(asked, inputs.read, inputs.rules, inputs.ids, played, spare)
+        self._expected = Expected(inputs, asked, spare)
         self._live = LiveRecords()
         self._refused_lacking = False
         """Whether a live worker was refused something for which the recording lacks the answer."""
@@ -94,9 +92,7 @@ class Receiver:
         if call.response is None:
             outcome = too_much(step, live.record, latency_s, cut_off=progress.timeouts.cut_off(call))
         else:
-            found = compare_messages(
-                call.response, live.record, inputs.read, live.read, inputs.rules, inputs.ids
-            )
+            found = inputs.compare(call.response, live)
             came = judged(call.response, live.record, found, inputs)
             if self._refused_lacking and came.result == "different" and refused_here(live.record):
                 came = replace(came, result=None, text=NEEDS_WHAT_IS_LACKING)

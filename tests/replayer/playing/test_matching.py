@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from rpcinspect.equality.elements import ReadExtent
 from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, CONTEXT, FORK, RREF, WORKER, IdMap
 from rpcinspect.equality.rules import Rules
-from rpcinspect.replayer.planning.model import Spare
+from rpcinspect.replayer.planning.model import PlannedSession, Spare
+from rpcinspect.replayer.planning.sessions import RoleAssignment
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.matching import MAX_TRIALS, NOTHING_LIKE_IT, Expected
 from rpcinspect.replayer.playing.translate import LiveMessage
 from rpcinspect.rpc.command import (
@@ -84,7 +86,7 @@ class Side:
 
 
 def expected(captured: Side, ids: IdMap | None = None, rules: Rules = STRICT) -> Expected:
-    return Expected(captured.calls(), reader(captured), rules, ids or workers(), [0])
+    return Expected(inputs(captured, rules, ids), captured.calls(), {})
 
 
 def reader(captured: Side) -> ReadExtent:
@@ -100,6 +102,21 @@ def reader(captured: Side) -> ReadExtent:
         return by_extent[id(extent)](extent)
 
     return read
+
+
+def inputs(captured: Side, rules: Rules, ids: IdMap | None) -> SessionInputs:
+    """Of a session in which `ROLE` is played."""
+    cast = RoleAssignment(0, (ROLE,), (LIVE,), "")
+    numbers = {ROLE: 0, LIVE: 1}
+    return SessionInputs(
+        planned=PlannedSession(number=0, cast=cast, steps=(), arrivals=(), overlaps=()),
+        calls={},
+        read=reader(captured),
+        rules=rules,
+        worker_ids=numbers,
+        ids_in_group=numbers,
+        ids=ids or workers(),
+    )
 
 
 def workers() -> IdMap:
@@ -378,7 +395,7 @@ def spread(
     equal = [one for one in calls if one.index not in (*planned, *like)]
     spare: dict[Spare, list[Exchange]] = {"like": [calls[n] for n in like], "equal": equal}
     its = [calls[n] for n in planned]
-    return Expected(its, reader(captured), STRICT, ids or workers(), [0], spare)
+    return Expected(inputs(captured, STRICT, ids), its, spare)
 
 
 def taken(waiting: Expected, came: LiveMessage) -> int | None:
