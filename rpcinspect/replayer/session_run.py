@@ -44,6 +44,7 @@ from rpcinspect.replayer.playing.player import Player
 from rpcinspect.replayer.playing.process_ends import GRACE_S, EndedProcesses
 from rpcinspect.replayer.playing.progress import SessionProgress
 from rpcinspect.replayer.playing.rref_substitutes import give
+from rpcinspect.replayer.playing.schedule import Schedule
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.replayer.workers.live_group import LeafGradient, LiveGroup
 from rpcinspect.replayer.workers.parent_process import Waiting
@@ -213,8 +214,8 @@ class SessionRun:
         progress = SessionProgress(
             inputs,
             peers,
-            Timeouts(self.calls, options.timeout_s, shared.silent, shared.stubborn),
-            speed=options.speed,
+            Timeouts(self.calls, options.timeout_s, shared.silent),
+            Schedule(self.planned, self.calls, speed=options.speed, stubborn=shared.stubborn),
             debugger=self.debugger,
             done=self.tick,
         )

@@ -21,6 +21,7 @@ from rpcinspect.replayer.playing.outcome import StepOutcome
 from rpcinspect.replayer.playing.player import Player
 from rpcinspect.replayer.playing.process_ends import EndedProcesses
 from rpcinspect.replayer.playing.progress import SessionProgress
+from rpcinspect.replayer.playing.schedule import Schedule
 from rpcinspect.replayer.playing.timeouts import Timeouts
 from rpcinspect.rpc.command import Command
 from rpcinspect.rpc.command_codec import message_type_of, to_payload
@@ -129,6 +130,7 @@ def play(
     rules: Rules | None = None,
     limits: PeerLimits | None = None,
     unheard: tuple[str, ...] = (),
+    speed: float | None = None,
     ended: EndedProcesses = lambda seconds, known: (),
     **more: Any,
 ) -> Played:
@@ -155,7 +157,8 @@ def play(
             ids_in_group=ids,
         )
         members = Membership(None, list(peers.values()))  # type: ignore[arg-type]  # nobody joins or leaves
-        progress = SessionProgress(inputs, peers, Timeouts(calls, timeout_s), **more)
+        schedule = Schedule(planned, calls, speed=speed)
+        progress = SessionProgress(inputs, peers, Timeouts(calls, timeout_s), schedule, **more)
         player = Player(progress, stage, members.handle, ended=ended)
         began = time.monotonic()
         player.run()

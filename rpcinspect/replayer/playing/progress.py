@@ -69,8 +69,8 @@ class SessionProgress:
         inputs: SessionInputs,
         peers: Mapping[str, PlayedWorker],
         timeouts: Timeouts,
+        schedule: Schedule,
         *,
-        speed: float | None = None,
         debugger: SessionDebugger | None = None,
         done: Callable[[StepOutcome], None] = lambda outcome: None,
     ) -> None:
@@ -79,7 +79,7 @@ class SessionProgress:
         self.peers = peers
         self.roles = {peer.name: role for role, peer in peers.items()}
         self.timeouts = timeouts
-        self.schedule = Schedule(inputs.planned, inputs.calls, speed=speed, stubborn=timeouts.stubborn)
+        self.schedule = schedule
         self.debugger = debugger
         self._done = done
         self.steps = {step.message: step for step in inputs.planned.steps}

@@ -45,16 +45,13 @@ class Timeouts:
         calls: Mapping[int, Exchange],
         timeout_s: float | None = None,
         silent: set[str] | None = None,
-        stubborn: set[str | None] | None = None,
     ) -> None:
         """`calls` of the session's job; `timeout_s`: the longest wait that the user allows; `silent`: the
-        functions that did not answer in earlier sessions, to which those of this one are added; `stubborn`:
-        the same for `Schedule`.
+        functions that did not answer in earlier sessions, to which those of this one are added.
         """
         self._timeout_s = timeout_s
         self._silent = set() if silent is None else silent
         self._calls = calls
-        self.stubborn: set[str | None] = set() if stubborn is None else stubborn
         in_order = sorted(calls.values(), key=lambda call: (call.begin_ns, call.index))
         self._captured = _Served(in_order)
         self._open: dict[str, dict[int, Exchange]] = defaultdict(dict)
