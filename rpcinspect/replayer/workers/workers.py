@@ -120,13 +120,15 @@ class Workers(Closing):
         """Waits until the parent process has imported everything; it ends with the `Workers`. `show` gets the
         lines that processes write. `parent`: one that was begun already, for such options. Raises
         `ReplayError` with the reason of a failure."""
-        self.options = options or WorkerOptions()
+        self.options = options = options or WorkerOptions()
         self._waiting = waiting
         self._parent_exit: Exit | None = None
         """Of each child that nobody is left to tell of."""
         self._children: dict[int, WorkerProcess] = {}
         self._closed = False
-        self._parent = parent or begun(self.options)
+        self._parent = parent or ParentProcess(
+            threads=options.threads, cuda=options.cuda, interpreter=options.interpreter
+        )
         self._outputs = Outputs(show)
         self._output = self._outputs.new(IMPORTING, self._parent.take_output())
         self._parent.tail = self._output.tail
@@ -272,8 +274,3 @@ class Workers(Closing):
             "debug": options.debug,
             "late": options.cuda,
         }
-
-
-def begun(options: WorkerOptions) -> ParentProcess:
-    """A parent process for live workers with these options, which has begun to import torch."""
-    return ParentProcess(threads=options.threads, cuda=options.cuda, interpreter=options.interpreter)
