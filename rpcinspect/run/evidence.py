@@ -170,7 +170,7 @@ class _RRefs:
         begin = self._requests.begin[case.row]
         if self._known.get(rref, NEVER) <= begin or rref not in self._forks:
             return []
-        holders = self._forks[rref].at(begin, self._requests)
+        holders = self._forks[rref].at(begin, self._requests.wanted(case.row), self._requests)
         return holders if set(holders).issubset(case.rows) else []
 
 
@@ -186,8 +186,10 @@ class _Forks:
         self._scoped: list[tuple[int, int]] = []
         """(when its request is over and it is gone, request), a heap: forks of their functions alone."""
 
-    def at(self, begin: int, requests: Requests) -> list[int]:
-        """The open requests that alone have the RRef then; none if others may have it."""
+    def at(self, begin: int, since: int, requests: Requests) -> list[int]:
+        """The open requests that alone have the RRef when a request begins that is asked for then or since;
+        none if others may have it, or had.
+        """
         while self._next < len(self.coming) and requests.arrived[self.coming[self._next][0]] <= begin:
             row, deleted = self.coming[self._next]
             answered = requests.answered(row)
@@ -197,8 +199,8 @@ class _Forks:
                 heappush(self._scoped, (max(answered, deleted), row))
             self._next += 1
         while self._scoped and self._scoped[0][0] < begin:
-            heappop(self._scoped)
-        if begin <= self._kept_until or len(self._scoped) > MAX_OPEN:
+            self._kept_until = max(self._kept_until, heappop(self._scoped)[0])
+        if since <= self._kept_until or len(self._scoped) > MAX_OPEN:
             return []
         rows = sorted({row for _, row in self._scoped})
         return [] if any(requests.answered(row) < begin for row in rows) else rows

@@ -184,26 +184,27 @@ class Requests:
         return found
 
     def wanted(self, row: int) -> int:
-        """Returns the earliest time at which the sender may have asked for the request: while a pipe
-        connects, requests wait, so that their cause may be answered before their first byte is sent."""
-        since, until = self._connecting.get(self._pipe[row], (NEVER, -NEVER))
-        return since if self.begin[row] <= until else self.begin[row]
+        """Returns the earliest time at which the sender may have asked for the request: it may have waited
+        for its turn on the pipe, so that its cause may be answered before its first byte is sent."""
+        return min(self._turns.get(row, NEVER), self.begin[row])
 
     @cached_property
-    def _connecting(self) -> dict[int, tuple[int, int]]:
-        """Pipe → (when its connection began, until when what had waited for it was sent at the latest)."""
-        found: dict[int, tuple[int, int]] = {}
-        columns = self.session.messages
-        for row in np.flatnonzero(np.asarray(columns.from_client)).tolist():
-            pipe = self._pipe[row]
-            known = found.get(pipe)
-            if known is None or self.begin[row] < known[1]:
-                found[pipe] = (self.session.pipes[pipe].first_ns, self.begin[row])
-        return {
-            pipe: (since, first + (first - since))  # those behind the first are sent faster than that
-            for pipe, (since, first) in found.items()
-            if since and not self.session.pipes[pipe].logged
-        }
+    def _turns(self) -> dict[int, int]:
+        """Request that may have waited for its turn → when what it may have waited for began."""
+        found: dict[int, int] = {}
+        lines: dict[int, _Line] = {}
+        order, columns = self.session.order, self.session.messages
+        for row in order[np.asarray(columns.from_client)[order] != 0].tolist():
+            pipe = self.session.pipes[self._pipe[row]]
+            if pipe.logged:  # it has the times at which the agent was asked
+                continue
+            line = lines.get(self._pipe[row])
+            if line is None:
+                line = lines[self._pipe[row]] = _Line(pipe.first_ns or self.begin[row], self.begin[row])
+            since = line.since(self.begin[row], self.arrived[row], self.over(row))
+            if since < self.begin[row]:
+                found[row] = since
+        return found
 
     @cached_property
     def creators(self) -> dict[tuple[int, int], str]:
@@ -226,6 +227,29 @@ class Requests:
     def brought(self, row: int) -> list[Event]:
         """The forks that a message brings in its pickles."""
         return [event for event in self.events.get(row, ()) if event.what == What.BROUGHT]
+
+
+class _Line:
+    """A pipe from its client's side. Its requests are sent one after the other: first they wait until it is
+    connected, later until it has sent those before. One that waited follows sooner than the longest of what
+    it may have waited for took, and before the answer to the last of them: then the pipe is empty.
+    """
+
+    def __init__(self, connecting: int, begin: int) -> None:
+        self._busy_since = connecting
+        self._until = begin + (begin - connecting)  # what waits is sent faster than that
+        self._longest = 0
+        self._idle = NEVER
+        """When it is known that nothing waits any more."""
+
+    def since(self, begin: int, end: int, over: int) -> int:
+        """Goes on to the next request, and returns since when it may have waited."""
+        if begin > min(self._until + self._longest, self._idle):
+            self._busy_since, self._until, self._longest = begin, begin, 0
+        if end >= self._until:
+            self._until, self._idle = end, over
+        self._longest = max(self._longest, end - begin)
+        return self._busy_since
 
 
 def _whole(pipe: Pipe) -> bool:

@@ -124,6 +124,55 @@ def test_the_first_request_on_a_connection_waited_for_it(connected: int, parents
     assert run.causes.of(2) == (parents, not parents)
 
 
+def until(run: RunModel, begin: int, end: int) -> None:
+    """The message that begins then lasts until `end`."""
+    columns = run.session.messages
+    columns.end_time_ns[columns.time_ns.index(begin * MS)] = end * MS
+
+
+def at(run: RunModel, begin: int) -> int:
+    """Index of the message that begins then."""
+    return int(run.session.index[run.session.messages.time_ns.index(begin * MS)])
+
+
+@pytest.mark.parametrize(
+    ("before", "begin", "parents"),
+    [
+        ((12, 25, 90), 28, (0,)),  # a large one, of which much is left when the function has returned
+        ((12, 18, 90), 24, (0,)),  # a connection that stands still for less time than it was busy
+        ((12, 13, 90), 24, ()),
+        ((12, 25, 27), 28, ()),  # whoever answers it has all of it, and the connection is free
+        ((22, 26, 90), 28, ()),
+    ],
+)
+def test_a_request_may_wait_until_the_one_before_it_is_sent(
+    before: tuple[int, int, int], begin: int, parents: tuple[int, ...]
+) -> None:
+    """w1 serves a request until 20 ms and sends w2 two; of the first: first byte, last byte, answer."""
+    workers = Workers(3)
+    ask(workers, (0, 1), (10, 20), "push")
+    ask(workers, (1, 2), (before[0], before[2]), "take")
+    ask(workers, (1, 2), (begin, 91), "take")
+    run = workers.run()
+    until(run, before[0], before[1])
+    assert run.causes.of(at(run, begin)) == (parents, not parents)
+
+
+def test_an_rref_that_a_fetch_was_to_bring_when_it_waited_may_be_gone_when_it_is_sent() -> None:
+    """Another request that is open by then has brought it, too."""
+    workers = Workers(3)
+    ask(workers, (2, 1), (10, 20), "forget", rref(7, fork=8))
+    ask(workers, (1, 0), (12, 90), "take", 1)
+    delete(workers, 1, 21, 7, 8)
+    ask(workers, (2, 1), (23, 60), "other", rref(7, fork=9))
+    fetch(workers, 1, (28, 91), 7)
+    delete(workers, 1, 62, 7, 9)
+    run = workers.run()
+    until(run, 12, 25)
+    parents, certain = run.causes.of(at(run, 28))
+    assert (certain, len(parents)) == (False, 2)
+
+
 def _ends(run: RunModel) -> list[tuple[str, str]]:
     return list(zip(run.session.clients, run.session.servers, strict=True))
 

@@ -20,6 +20,7 @@ KINDS = (
     "data_parallel",
     "dynamic",
     "background",
+    "queued",
 )
 
 TELLING = frozenset(
