@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.lost_workers import OF_TENSORPIPE, Loss, Losses
+from rpcinspect.checks.lost_workers import LATE, OF_TENSORPIPE, Loss, Losses
 from rpcinspect.late_pattern import late
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import FETCHES
@@ -298,6 +298,9 @@ def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
     elif OF_TENSORPIPE.search(cause):
         text = f"{place} lost a connection{where}, and the capture does not tell to whom"
         remedy = f"See in the log of {place} whom it lost"
+    elif LATE.search(cause):
+        text = f"{place} got no answer in time{where}, and the capture does not tell of whom"
+        remedy = f"See in the log of {place} whom it asked"
     else:
         by = session.source(failure.row)
         after = [worker for worker, told in root.beside.items() if told == {True}]

@@ -24,7 +24,7 @@ from rpcinspect.session.model import NONE
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import duration, lack_of_memory
 
-OF_TENSORPIPE = late(r"this error originated at tensorpipe/|RPC ran for more than set timeout")
+OF_TENSORPIPE = late(r"this error originated at tensorpipe/")
 """Nothing of the user's own says that; others may speak of files or of connections that are not RPC's."""
 LATE = late(r"RPC ran for more than set timeout \((\d{1,12}) ms\)")
 ENDED = late(
@@ -64,7 +64,7 @@ class Losses:
         late = LATE.search(text)
         if late is not None:
             waited_ns = int(late[1]) * 1_000_000
-            rows = self._in_flight(job, worker, since_ns, until_ns - waited_ns, until_ns)
+            rows = self._late(job, worker, since_ns, until_ns, waited_ns)
             return self._only(rows, worker, "late")
         if not ENDED.search(text):
             return None
@@ -95,11 +95,23 @@ class Losses:
 
     def _in_flight(self, job: int, worker: str, since_ns: int, sent_ns: int, until_ns: int) -> list[int]:
         """Requests that a worker sent between the first two times, and that had no answer at the third."""
-        columns, rows = self._run.session.messages, self._sent(job, worker)
-        begin, partner = np.asarray(columns.time_ns)[rows], np.asarray(columns.partner)[rows]
-        answered = np.where(partner == NONE, NEVER, np.asarray(columns.end_time_ns)[partner])
+        rows, begin, answered = self._asked(job, worker)
         there = (begin >= since_ns) & (begin <= sent_ns) & (answered > until_ns)
         return [int(row) for row in rows[there]]
+
+    def _late(self, job: int, worker: str, since_ns: int, until_ns: int, waited_ns: int) -> list[int]:
+        """Requests that a worker sent from the first time on and that had no answer after so long, before the
+        second time; the worker may tell of it only when an answer has come."""
+        rows, begin, answered = self._asked(job, worker)
+        there = (begin >= since_ns) & (begin <= until_ns - waited_ns) & (answered > begin + waited_ns)
+        return [int(row) for row in rows[there]]
+
+    def _asked(self, job: int, worker: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The requests that a worker sent, when they began, and when their answers had come."""
+        columns, rows = self._run.session.messages, self._sent(job, worker)
+        partner = np.asarray(columns.partner)[rows]
+        answered = np.where(partner == NONE, NEVER, np.asarray(columns.end_time_ns)[partner])
+        return rows, np.asarray(columns.time_ns)[rows], answered
 
     def _sent(self, job: int, worker: str) -> NDArray[np.int64]:
         known = self._open.get((job, worker))

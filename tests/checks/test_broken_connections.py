@@ -99,13 +99,30 @@ def test_what_user_code_raises_of_its_own(cause: str) -> None:
     assert finding.text.startswith(f"w1 failed first in app.hop: RuntimeError('{cause}')")
 
 
+LATE = "RPCErr:1:RPC ran for more than set timeout (5000 ms) and will now be marked with an error"
+
+
 def test_who_was_not_in_time() -> None:
-    late = "RPCErr:1:RPC ran for more than set timeout (5000 ms) and will now be marked with an error"
-    workers = relayed(late)
+    workers = relayed(LATE)
     workers.call(1, 3, 19 * SECOND, None, "app.just_sent")
     (finding,) = told(workers)
     assert finding.text.startswith("w2 did not answer w1 in time (#1): w1 failed in app.hop")
     assert finding.workers == ("w2", "w1", "w0")
+
+
+def test_an_answer_that_came_too_late() -> None:
+    """It was there before w1 told of the timeout, which may be that of another request."""
+    workers = Workers(4)
+    answer = remote(error_text(1, LATE), b"builtins\nRuntimeError")
+    workers.call(0, 1, 10 * SECOND, 20 * SECOND, "app.hop", answer)
+    workers.call(1, 2, 11 * SECOND, 18 * SECOND, "app.slow")
+    (finding,) = told(workers)
+    assert finding.text.startswith("w2 did not answer w1 in time (#1): w1 failed in app.hop")
+    workers.call(1, 3, 12 * SECOND, None, "app.other")
+    (finding,) = told(workers)
+    assert finding.text.startswith(
+        "w1 got no answer in time in app.hop, and the capture does not tell of whom"
+    )
 
 
 def test_who_took_no_connection() -> None:

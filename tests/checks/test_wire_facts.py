@@ -143,6 +143,7 @@ def test_a_call_that_timed_out(tmp_path: Path) -> None:
     said = record("failed", text="RPCErr:1:RPC ran for more than set timeout\nTraceback", **TIMEOUT)
     (found,) = findings(tmp_path, RPC, said)
     assert (found.code, found.severity, found.messages) == ("unanswered-request", "error", (0,))
+    assert found.text.startswith("worker1 did not answer 1 request of worker0 in time (")
     assert found.text.endswith(
         "worker0 timed out 500 ms after it (RPCErr:1:RPC ran for more than set timeout)."
     )

@@ -1,5 +1,5 @@
-"""Calls that nobody waits for, behind a large one on the same connection: their first byte is on the network long
-after their function has returned. The worker that they go to stands still meanwhile, as a slow network does.
+"""Calls that nobody waits for, behind a large one on the same connection: their first byte is on the network
+long after their function has returned. The worker that they go to stands still, as if the network were slow.
 """
 
 from __future__ import annotations
