@@ -243,7 +243,7 @@ class _Comparing:
                 path="",
                 a_value=[a for a, _ in group][:MAX_SHOWN],
                 b_value=[b for _, b in order_b][:MAX_SHOWN],
-                text=f"{len(group)} calls, one after the other in both runs, come in a different order: "
+                text=f"{len(group)} calls come in a different order, each with one that it never overlaps: "
                 + several([f"a#{a} is b#{b}" for a, b in group]),
             )
         return found

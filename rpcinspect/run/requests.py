@@ -15,6 +15,7 @@ from itertools import islice
 
 import numpy as np
 from msgspec import Struct, field
+from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
 from rpcinspect.session.identity import WorkerKey
@@ -191,19 +192,32 @@ class Requests:
     @cached_property
     def _turns(self) -> dict[int, int]:
         """Request that may have waited for its turn → when what it may have waited for began."""
+        columns = self.session.messages
+        pipes, begins, ends, offsets, partners, forth = (
+            np.asarray(column)
+            for column in (
+                columns.pipe,
+                columns.time_ns,
+                columns.end_time_ns,
+                columns.offset,
+                columns.partner,
+                columns.from_client,
+            )
+        )
+        overs = np.where(partners == NONE, NEVER, ends[partners]) if len(ends) else ends
+        requests = np.flatnonzero(forth)
+        requests = requests[np.lexsort((offsets[requests], pipes[requests]))]
         found: dict[int, int] = {}
-        lines: dict[int, _Line] = {}
-        order, columns = self.session.order, self.session.messages
-        for row in order[np.asarray(columns.from_client)[order] != 0].tolist():
-            pipe = self.session.pipes[self._pipe[row]]
-            if pipe.logged:  # it has the times at which the agent was asked
+        for rows in np.split(requests, np.flatnonzero(np.diff(pipes[requests])) + 1):
+            pipe = self.session.pipes[pipes[rows[0]]] if len(rows) else None
+            if pipe is None or pipe.logged:  # a log has the times at which the agent was asked
                 continue
-            line = lines.get(self._pipe[row])
-            if line is None:
-                line = lines[self._pipe[row]] = _Line(pipe.first_ns or self.begin[row], self.begin[row])
-            since = line.since(self.begin[row], self.arrived[row], self.over(row))
-            if since < self.begin[row]:
-                found[row] = since
+            since = _asked(begins[rows], overs[rows], offsets[rows])
+            if pipe.first_ns:
+                connected = 2 * begins[rows].min() - pipe.first_ns  # what waits is sent faster than that
+                since[begins[rows] <= connected] = pipe.first_ns
+            waited = since < begins[rows]
+            found.update(zip(rows[waited].tolist(), since[waited].tolist(), strict=True))
         return found
 
     @cached_property
@@ -229,27 +243,23 @@ class Requests:
         return [event for event in self.events.get(row, ()) if event.what == What.BROUGHT]
 
 
-class _Line:
-    """A pipe from its client's side. Its requests are sent one after the other: first they wait until it is
-    connected, later until it has sent those before. One that waited follows sooner than the longest of what
-    it may have waited for took, and before the answer to the last of them: then the pipe is empty.
+UNHEARD = 10 * 1460
+"""Bytes that TCP sends before it hears anything of the other end (RFC 6928): what is behind them may wait."""
+
+
+def _asked(
+    begins: NDArray[np.int64], overs: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Returns since when each request of a connection may have waited for its turn, or its own beginning:
+    since that began which fills what is sent unheard. Whoever answers a request has all up to it. In, in the
+    order of the stream: when requests begin, when their answers have come, where they stand in the stream.
     """
-
-    def __init__(self, connecting: int, begin: int) -> None:
-        self._busy_since = connecting
-        self._until = begin + (begin - connecting)  # what waits is sent faster than that
-        self._longest = 0
-        self._idle = NEVER
-        """When it is known that nothing waits any more."""
-
-    def since(self, begin: int, end: int, over: int) -> int:
-        """Goes on to the next request, and returns since when it may have waited."""
-        if begin > min(self._until + self._longest, self._idle):
-            self._busy_since, self._until, self._longest = begin, begin, 0
-        if end >= self._until:
-            self._until, self._idle = end, over
-        self._longest = max(self._longest, end - begin)
-        return self._busy_since
+    place = np.arange(len(begins))
+    by_answer = np.argsort(overs)
+    heard = np.concatenate(([0], np.maximum.accumulate(by_answer + 1)))
+    known = np.minimum(heard[np.searchsorted(overs[by_answer], begins, "right")], place)
+    full = np.searchsorted(offsets, offsets[known] + UNHEARD, "right")
+    return np.where(full <= place, begins[full - 1], begins)
 
 
 def _whole(pipe: Pipe) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.rpc.command import PythonCall
+from rpcinspect.rpc.command import PythonCall, RRefAck, RRefUserDelete
+from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.run import RunModel
 from tests.replayer.planning.pickled import rref
 from tests.replayer.talks import Workers, udf
@@ -124,52 +125,50 @@ def test_the_first_request_on_a_connection_waited_for_it(connected: int, parents
     assert run.causes.of(2) == (parents, not parents)
 
 
-def until(run: RunModel, begin: int, end: int) -> None:
-    """The message that begins then lasts until `end`."""
-    columns = run.session.messages
-    columns.end_time_ns[columns.time_ns.index(begin * MS)] = end * MS
-
-
-def at(run: RunModel, begin: int) -> int:
-    """Index of the message that begins then."""
-    return int(run.session.index[run.session.messages.time_ns.index(begin * MS)])
+def behind(run: RunModel, begin: int, size: int) -> int:
+    """Index of the request that begins then; so many bytes were sent on its connection before it."""
+    row = run.session.messages.time_ns.index(begin * MS)
+    run.session.messages.offset[row] = size
+    return int(run.session.index[row])
 
 
 @pytest.mark.parametrize(
-    ("before", "begin", "parents"),
+    ("size", "times", "parents"),
     [
-        ((12, 25, 90), 28, (0,)),  # a large one, of which much is left when the function has returned
-        ((12, 18, 90), 24, (0,)),  # a connection that stands still for less time than it was busy
-        ((12, 13, 90), 24, ()),
-        ((12, 25, 27), 28, ()),  # whoever answers it has all of it, and the connection is free
-        ((22, 26, 90), 28, ()),
+        (20_000, (12, 90), (0,)),  # more than is sent unheard
+        (10_000, (12, 90), ()),
+        (20_000, (12, 27), ()),  # whoever answers it has all of it
+        (20_000, (22, 90), ()),  # the function had returned before
     ],
 )
-def test_a_request_may_wait_until_the_one_before_it_is_sent(
-    before: tuple[int, int, int], begin: int, parents: tuple[int, ...]
+def test_a_request_may_wait_until_a_large_one_before_it_is_sent(
+    size: int, times: tuple[int, int], parents: tuple[int, ...]
 ) -> None:
-    """w1 serves a request until 20 ms and sends w2 two; of the first: first byte, last byte, answer."""
+    """w1 serves a request until 20 ms and sends w2 two; of the first: size, when it begins and is over."""
     workers = Workers(3)
     ask(workers, (0, 1), (10, 20), "push")
-    ask(workers, (1, 2), (before[0], before[2]), "take")
-    ask(workers, (1, 2), (begin, 91), "take")
+    ask(workers, (1, 2), times, "take")
+    ask(workers, (1, 2), (28, 91), "take")
     run = workers.run()
-    until(run, before[0], before[1])
-    assert run.causes.of(at(run, begin)) == (parents, not parents)
+    last = behind(run, 28, size)
+    assert run.causes.of(last) == (parents, not parents)
 
 
-def test_an_rref_that_a_fetch_was_to_bring_when_it_waited_may_be_gone_when_it_is_sent() -> None:
+def test_an_rref_with_which_a_fetch_waited_may_be_gone_when_it_is_sent() -> None:
     """Another request that is open by then has brought it, too."""
     workers = Workers(3)
     ask(workers, (2, 1), (10, 20), "forget", rref(7, fork=8))
     ask(workers, (1, 0), (12, 90), "take", 1)
-    delete(workers, 1, 21, 7, 8)
+    gone = RRefUserDelete(GloballyUniqueId(0, 7), GloballyUniqueId(0, 8))
+    workers.call(1, 0, 21 * MS, 92 * MS, gone, RRefAck())
     ask(workers, (2, 1), (23, 60), "other", rref(7, fork=9))
     fetch(workers, 1, (28, 91), 7)
     delete(workers, 1, 62, 7, 9)
     run = workers.run()
-    until(run, 12, 25)
-    parents, certain = run.causes.of(at(run, 28))
+    behind(run, 21, 20_000)
+    used = behind(run, 28, 20_100)
+    behind(run, 62, 20_200)
+    parents, certain = run.causes.of(used)
     assert (certain, len(parents)) == (False, 2)
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+import subprocess
+import time
 
 import torch
 import torch.distributed.rpc as rpc
@@ -14,26 +15,28 @@ import torch.distributed.rpc as rpc
 from tests.pairs.common import numbers, pause, send, wait
 
 CALLS = 8
-LARGE = 8_000_000
+LARGE = 3_000_000
 """Bytes, more than the kernels take in while nobody reads."""
 LABELS = [f"push {n}" for n in range(CALLS)]
 
 
-def process() -> int:
-    return os.getpid()
+def stand_still() -> None:
+    """Stop this process; another one lets it go on."""
+    subprocess.Popen(["sh", "-c", f"sleep 0.06; kill -CONT {os.getpid()}"])
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def push(x: torch.Tensor, n: int, whom: int) -> torch.Tensor:
-    os.kill(whom, signal.SIGSTOP)
-    threading.Timer(0.06, os.kill, (whom, signal.SIGCONT)).start()
+def push(x: torch.Tensor, n: int) -> torch.Tensor:
+    rpc.rpc_async("worker3", stand_still)
+    time.sleep(0.03)
     rpc.rpc_async("worker3", take, args=(bytes(LARGE), n))
     for function in (first, second, third):
         rpc.rpc_async("worker3", function, args=(n,))
     return x + 1
 
 
-def push_otherwise(x: torch.Tensor, n: int, whom: int) -> torch.Tensor:
-    return push(x, n, whom)
+def push_otherwise(x: torch.Tensor, n: int) -> torch.Tensor:
+    return push(x, n)
 
 
 def take(blob: bytes, n: int) -> int:
@@ -53,8 +56,7 @@ def third(n: int) -> int:
 
 
 def work() -> None:
-    whom = rpc.rpc_sync("worker3", process)
     for n in range(CALLS):
-        args = (numbers(n), 10 * n, whom)
-        wait([send(rpc.rpc_async, f"push {n}", "worker1", push, args, push_otherwise)])
-        pause(150)
+        wait([send(rpc.rpc_async, f"push {n}", "worker1", push, (numbers(n), 10 * n), push_otherwise)])
+        pause(100)
+        time.sleep(0.1)
