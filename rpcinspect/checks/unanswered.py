@@ -87,46 +87,6 @@ def _longest_ns(session: Session, functions: Collection[str | None]) -> Mapping[
     return found
 
 
-    def _finding(
-        self, evidence: CaptureEvidence, key: UnansweredKey, found: _Open, waits: _Waits, unused: _Unused
-    ) -> Finding:
-        job, caller, callee, what, why = key
-        indexes = evidence.session.indexes(found.rows[:MAX_INDEXES])
-        it = "it" if len(found.rows) == 1 else "the first of them"
-        left = duration(evidence.last_ns - min(self._columns.time_ns[row] for row in found.rows))
-        failures = [evidence.session.failures[row] for row in found.rows if row in evidence.session.failures]
-        cause = CAUSES[why].format(left=left, caller=caller, it=it, waited=self._waited(failures, found.rows))
-        which = f"{counted(len(found.rows), 'request')}{{}} ({what} {numbers(indexes)}): {cause}"
-        if why == CALLER_ENDED:
-            text = f"{caller} recorded no answer of {callee} to {which.format('')}"
-        elif why == TIMEOUT:  # one that comes later is in no log
-            text = f"{callee} did not answer {which.format(f' of {caller} in time')}{_quoted(failures)}"
-        else:
-            text = f"{callee} never answered {which.format(f' of {caller}')}{_quoted(failures)}"
-        chain: list[str] = []
-        if why == SILENT:
-            chain, words = waits.after((job, caller), (job, callee))
-            text += words
-        gone = self._gone(evidence, key, found, failures)
-        if gone is not None:
-            text += gone.clause(min(self._columns.time_ns[row] for row in found.rows), it)
-        awaited = unused.of(job, callee, found.rows) if found.severity == "error" else []
-        remedy = REMEDIES[why].format(caller=caller, callee=callee)
-        if gone is not None and not (why == CALLER_ENDED and gone.ended.well):
-            remedy = gone.remedy(evidence)
-        if awaited:
-            until = "until then it waited" if why in (CLOSED, CALLER_CLOSED) else "it waits"
-            text += f"; {until} for the gradient of {numbers(awaited)}, which never came"
-            remedy = "Fix that first: see the missing-gradient finding of the same context."
-        return Finding(
-            code="unanswered-request",
-            severity=found.severity,
-            text=f"{text}.",
-            remedy=remedy,
-            messages=indexes,
-            workers=unique([caller, callee, *chain]),
-        )
-
 def _judge(
     evidence: CaptureEvidence, row: int, kind: MessageKind, longest_ns: Mapping[str | None, int]
 ) -> tuple[str, str]:
@@ -180,6 +140,8 @@ def _finding(
     which = f"{counted(len(found.rows), 'request')}{{}} ({what} {numbers(indexes)}): {cause}"
     if why == CALLER_ENDED:
         text = f"{caller} recorded no answer of {callee} to {which.format('')}"
+    elif why == TIMEOUT:  # one that comes later is in no log
+        text = f"{callee} did not answer {which.format(f' of {caller} in time')}{_quoted(failures)}"
     else:
         text = f"{callee} never answered {which.format(f' of {caller}')}{_quoted(failures)}"
     chain: list[str] = []

@@ -71,7 +71,7 @@ def test_order_is_information() -> None:
             made.ask(f"app.f{argument}", argument)
     lines = shown(a, b)
     assert lines[2] == "the same: 4 messages of both runs"
-    assert lines[3].startswith("not counted: a#0/b#2 w0 → w1 app.f1  reordered  (2 calls, ")
+    assert lines[3].startswith("not counted: a#0/b#2 w0 → w1 app.f1  reordered  (2 calls come in ")
     assert shown(a, b, strict=True)[2] == "different: 1 of 4 messages"
 
 
