@@ -25,7 +25,8 @@ MAX_ANSWERS = 8
 
 
 class ToolMistake(RpcInspectError):
-    """What an agent asks for can't be had; the text says why in one line."""
+    """Says in one line what is wrong with a question that an agent can put otherwise: it names a capture, a
+    message, a context or a page that is not there. Whoever asked gets the line as the tool's error."""
 
 
 class GivenCapture(Closing):

@@ -1,21 +1,20 @@
 """What a view prints, kept as lines that are read page by page.
 
 In: a view that prints to a console. Out: inert lines, each short enough for a page, in a temporary file. An
-answer may be as long as its capture: memory holds a number for each line.
+answer may be as long as its capture: memory holds where each line starts.
 """
 
 from __future__ import annotations
 
 import io
-from array import array
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from typing import IO, cast
 
 from rich.console import Console
 
 from rpcinspect.agents.frame import LINE_BEGIN, visible
 from rpcinspect.files.temporary import Temporary
+from rpcinspect.views.spool import Spool
 
 MAX_LINE = 2_000
 """Characters of a line; the rest of a longer one stands in lines below it."""
@@ -34,8 +33,7 @@ class PrintedLines(io.TextIOBase):
     def __init__(self, show: Callable[[Console], None], abandoned: Callable[[], bool]) -> None:
         """Has `show` print all of it; raises `Abandoned` where `abandoned` says so meanwhile."""
         self._file = Temporary()
-        self._starts = array("q", [0])
-        """Where each line starts in the file, and the end of the last."""
+        self._lines = Spool(self._file)
         self._rest: list[str] = []
         """Of the line that is not over yet."""
         self._abandoned = abandoned
@@ -59,7 +57,7 @@ class PrintedLines(io.TextIOBase):
     @property
     def count(self) -> int:
         """How many lines there are."""
-        return len(self._starts) - 1
+        return len(self._lines)
 
     def write(self, text: str, /) -> int:
         """Takes what is printed."""
@@ -70,21 +68,16 @@ class PrintedLines(io.TextIOBase):
         if others:
             whole = ["".join(self._rest), *others[:-1]]
             self._rest = others[-1:]
-            self._keep([piece for line in whole for piece in pieces(visible(line))])
+            found = [piece for line in whole for piece in pieces(visible(line))]
+            self._lines.extend([line.encode("utf-8", "backslashreplace") for line in found])
         return len(text)
-
-    def _keep(self, lines: list[str]) -> None:
-        data = [line.encode("utf-8", "backslashreplace") for line in lines]
-        self._file.write(b"".join(data))
-        self._starts.extend([*accumulate(map(len, data), initial=self._starts[-1])][1:])
 
     def page(self, first: int, room: int) -> list[str]:
         """Returns the lines from number `first` on, counted from 0, that a frame has room for: at least one,
         where there is one."""
         found: list[str] = []
         for at in range(first, self.count):
-            start = self._starts[at]
-            line = self._file.pread(start, self._starts[at + 1] - start).decode()
+            line = self._lines.read([at])[0].decode()
             room -= len(LINE_BEGIN) + len(line) + 1
             if found and room < 0:
                 break

@@ -121,7 +121,7 @@ class CaptureTool(AgentTool, frozen=True, kw_only=True):
 
 
 class SummaryTool(CaptureTool, frozen=True, kw_only=True):
-    """What a capture holds: messages by type, workers, findings, problems. Begin here."""
+    """Shows what a capture holds: messages by type, workers, findings, problems. Begin here."""
 
     NAME: ClassVar = "summary"
 

@@ -16,22 +16,17 @@ from textual.binding import Binding, BindingType
 
 from rpcinspect.browse import moves
 from rpcinspect.browse.goto import PLACES, place_in_words
-from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.lines import LinesView, ListLine, NoLines
 from rpcinspect.browse.listing import Listing
 from rpcinspect.browse.mark_list import NO_MARKS, mark_chooser, marked_numbers
-from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.parts import Destination, PartLines
 from rpcinspect.browse.run_app import RunApp
 from rpcinspect.browse.screens import Chooser, HelpScreen, TextPrompt
-from rpcinspect.browse.view_bar import ViewBar
 from rpcinspect.browse.views import BY_NAME, VIEWS
 from rpcinspect.fields.phrases import printable
 
 if TYPE_CHECKING:
     from rpcinspect.filter.selection import Filter
-
-MAX_HISTORY = 1000
 
 
 class ViewPlace(Struct, frozen=True):
@@ -60,8 +55,22 @@ class Browser(RunApp):
         Binding("e", "export", "export"),
         Binding("colon", "command_palette", "commands", key_display=":"),
         *(Binding(one.key, f"move('{one.name}')", one.name) for one in moves.MOVES),
-        Binding("left_square_bracket", "travel_back", "back", show=False, key_display="["),
-        Binding("right_square_bracket", "travel_forward", "forward", show=False, key_display="]"),
+        Binding(
+            "left_square_bracket",
+            "travel(-1)",
+            "back",
+            show=False,
+            key_display="[",
+            tooltip="Goes to where one was before",
+        ),
+        Binding(
+            "right_square_bracket",
+            "travel(1)",
+            "forward",
+            show=False,
+            key_display="]",
+            tooltip="Goes on to where one came back from",
+        ),
         Binding("a", "every", "housekeeping", show=False),
         Binding("M", "next_mark", "next mark", show=False),
         Binding("c", "comment", "note", show=False),
@@ -80,20 +89,11 @@ class Browser(RunApp):
         ),
     ]
 
-    def __init__(self, reading: GrowingRun, marks: Marks) -> None:
-        super().__init__(reading, marks)
-        self._before: list[ViewPlace] = []
-        self._after: list[ViewPlace] = []
-
     def action_view(self, name: str) -> None:
         """Shows another view, at the message that was looked at."""
-        self._leave()
+        self.leave()
         self.show_view(BY_NAME[name], row=self.row)
         self.lines_view.focus()
-
-    @on(ViewBar.Chosen)
-    def _view_chosen(self, event: ViewBar.Chosen) -> None:
-        self.action_view(event.name)
 
     @on(LinesView.Chosen, "#list")
     def _chosen(self, event: LinesView.Chosen) -> None:
@@ -108,40 +108,21 @@ class Browser(RunApp):
             return
         item = lines.item(event.at)
         if self.view.opens is not None and item is not None and self.opened is None:
-            self._leave()
+            self.leave()
             self.show_view(self.view, item)
             return
         self._go_to_one(lines.targets(event.at), "go to", "this line names no message")
 
     # -- moves
 
-    def _leave(self) -> None:
-        """Keeps where one is, for the way back."""
-        self._before.append(self._here())
-        del self._before[:-MAX_HISTORY]
-        self._after.clear()
-
-    def _here(self) -> ViewPlace:
+    def here(self) -> ViewPlace:
         return ViewPlace(self.view.name, self._filter, self.opened, self.lines_view.cursor, self.row)
 
     @property
     def _filter(self) -> Filter | None:
         return None if self.listed.matching is None else self.listed.matching.filter
 
-    def action_travel_back(self) -> None:
-        """Goes to where one was before."""
-        self._travel(self._before, self._after)
-
-    def action_travel_forward(self) -> None:
-        """Goes on to where one came back from."""
-        self._travel(self._after, self._before)
-
-    def _travel(self, where: list[ViewPlace], other: list[ViewPlace]) -> None:
-        if not where:
-            self.bell()
-            return
-        other.append(self._here())
-        place = where.pop()
+    def put(self, place: ViewPlace) -> None:
         is_same = place.filter is self._filter
         opened, cursor = (place.opened, place.cursor) if is_same else (None, None)
         self.show_view(BY_NAME[place.view], opened, cursor=cursor, row=place.row)
@@ -153,7 +134,7 @@ class Browser(RunApp):
         if self.screen.maximized is not None:
             self.screen.minimize()
         elif self.opened is not None:
-            self.action_travel_back()
+            self.action_travel(-1)
         elif self.message.has_focus_within and not self.lines_view.has_focus:
             self.lines_view.focus()
         else:
@@ -164,7 +145,7 @@ class Browser(RunApp):
         move = next(one for one in moves.MOVES if one.name == name)
         run = self.reading.run
         if run is None or self.row is None:
-            self.notify(f"this is known {self.reading.when_known}", markup=False)
+            self.say(f"this is known {self.reading.when_known}")
             return
         index = self.reading.number(self.row)
         self._go_to_one(moves.targets(move, run, index), f"#{index}: {move.about}", move.none(run, index))
@@ -172,35 +153,27 @@ class Browser(RunApp):
     def _go_to_one(self, targets: Sequence[Destination], title: str, none: str) -> None:
         """Goes to the only target, or asks which."""
         if not targets:
-            self.notify(printable(none), markup=False)
+            self.say(none)
         elif len(targets) == 1:
             self.go_to(targets[0].message)
             if "ambiguous" in targets[0].text:
-                self.notify(targets[0].text, markup=False)
+                self.say(targets[0].text)
         else:
             told = [(one.text, self._told(one.message)) for one in targets]
             lines = [ListLine(": ".join(filter(None, words))) for words in told]
-
-            def chosen(at: int | None) -> None:
-                if at is not None:
-                    self.go_to(targets[at].message)
-
-            self.push_screen(Chooser(title, lines), chosen)
+            self.ask(Chooser(title, lines), lambda at: self.go_to(targets[at].message))
 
     def _told(self, number: int) -> str:
         row = self.reading.row_of(number)
-        if row is None:
-            return ""
-        source, destination = self.reading.ends(row)
-        return f"#{number} {source} → {destination}  {self.reading.texts([row])[0]}"
+        return "" if row is None else f"#{number} {self.reading.told(row)}"
 
     def go_to(self, number: int) -> None:
         """Shows the message of this number, in the list where that has it."""
         row = self.reading.row_of(number)
         if row is None:
-            self.notify(f"there is no message {number}", markup=False)
+            self.say(f"there is no message {number}")
             return
-        self._leave()
+        self.leave()
         at = None if self._rows is None else self._rows.place_of(row)
         if at is None:
             self._find_view_with(row)
@@ -213,7 +186,7 @@ class Browser(RunApp):
         filtered = self.listed.matching
         for listed in (self.listed, replace(self.listed, every=True), Listing(every=True)):
             if filtered is not None and listed.matching is None:
-                self.notify(f"the filter hides #{self.reading.number(row)}: it is off now", markup=False)
+                self.say(f"the filter hides #{self.reading.number(row)}: it is off now")
             self.listed = listed
             for name in ("calls", "messages"):
                 self.show_view(BY_NAME[name], row=row)
@@ -223,15 +196,14 @@ class Browser(RunApp):
     def action_go(self) -> None:
         """Asks for a number, a time or a packet, and goes there."""
 
-        def answered(text: str | None) -> None:
-            if text:
-                row, why = place_in_words(text, self.reading)
-                if row is None:
-                    self.notify(printable(why), severity="warning", markup=False)
-                else:
-                    self.go_to(self.reading.number(row))
+        def answered(text: str) -> None:
+            row, why = place_in_words(text, self.reading) if text else (None, "")
+            if row is not None:
+                self.go_to(self.reading.number(row))
+            elif why:
+                self.say(why, "warning")
 
-        self.push_screen(TextPrompt(PLACES), answered)
+        self.ask(TextPrompt(PLACES), answered)
 
     # -- marks
 
@@ -248,7 +220,7 @@ class Browser(RunApp):
         if numbers:
             self.go_to(next((one for one in numbers if one > here), numbers[0]))
         else:
-            self.notify(NO_MARKS, markup=False)
+            self.say(NO_MARKS)
 
     def action_comment(self) -> None:
         """Asks for a note on the message, which marks it."""
@@ -256,29 +228,23 @@ class Browser(RunApp):
         if row is None:
             return
 
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self.marks.note(self.reading.record(row), text)
-                self._marked()
+        def answered(text: str) -> None:
+            self.marks.note(self.reading.record(row), text)
+            self._marked()
 
         title = f"note on message {self.reading.number(row)}"
-        self.push_screen(TextPrompt(title, printable(self.marks.get(row, ""))), answered)
+        self.ask(TextPrompt(title, printable(self.marks.get(row, ""))), answered)
 
     def action_marks(self) -> None:
         """Shows which messages are marked, with their notes, and goes to one of them."""
         numbers = marked_numbers(self.reading, self.marks)
-        if not numbers:
-            self.notify(NO_MARKS, markup=False)
-            return
-
-        def chosen(at: int | None) -> None:
-            if at is not None:
-                self.go_to(numbers[at])
-
-        self.push_screen(mark_chooser(self.reading, self.marks, numbers), chosen)
+        if numbers:
+            self.ask(mark_chooser(self.reading, self.marks, numbers), lambda at: self.go_to(numbers[at]))
+        else:
+            self.say(NO_MARKS)
 
     def action_help(self) -> None:
         """Shows which keys there are."""
-        from rpcinspect.browse.help import help_text
+        from rpcinspect.browse.keys import help_text
 
         self.push_screen(HelpScreen(help_text(self.screen)))

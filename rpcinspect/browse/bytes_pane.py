@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from rpcinspect.browse.lines import LinesView, ListLine, NoLines
+from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
 from rpcinspect.browse.message_bytes import ByteListing, ByteSpan, MessageBytes
 from rpcinspect.browse.node import Ranges
 from rpcinspect.errors import RpcInspectError
@@ -32,7 +32,7 @@ HOLED, MARKED, CURSOR = 1, 2, 4
 """Bits of how a byte looks."""
 
 
-class HexLines:
+class HexLines(LineSource):
     """The lines of a message's bytes for a width."""
 
     def __init__(self, message: MessageBytes, width: int) -> None:
@@ -119,17 +119,11 @@ class BytesPane(LinesView):
     class ByteSelected(Message):
         """The cursor was moved to a byte."""
 
-        def __init__(self, pane: BytesPane, part: int, at: int) -> None:
+        def __init__(self, part: int, at: int) -> None:
             super().__init__()
-            self.pane = pane
             self.part = part
             """Of the message's bytes."""
             self.at = at
-
-        @property
-        def control(self) -> BytesPane:
-            """Returns the pane that sent this message."""
-            return self.pane
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(NoLines(), id=id)
@@ -140,8 +134,6 @@ class BytesPane(LinesView):
         """Where in a line the cursor goes when it moves up or down."""
         self.byte = (0, 0)
         """The part, and which byte of it the cursor is on."""
-        self._quiet = False
-        self._looks: dict[str, Style] = {}
 
     def show_bytes(self, message: MessageBytes | None, why: str = "") -> None:
         """Shows the bytes of a message, or words for why there are none."""
@@ -163,10 +155,9 @@ class BytesPane(LinesView):
     def _lay(self) -> None:
         assert self._bytes is not None
         self._hex = HexLines(self._bytes, self._inner_width)
-        self._quiet = True
-        self.show(self._hex)
-        self._go(*self.byte)
-        self._quiet = False
+        with self.prevent(self.ByteSelected):
+            self.show(self._hex)
+            self._go(*self.byte)
 
     def select(self, ranges: Ranges, *, scroll: bool = True) -> None:
         """Marks bytes, and puts the cursor on the first of them; nothing is told of that."""
@@ -174,9 +165,8 @@ class BytesPane(LinesView):
             self._ranges = ranges
             self.refresh()
         if scroll and ranges and self._hex is not None:
-            self._quiet = True
-            self._go(ranges[0].part, ranges[0].start)
-            self._quiet = False
+            with self.prevent(self.ByteSelected):
+                self._go(ranges[0].part, ranges[0].start)
 
     def _go(self, part: int, at: int) -> None:
         """Puts the cursor on a byte."""
@@ -196,8 +186,8 @@ class BytesPane(LinesView):
         if self._hex is not None:
             self._hex.about = self._about(part, at)
         self.refresh()
-        if moved and not self._quiet:
-            self.post_message(self.ByteSelected(self, part, at))
+        if moved:
+            self.post_message(self.ByteSelected(part, at))
 
     def _about(self, part: int, at: int) -> str:
         assert self._bytes is not None
@@ -289,13 +279,4 @@ class BytesPane(LinesView):
         return style + self._look("byte") if key & CURSOR else style
 
     def _look(self, name: str) -> Style:
-        found = self._looks.get(name)
-        if found is None:
-            style = self.get_component_rich_style(f"bytes--{name}", partial=name != "offset")
-            found = self._looks[name] = style
-        return found
-
-    def notify_style_update(self) -> None:
-        """Forgets looks: the theme is another."""
-        self._looks.clear()
-        super().notify_style_update()
+        return self.get_component_rich_style(f"bytes--{name}", partial=name != "offset")

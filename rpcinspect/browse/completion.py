@@ -1,7 +1,7 @@
 """What may stand next in a filter that is being typed: fields, operators, values that the run has.
 
-In: the text up to the cursor, and the values of some fields. Out: words, and where the one begins that they
-would replace. The language is that of `filter.grammar`; here is only what helps to write it.
+In: the text up to the cursor, and a capture that is being read. Out: words, and where the one begins that
+they would replace. The language is that of `filter.grammar`; here is only what helps to write it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.fields.kinds import FLAG
 from rpcinspect.fields.table import BY_NAME
 from rpcinspect.filter.selection import ORDERS
+from rpcinspect.rpc.message import MessageType
 
+MAX_NAMES = 5000
 MAX_WORDS = 40
 MAX_WORD = 200
 """Characters."""
@@ -76,3 +79,28 @@ def _quoted(value: str) -> str:
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def values_of(reading: GrowingRun) -> FieldValues:
+    """Returns field → what gives its values."""
+
+    def workers() -> Sequence[str]:
+        return sorted({end for pipe in reading.known_labels for end in pipe})
+
+    def types() -> Sequence[str]:
+        return [kind.name for kind in MessageType]
+
+    def calls() -> Sequence[str]:
+        if reading.run is None:
+            return ()
+        return sorted({name.short for name in reading.names.values()})[:MAX_NAMES]
+
+    def findings() -> Sequence[str]:
+        return () if reading.run is None else sorted({one.code for one in reading.run.findings})
+
+    return {
+        **dict.fromkeys(("src", "dst", "worker", "from", "to"), workers),
+        "type": types,
+        "call": calls,
+        "finding": findings,
+    }

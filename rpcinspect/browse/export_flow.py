@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.browse.lines import ListLine
-from rpcinspect.browse.screens import Chooser, TextPrompt
+from rpcinspect.browse.list_app import ListApp
+from rpcinspect.browse.screens import Chooser, PasteScreen, TextPrompt
 from rpcinspect.fields.phrases import printable
 from rpcinspect.unexpected import fault
 
 if TYPE_CHECKING:
-    from textual.app import App
-
     from rpcinspect.browse.export_forms import ExportForm
     from rpcinspect.browse.export_job import ExportJob
     from rpcinspect.browse.export_scopes import ExportedPart, ExportScope
@@ -34,7 +33,7 @@ class ExportFlow:
 
     def __init__(
         self,
-        app: App[int],
+        app: ListApp,
         reading: GrowingRun,
         notes: Mapping[int, str],
         scopes: Callable[[], list[ExportScope]],
@@ -94,13 +93,13 @@ class ExportFlow:
         return f"{stem}-{scope.word}" if scope.word else f"{stem}-all"
 
     def _ask_name(self, scope: ExportScope, form: ExportForm, name: str) -> None:
-        def answered(text: str | None) -> None:
-            if text is not None and text.strip():
+        def answered(text: str) -> None:
+            if text.strip():
                 self._check(scope, form, text.strip())
 
         where = "folder" if form.name == "safetensors" else "file"
         title = f"name of the {where} ({form.about}; {scope.label})"
-        self._app.push_screen(TextPrompt(title, name), answered)
+        self._app.ask(TextPrompt(title, name), answered)
 
     def _check(self, scope: ExportScope, form: ExportForm, name: str) -> None:
         """Never writes over something unasked, over the capture never at all."""
@@ -143,7 +142,6 @@ class ExportFlow:
 
     def _show_commands(self, scope: ExportScope, part: ExportedPart) -> None:
         from rpcinspect.browse.export_forms import paste_lines
-        from rpcinspect.browse.paste_screen import PasteScreen
 
         if part.text is None:
             self._say("no filter of a command picks exactly these: write them to a file instead", bad=True)
@@ -156,26 +154,18 @@ class ExportFlow:
         title = "enter copies, where the terminal can (OSC 52)"
         if not again:
             title += f"; write all messages to a file first: {NO_FILE} stands for it"
-        self._app.push_screen(PasteScreen(title, lines), self._copy)
+        self._app.ask(PasteScreen(title, lines), lambda at: self._copy(lines[at].text))
 
-    def _copy(self, text: str | None) -> None:
-        if text is not None:
-            self._app.copy_to_clipboard(text)
-            self._say(f"given to the terminal to copy: {text}")
+    def _copy(self, text: str) -> None:
+        self._app.copy_to_clipboard(text)
+        self._say(f"given to the terminal to copy: {text}")
 
     def _choose(self, title: str, labels: Sequence[str], chosen: Callable[[int], None]) -> None:
-        def answered(at: int | None) -> None:
-            if at is not None:
-                chosen(at)
-
-        self._app.push_screen(
-            Chooser(printable(title), [ListLine(printable(one)) for one in labels]), answered
-        )
+        lines = [ListLine(printable(one)) for one in labels]
+        self._app.ask(Chooser(printable(title), lines), chosen)
 
     def _say(self, text: str, *, bad: bool = False) -> None:
-        self._app.notify(
-            printable(text), severity="error" if bad else "information", timeout=10, markup=False
-        )
+        self._app.say(text, "error" if bad else "information", 10)
 
 
 def _is_same(path: Path, capture: str) -> bool:

@@ -21,7 +21,7 @@ from rpcinspect.browse.growing_run import GrowingRun
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.export.safetensors import TensorWriter
 from rpcinspect.export.save import save_messages, with_partners
-from rpcinspect.fields.phrases import counted, join_ends, printable, printable_json
+from rpcinspect.fields.phrases import counted, printable, printable_json
 from rpcinspect.files.output import open_whole
 from rpcinspect.files.temporary import Temporary
 from rpcinspect.filter.matches import Shown
@@ -147,9 +147,9 @@ class ExportJob:
         """Returns what happened, and a note below it."""
         reading = self._reading
         seconds = (reading.columns.time_ns[row] - reading.start_ns) / 1e9
-        told = f"#{reading.number(row)}  {seconds:.6f} s  {join_ends(*reading.ends(row))}"
+        told = f"#{reading.number(row)}  {seconds:.6f} s  {reading.told(row)}\n"
         note = printable(self._notes.get(row, ""))
-        return f"{told}  {reading.texts([row])[0]}\n" + (f"    {note}\n" if note else "")
+        return told + (f"    {note}\n" if note else "")
 
     @property
     def _session(self) -> Session:

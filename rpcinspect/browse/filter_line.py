@@ -1,6 +1,6 @@
 """The line in which a filter is typed, in the language of `-f`: valid or not, what may stand next, history.
 
-In: keys, and the values that fields have in the run. Out: messages: another filter, none, or given up. The
+In: keys, and a capture that is being read. Out: messages: another filter, none, or given up. The
 language is loaded when the line is opened: the first screen need not wait for it.
 """
 
@@ -16,12 +16,13 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from rpcinspect.browse.plain_input import PlainInput
+from rpcinspect.browse.screens import PlainInput
 from rpcinspect.errors import FilterError
 from rpcinspect.fields.phrases import printable
 
 if TYPE_CHECKING:
-    from rpcinspect.browse.completion import FieldValues, FilterCompletion
+    from rpcinspect.browse.completion import FilterCompletion
+    from rpcinspect.browse.growing_run import GrowingRun
     from rpcinspect.filter.selection import Filter
 
 MAX_HISTORY = 100
@@ -35,7 +36,6 @@ class FilterLine(Vertical):
     FilterLine.open { display: block; }
     FilterLine #hints { height: 1; color: $text-muted; }
     FilterLine #hints.wrong { color: $error; }
-    FilterLine Input, FilterLine Input:focus { height: 1; border: none; padding: 0; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "give_up", "close"),
@@ -54,9 +54,9 @@ class FilterLine(Vertical):
     class GivenUp(Message):
         """The line was closed."""
 
-    def __init__(self, values: FieldValues, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._values = values
+    def __init__(self, reading: GrowingRun) -> None:
+        super().__init__(id="filter")
+        self._reading = reading
         self.history: list[str] = []
         self._at = 0
         """How far back in the history, from 1; 0 is the text that is being typed."""
@@ -108,48 +108,42 @@ class FilterLine(Vertical):
         try:
             chosen = Filter(parse(text), text)
         except FilterError as error:
-            self._tell(error)
+            self._tell(_why(error), wrong=True)
+            self._input.cursor_position = error.start
             return
         self.history = [text, *(one for one in self.history if one != text)][:MAX_HISTORY]
         self.close()
         self.post_message(self.Chosen(chosen))
 
     def _completion(self) -> FilterCompletion:
-        from rpcinspect.browse.completion import complete
+        from rpcinspect.browse.completion import complete, values_of
 
-        return complete(self._input.value[: self._input.cursor_position], self._values)
+        return complete(self._input.value[: self._input.cursor_position], values_of(self._reading))
 
     def _hint(self, text: str) -> None:
         """Says whether the text is a filter, and what may stand next."""
         from rpcinspect.filter.grammar import parse
 
-        hints = self.query_one("#hints", Static)
-        completion = self._completion() if self.has_class("open") else None
-        words = "" if completion is None else "  ".join(completion.words)
+        completion = self._completion()
+        words = "  ".join(completion.words)
         if not text.strip():
-            hints.set_class(False, "wrong")
-            hints.update(Text(f"tab completes: {words}", no_wrap=True, overflow="ellipsis"))
+            self._tell(f"tab completes: {words}")
             return
         try:
             parse(text)
         except FilterError as error:
-            begun = len(text) if completion is None or not words else completion.start
-            ends = error.start >= min(begun, len(text.rstrip()))
-            hints.set_class(not ends, "wrong")
-            told = words if ends and words else self._why(error)
-            hints.update(Text(f"{'… ' if ends else '✗ '}{told}", no_wrap=True, overflow="ellipsis"))
-            return
-        hints.set_class(False, "wrong")
-        hints.update(Text(f"✓ enter shows what matches  {words}", no_wrap=True, overflow="ellipsis"))
+            begun = completion.start if words else len(text)
+            if error.start >= min(begun, len(text.rstrip())):
+                self._tell(f"… {words or _why(error)}")
+            else:
+                self._tell(_why(error), wrong=True)
+        else:
+            self._tell(f"✓ enter shows what matches  {words}")
 
-    def _tell(self, error: FilterError) -> None:
+    def _tell(self, what: str, *, wrong: bool = False) -> None:
         hints = self.query_one("#hints", Static)
-        hints.set_class(True, "wrong")
-        hints.update(Text(f"✗ {self._why(error)}", no_wrap=True, overflow="ellipsis"))
-        self._input.cursor_position = error.start
-
-    def _why(self, error: FilterError) -> str:
-        return printable(f"{error.reason} (at character {error.start + 1})")
+        hints.set_class(wrong, "wrong")
+        hints.update(Text(f"✗ {what}" if wrong else what, no_wrap=True, overflow="ellipsis"))
 
     def action_complete(self) -> None:
         """Puts the first word that fits into the text."""
@@ -170,3 +164,7 @@ class FilterLine(Vertical):
         """Closes the line; the filter stays what it was."""
         self.close()
         self.post_message(self.GivenUp())
+
+
+def _why(error: FilterError) -> str:
+    return printable(f"{error.reason} (at character {error.start + 1})")

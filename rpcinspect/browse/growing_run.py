@@ -80,7 +80,6 @@ class GrowingRun(Closing):
         """Of all rows, as long as these are few."""
         self._store: MessageStore | None = MessageStore() if keeps else None
         """The messages of all rows: of many, and of captures of which an index is to be made."""
-        self._again = RecordDecoder()
         self.kinds = bytearray()
         """Of each row whether it is housekeeping, or failed."""
         self.run: RunModel | None = None
@@ -250,14 +249,10 @@ class GrowingRun(Closing):
 
     def record(self, row: int) -> RpcRecord:
         """Returns the record of a row. Raises `DecodeError` where the file that has it is damaged."""
-        records = self._records
-        if row < len(records):
-            return records[row]
-        assert self._store is not None
-        return self._again.again(row, self._store[row])
+        return next(self.records(row, row + 1))
 
     def records(self, first: int, last: int) -> Iterator[RpcRecord]:
-        """Yields the records of some rows in their order; for a thread of its own."""
+        """Yields the records of some rows in their order; for any thread."""
         decoder = RecordDecoder()
         for row in range(first, last):
             records = self._records
@@ -359,6 +354,10 @@ class GrowingRun(Closing):
         else:
             server, client = map(end_label, self._labels[pipe])
         return (client, server) if forth else (server, client)
+
+    def told(self, row: int) -> str:
+        """Returns who sent a row's message to whom, and what happened."""
+        return f"{join_ends(*self.ends(row))}  {self.texts([row])[0]}"
 
     def number(self, row: int) -> int:
         """Returns the number of a row's message; before the end, its row."""

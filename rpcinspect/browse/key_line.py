@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
-from textual import events
 from textual.binding import Binding
+from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -22,6 +23,7 @@ HELP = "help"
 class KeyLine(Widget):
     """Keys with their names."""
 
+    auto_links = reactive(False)
     COMPONENT_CLASSES: ClassVar[set[str]] = {"key-line--key"}
     DEFAULT_CSS = """
     KeyLine { dock: bottom; height: 1; color: $footer-foreground; background: $footer-background; }
@@ -70,12 +72,7 @@ class KeyLine(Widget):
         text = Text(no_wrap=True, overflow="ellipsis")
         for at, key, binding in self._labels():
             text.append(" " * (at - len(text)))
-            text.append(f" {key}", style)
-            text.append(f" {binding.description}")
+            click = Style(meta={"@click": f"app.simulate_key('{binding.key}')"})
+            text.append(f" {key}", style + click)
+            text.append(f" {binding.description}", click)
         return text
-
-    def on_click(self, event: events.Click) -> None:
-        """Presses the key that was clicked."""
-        for at, key, binding in self._labels():
-            if at <= event.x < at + len(key) + len(binding.description) + 3:
-                self.app.simulate_key(binding.key)

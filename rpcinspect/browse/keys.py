@@ -1,15 +1,21 @@
 """What keys do, in words and in groups: for the help, and for the palette of all commands.
 
 In: the screen. Out: its bindings, those of the pane one is in and of the app, with what they do, so that none
-is forgotten: views and moves tell it themselves, of any other action the docstring does.
+is forgotten: views and moves tell it themselves, of any other action the docstring does. All of it as text,
+too.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.screen import Screen
@@ -19,10 +25,7 @@ from rpcinspect.browse.views import BY_NAME
 
 GROUPS = {
     "Views": ("view", "every", "differing", "details", "summary"),
-    "Go to": (
-        *("move", "go", "difference", "first", "cause", "partner"),
-        *("travel", "travel_back", "travel_forward"),
-    ),
+    "Go to": (*("move", "go", "difference", "first", "cause", "partner", "travel"),),
     "Find": ("filter", "find", "again"),
     "Marks, notes, export": ("mark", "next_mark", "comment", "marks", "export"),
     "Panes": ("focus_next", "focus_previous", "layout", "maximise"),
@@ -39,11 +42,21 @@ TEXTUALS = {
     "page_left": ("page left", "Shifts the text by a page to the left"),
     "page_right": ("page right", "Shifts the text by a page to the right"),
     "screen.copy_text": ("copy", "Copies the text that was selected with the mouse"),
+    "dismiss": ("back", "Goes back to the message"),
     "command_palette": ("commands", "Shows all commands by their names"),
     "suspend_process": ("to the shell", "Goes to the shell; fg comes back"),
     "quit": ("quit", "Ends the program"),
 }
 """Actions of Textual's own: name, and what they do."""
+WIDTH = 14
+"""Cells for keys."""
+HERE = "In this pane"
+MOUSE = (
+    ("click", "Moves the cursor, or chooses a view or a key of the last line"),
+    ("click twice", "Opens the line, as enter does"),
+    ("wheel", "Moves the cursor by three lines"),
+    ("shift", "Held down, lets the terminal select text, as without this program"),
+)
 CALLED = re.compile(r"""(?:app\.)?([\w.]+)(?:\(\s*['"]?([^'")]*)['"]?\s*\))?""")
 
 
@@ -99,3 +112,26 @@ def _told(node: DOMNode, name: str, argument: str, binding: Binding) -> tuple[st
     if argument or not docstring:
         return binding.description, binding.tooltip
     return binding.description, " ".join(docstring.split("\n\n")[0].split()).removesuffix(".")
+
+
+def help_text(screen: Screen[Any]) -> Group:
+    """Returns the groups with their keys."""
+    groups = []
+    for group, some in groupby(keys_of(screen), key=lambda one: one.group):
+        groups.append(_group(group or HERE, [(", ".join(one.keys), shown_words(one)) for one in some]))
+    return Group(*groups, _group("Mouse", MOUSE))
+
+
+def shown_words(one: KeyHelp) -> str:
+    """Returns what a key does; the name of a view or a move stands before it."""
+    name = one.name.partition(": ")[2]
+    return f"{name}: {one.about}" if name else one.about or one.name.capitalize()
+
+
+def _group(title: str, lines: Sequence[tuple[str, str]]) -> Group:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=WIDTH)
+    table.add_column()
+    for keys, about in lines:
+        table.add_row(Text(keys, "bold"), Text(about))
+    return Group(Text(title, "bold underline"), table, Text())

@@ -6,7 +6,9 @@ table takes seconds for a hundred thousand rows; this one holds none.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
@@ -34,49 +36,52 @@ class ListLine(Struct, frozen=True):
     """A character that stands before it."""
 
 
-class LineSource(Protocol):
+class LineSource(ABC):
     """What a list shows."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def line(self, at: int, width: int) -> ListLine:
         """Makes the line at a place, for a list so many cells wide."""
 
     def header(self, width: int) -> str:
         """Makes the line above them; empty: there is none."""
+        return ""
+
+    def texts(self, ats: Sequence[int]) -> list[str]:
+        """Returns what is searched of some lines."""
+        return [self.line(at, MAX_LINE).text for at in ats]
 
 
-class NoLines:
+class FixedLines(LineSource):
+    """Lines that are there already."""
+
+    def __init__(self, lines: Sequence[ListLine] = ()) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def line(self, at: int, width: int) -> ListLine:
+        return self._lines[at]
+
+
+class NoLines(FixedLines):
     """An empty list, with words for why."""
 
     def __init__(self, why: str = "", view: str = "") -> None:
         """`view`: enter shows that one."""
-        self._why = why
+        super().__init__([ListLine(why, "dim")] if why else [])
         self.view = view
-
-    def __len__(self) -> int:
-        return 1 if self._why else 0
-
-    def line(self, at: int, width: int) -> ListLine:
-        return ListLine(self._why, "dim")
-
-    def header(self, width: int) -> str:
-        return ""
 
 
 class LinesView(ScrollView, can_focus=True):
     """The widget: arrows, j and k, pages, g and G, mouse; a cursor that follows the end until it is moved."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(
-            "lines--cursor",
-            "lines--away",
-            "lines--bad",
-            "lines--odd",
-            "lines--dim",
-            "lines--title",
-            "lines--changed",
-        ),
+        f"lines--{look}" for look in ("cursor", "away", "bad", "odd", "dim", "title", "changed")
     }
     DEFAULT_CSS = """
     LinesView { scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: scroll; }
@@ -105,19 +110,19 @@ class LinesView(ScrollView, can_focus=True):
 
         def __init__(self, view: LinesView, at: int) -> None:
             super().__init__()
-            self.view = view
+            self._view = view
             self.at = at
             self._lines = view.lines
 
         @property
         def is_so(self) -> bool:
             """Returns whether the cursor still is there: the list may show other lines by now."""
-            return self.view.lines is self._lines and self.view.cursor == self.at
+            return self._view.lines is self._lines and self._view.cursor == self.at
 
         @property
         def control(self) -> LinesView:
             """The list."""
-            return self.view
+            return self._view
 
     class Chosen(Moved):
         """Enter was pressed on a line, or the mouse twice."""
@@ -133,7 +138,6 @@ class LinesView(ScrollView, can_focus=True):
         self.shift = 0
         """Cells at the left of lines that are not shown."""
         self._header = 0
-        self._styles: dict[str, Style] = {}
 
     def show(self, lines: LineSource, cursor: int = 0) -> None:
         """Shows other lines."""
@@ -156,19 +160,6 @@ class LinesView(ScrollView, can_focus=True):
     @property
     def _inner_width(self) -> int:
         return max(0, self.size.width - self.styles.scrollbar_size_vertical)
-
-    def notify_style_update(self) -> None:
-        """Forgets looks: the theme is another."""
-        self._styles.clear()
-        super().notify_style_update()
-
-    def on_focus(self) -> None:
-        """Shows that keys go here."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """Shows that keys go elsewhere."""
-        self.refresh()
 
     def on_resize(self) -> None:
         """Takes notice of another width."""
@@ -197,12 +188,7 @@ class LinesView(ScrollView, can_focus=True):
     def _style(self, look: str) -> Style:
         if not look:
             return self.rich_style
-        found = self._styles.get(look)
-        if found is None:
-            found = self._styles[look] = self.get_component_rich_style(
-                f"lines--{look}", partial=look in ("cursor", "away")
-            )
-        return found
+        return self.get_component_rich_style(f"lines--{look}", partial=look in ("cursor", "away"))
 
     def move_to(self, at: int, *, middle: bool = False) -> None:
         """Puts the cursor on a line and shows it; the end is not followed then."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from rpcinspect.browse.growing_run import FAILED, HOUSEKEEPING, GrowingRun
-from rpcinspect.browse.lines import LineLook, ListLine
+from rpcinspect.browse.lines import LineLook, LineSource, ListLine, fitted
 from rpcinspect.fields.phrases import duration, join_ends
 from rpcinspect.rpc.message import type_name
 from rpcinspect.session.model import NONE
@@ -47,13 +47,11 @@ class Listing(Struct, frozen=True):
     matching: FilterRun | None = None
 
 
-class RowList:
+class RowList(LineSource):
     """Rows of a capture as lines."""
 
-    def __init__(
-        self, reading: GrowingRun, listed: Listing, marks: Mapping[int, str], nested: bool = True
-    ) -> None:
-        """`marks` by the row of a message; `nested`: calls stand below the one that caused them."""
+    def __init__(self, reading: GrowingRun, listed: Listing, marks: Mapping[int, str]) -> None:
+        """`marks` by the row of a message."""
         self.reading = reading
         self.listed = listed
         self._marks = marks
@@ -64,7 +62,7 @@ class RowList:
         self._depths: Mapping[int, int] = {}
         if self.final:
             self._places = self._all_places()
-            if listed.what == "calls" and nested:
+            if listed.what == "calls":
                 self._nest()
         else:
             self.update()
@@ -174,11 +172,9 @@ class RowList:
         calls = self.listed.what == "calls"
         wide = max(cell_len("from → to"), min(ENDS_WIDTH, self.reading.ends_width))
         numbers = max(4, len(str(self.reading.count)))
-        if cell_len(ends) > wide:
-            ends = set_cell_size(ends, wide - 1) + "…"
         typed = f"{kind:<{TYPE_WIDTH}}  " if kind else ""
         answered = f"{took:>9}  " if calls else f"{took:<{numbers + 9}}  "
-        head = f"{number:>{numbers}}  {seconds:>{TIME_WIDTH}}  {set_cell_size(ends, wide)}  "
+        head = f"{number:>{numbers}}  {seconds:>{TIME_WIDTH}}  {fitted(ends, wide)}  "
         return f"{head}{answered}{typed}{text}"
 
     def texts(self, ats: Sequence[int]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -121,7 +122,7 @@ class MessageBytes:
                 )
             )
         self._names = {part.name: place for place, part in reversed(list(enumerate(self.parts)))}
-        self._blocks: dict[tuple[int, int], bytes] = {}
+        self._block = lru_cache(BLOCKS)(self._read_block)
 
     def _pieces(self, extent: Extent | None) -> str:
         if extent is None or not extent.pieces:
@@ -174,17 +175,11 @@ class MessageBytes:
             if low < end and start < high
         )
 
-    def _block(self, part: int, number: int) -> bytes:
-        found = self._blocks.get((part, number))
-        if found is None:
-            extent = self.parts[part].extent
-            assert extent is not None
-            low = number * BLOCK_BYTES
-            found = extent.part(low, min(low + BLOCK_BYTES, extent.length)).read(self._source)
-            if len(self._blocks) >= BLOCKS:
-                del self._blocks[next(iter(self._blocks))]
-            self._blocks[part, number] = found
-        return found
+    def _read_block(self, part: int, number: int) -> bytes:
+        extent = self.parts[part].extent
+        assert extent is not None
+        low = number * BLOCK_BYTES
+        return extent.part(low, min(low + BLOCK_BYTES, extent.length)).read(self._source)
 
 
 class ByteSpan(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from rpcinspect.browse.lines import MAX_LINE, LinesView, ListLine
+from rpcinspect.browse.lines import MAX_LINE, LineSource, LinesView, ListLine
 from rpcinspect.browse.screens import AskScreen
 from rpcinspect.fields.phrases import printable
 
@@ -28,7 +27,7 @@ TICK_S = 0.2
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-class OutputLines:
+class OutputLines(LineSource):
     """The lines."""
 
     def __init__(self, path: Path) -> None:
@@ -48,17 +47,8 @@ class OutputLines:
             self._size += len(data)
         return self._size > before
 
-    def header(self, width: int) -> str:
-        """There is none."""
-        return ""
-
     def line(self, at: int, width: int) -> ListLine:
-        """Makes a line."""
-        return ListLine(self.texts([at])[0])
-
-    def texts(self, ats: Sequence[int]) -> list[str]:
-        """Returns what is searched of some lines."""
-        return [_inert(self._read(at)) for at in ats]
+        return ListLine(_inert(self._read(at)))
 
     def _read(self, at: int) -> bytes:
         start = self._starts[at]
@@ -80,7 +70,7 @@ def _inert(line: bytes) -> str:
 class OutputScreen(AskScreen[None]):
     """Shows what the command has written; follows its end until one scrolls up."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,o", "give_up", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,o", "dismiss", "close")]
     DEFAULT_CSS = """
     OutputScreen { align: center middle; }
     OutputScreen > Vertical { width: 100%; height: 90%; border: round $primary; background: $surface; }
@@ -111,15 +101,3 @@ class OutputScreen(AskScreen[None]):
     def _tick(self) -> None:
         if self._lines.update():
             self.query_one(LinesView).grown()
-
-    def on_lines_view_moved(self, event: LinesView.Moved) -> None:
-        """Keeps what happens here from the screen below."""
-        event.stop()
-
-    def on_lines_view_chosen(self, event: LinesView.Chosen) -> None:
-        """Does the same with enter."""
-        event.stop()
-
-    def action_give_up(self) -> None:
-        """Closes it."""
-        self.dismiss(None)

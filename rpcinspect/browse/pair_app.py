@@ -6,21 +6,21 @@ and why is what `diff` says; here is what of it is shown when.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import ClassVar
 
 import numpy as np
 from rich.console import Group
 from rich.text import Text
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.timer import Timer
 from textual.widgets import Static
 
-from rpcinspect.browse.help import help_text
 from rpcinspect.browse.key_line import KeyLine
+from rpcinspect.browse.keys import help_text
 from rpcinspect.browse.lines import LinesView, NoLines
 from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.pair_details import DetailKind, PairDetails
@@ -34,8 +34,6 @@ from rpcinspect.views.text.detail import detail
 
 TICK_S = 0.1
 PAUSE_S = 0.05
-"""So long the cursor rests on a line before its message is shown: a key that is held down need not wait."""
-MAX_HISTORY = 1000
 DETAILS: tuple[DetailKind, ...] = ("beside", "a", "b")
 NUMBER = re.compile(r"\s*([ab]?)#?(\d{1,18})\s*")
 
@@ -97,9 +95,6 @@ class PairBrowser(ListApp):
         self._beside: bool | None = None
         """Whether two messages stand beside each other; None: where they have room."""
         self._details: DetailKind = "beside"
-        self._before: list[int] = []
-        self._after: list[int] = []
-        self._soon: Timer | None = None
 
     # -- what is on the screen
 
@@ -205,9 +200,14 @@ class PairBrowser(ListApp):
     def _show(self, place: int) -> None:
         if place != self.place:
             self.place = place
-            if self._soon is not None:
-                self._soon.stop()
-            self._soon = self.set_timer(PAUSE_S, self._show_details)
+            self._show_soon()
+
+    @work(exclusive=True)
+    async def _show_soon(self) -> None:
+        """Shows what is known of a message, if the cursor rests on its line: a key that is held down need not
+        wait."""
+        await asyncio.sleep(PAUSE_S)
+        self._show_details()
 
     @on(LinesView.Chosen, "#list")
     def _chosen(self) -> None:
@@ -225,13 +225,13 @@ class PairBrowser(ListApp):
         if place is None or self.compared is None:
             self.bell()
             return
-        if self.place is not None:
-            self._before.append(self.place)
-            del self._before[:-MAX_HISTORY]
-            self._after.clear()
-        self._put(place)
+        self.leave()
+        self.put(place)
 
-    def _put(self, place: int) -> None:
+    def here(self) -> int | None:
+        return self.place
+
+    def put(self, place: int) -> None:
         lines = self._lines
         if lines is None or not lines.shows(place):
             compared = self.compared
@@ -246,16 +246,6 @@ class PairBrowser(ListApp):
         self.place = place
         self._show_details()
 
-    def action_travel(self, by: int) -> None:
-        """Goes to where one was before, or on to where one came back from."""
-        where, other = (self._before, self._after) if by < 0 else (self._after, self._before)
-        if not where:
-            self.bell()
-            return
-        if self.place is not None:
-            other.append(self.place)
-        self._put(where.pop())
-
     def action_difference(self, by: int) -> None:
         """Goes to the next message in which something differs that counts, or to the one before."""
         if self.compared is None:
@@ -266,7 +256,7 @@ class PairBrowser(ListApp):
         if 0 <= at < len(places):
             self.go_to(int(places[at]))
         else:
-            self.notify(f"no difference {'below' if by > 0 else 'above'}", markup=False)
+            self.say(f"no difference {'below' if by > 0 else 'above'}")
 
     def action_first(self) -> None:
         """Goes to the message at which the runs part first."""
@@ -282,7 +272,7 @@ class PairBrowser(ListApp):
         if causes:
             self.go_to(causes[0])
         else:
-            self.notify("it follows from no other difference", markup=False)
+            self.say("it follows from no other difference")
 
     def action_partner(self) -> None:
         """Goes from an answer to its request, and back."""
@@ -297,8 +287,8 @@ class PairBrowser(ListApp):
     def action_go(self) -> None:
         """Asks for the number of a message and goes there."""
 
-        def answered(text: str | None) -> None:
-            found = NUMBER.fullmatch(text or "")
+        def answered(text: str) -> None:
+            found = NUMBER.fullmatch(text)
             if found is None or self.compared is None:
                 return
             sides, number = found[1] or SIDES, int(found[2])
@@ -307,9 +297,9 @@ class PairBrowser(ListApp):
                     if getattr(message, side) == number:
                         self.go_to(place)
                         return
-            self.notify(f"there is no message {printable(text or '')}", severity="warning", markup=False)
+            self.say(f"there is no message {text}", "warning")
 
-        self.push_screen(TextPrompt("go to a message by its number: 77, a77, b79"), answered)
+        self.ask(TextPrompt("go to a message by its number: 77, a77, b79"), answered)
 
     # -- what is shown
 

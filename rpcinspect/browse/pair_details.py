@@ -7,13 +7,12 @@ lead to. Long texts are broken into lines; facts that differ have a mark.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from rpcinspect.browse.lines import LineLook, ListLine
+from rpcinspect.browse.lines import FixedLines, LineLook, ListLine
 from rpcinspect.browse.pair_lines import BETWEEN, DIFFERS
 from rpcinspect.browse.pair_reading import SIDES, ComparedRuns
 from rpcinspect.browse.parts import LOOKS
@@ -35,43 +34,32 @@ LACKS = "–"
 """In place of a fact that one message lacks."""
 
 
-class PairDetails:
+class PairDetails(FixedLines):
     """Lines on one place."""
 
     def __init__(self, compared: ComparedRuns, place: int | None, width: int) -> None:
         """Without a place: on the comparison as a whole."""
         self._compared = compared
         self._width = max(MIN_WIDTH, width - 1)
-        self._lines: list[tuple[ListLine, int | None]] = []
+        self._lines: list[ListLine] = []
+        self._targets: dict[int, int] = {}
+        """Line → the place that it leads to."""
         if place is None:
             self._summary()
         else:
             self._differences(place)
             self._facts(place)
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def header(self, width: int) -> str:
-        """There is none."""
-        return ""
-
-    def line(self, at: int, width: int) -> ListLine:
-        """Returns a line."""
-        return self._lines[at][0]
-
     def target(self, at: int) -> int | None:
         """Returns the place that a line leads to."""
-        return self._lines[at][1]
-
-    def texts(self, ats: Sequence[int]) -> list[str]:
-        """Returns what is searched of some lines."""
-        return [self._lines[at][0].text for at in ats]
+        return self._targets.get(at)
 
     def _add(self, text: str, look: LineLook = "", target: int | None = None, mark: str = "") -> None:
         indent = text[: len(text) - len(text.lstrip())]
         for number, line in enumerate(wrapped(text, self._width, f"{indent}  ")):
-            self._lines.append((ListLine(line, look, "" if number else mark), target))
+            if target is not None:
+                self._targets[len(self._lines)] = target
+            self._lines.append(ListLine(line, look, "" if number else mark))
 
     def _summary(self) -> None:
         first = self._compared.first
@@ -126,7 +114,7 @@ class PairDetails:
             names = min(NAME_WIDTH, self._width // 4, max((cell_len(row.name) for row in rows), default=0))
             each = (self._width - names - 3 - len(BETWEEN)) // 2
             titles = set_cell_size(f"a #{message.a}", each) + f"{BETWEEN}b #{message.b}"
-            self._lines.append((ListLine(f"{' ' * (names + 3)}{titles}", "title"), None))
+            self._lines.append(ListLine(f"{' ' * (names + 3)}{titles}", "title"))
             for row in rows:
                 self._beside(row, names, each)
 
@@ -135,7 +123,7 @@ class PairDetails:
         cells = [wrapped(row.name, names), *(wrapped(told, each) for told in self._told(row))]
         for number, (name, one, other) in enumerate(zip_longest(*cells, fillvalue="")):
             text = f" {set_cell_size(name, names)}  {set_cell_size(one, each)}{BETWEEN}{other}"
-            self._lines.append((ListLine(text, look, DIFFERS if row.differs and not number else ""), None))
+            self._lines.append(ListLine(text, look, DIFFERS if row.differs and not number else ""))
 
     def _below(self, row: FactRow) -> None:
         if row.a == row.b:
@@ -145,7 +133,7 @@ class PairDetails:
         self._add(f" {row.name}", look, mark=DIFFERS if row.differs else "")
         for side, told in zip(SIDES, self._told(row), strict=True):
             for number, line in enumerate(wrapped(told, self._width - 5)):
-                self._lines.append((ListLine(f"   {' ' if number else side} {line}", look), None))
+                self._lines.append(ListLine(f"   {' ' if number else side} {line}", look))
 
     def _told(self, row: FactRow) -> tuple[str, str]:
         return LACKS if row.a is None else row.a, LACKS if row.b is None else row.b

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from rich.cells import cell_len, set_cell_size
 
-from rpcinspect.browse.lines import LineLook, ListLine, fitted
+from rpcinspect.browse.lines import LineLook, LineSource, ListLine, fitted
 from rpcinspect.browse.pair_reading import SIDES, ComparedRuns
 from rpcinspect.diff.model import Aligned
 from rpcinspect.fields.phrases import Phrases, end_label, join_ends, shorten
@@ -43,7 +43,7 @@ LEGEND = (
 )
 
 
-class PairLines:
+class PairLines(LineSource):
     """Places of a comparison as lines."""
 
     def __init__(

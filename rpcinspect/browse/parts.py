@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from rich.cells import cell_len
 
-from rpcinspect.browse.lines import MAX_LINE, LineLook, ListLine
+from rpcinspect.browse.lines import MAX_LINE, LineLook, LineSource, ListLine
 from rpcinspect.fields.phrases import shorten
 from rpcinspect.views.columns import Cell, Links, Table
 from rpcinspect.views.text.columns import BETWEEN, Part, cell_text
@@ -62,7 +62,7 @@ class _Piece(Struct, frozen=True):
     begins: bool
 
 
-class PartLines:
+class PartLines(LineSource):
     """Lines of an answer."""
 
     def __init__(self, parts: Iterable[Part], messages: int) -> None:

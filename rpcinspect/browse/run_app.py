@@ -6,14 +6,14 @@ comes from the modules beside this one, which ask the run; here is which is show
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+import asyncio
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.timer import Timer
 from textual.widgets import Static
 
 from rpcinspect.browse.export_flow import ExportFlow
@@ -23,13 +23,12 @@ from rpcinspect.browse.key_line import KeyLine
 from rpcinspect.browse.lines import LineSource, LinesView, NoLines
 from rpcinspect.browse.list_app import ListApp
 from rpcinspect.browse.listing import Listing, RowList
+from rpcinspect.browse.mark_list import NoteLine
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.message_pane import MessagePane
-from rpcinspect.browse.note_line import NoteLine
 from rpcinspect.browse.output_lines import OutputLines, OutputScreen
 from rpcinspect.browse.parts import PartLines
 from rpcinspect.browse.timeline import Timeline
-from rpcinspect.browse.values import values_of
 from rpcinspect.browse.view_bar import ViewBar
 from rpcinspect.browse.views import VIEWS, BrowseView, answer_lines, opened_lines
 from rpcinspect.fields.phrases import amount, captures_title, counted, printable
@@ -44,10 +43,8 @@ TICK_S = 0.1
 CALL_BYTES = 2000
 """Memory that a message takes at most where all calls are objects."""
 PAUSE_S = 0.05
-"""So long the cursor rests on a line before its message is shown: a key that is held down need not wait."""
 LAYOUTS = ("above", "beside", "alone")
 """Of the list and the message: one above the other, beside each other, the list alone."""
-RowLines: TypeAlias = RowList | Timeline
 
 
 class RunApp(ListApp):
@@ -70,13 +67,13 @@ class RunApp(ListApp):
         self.message = MessagePane(reading, id="message")
         """The panes of one message."""
         self.note_line = NoteLine()
-        self.filter_line = FilterLine(values_of(reading), id="filter")
+        self.filter_line = FilterLine(reading)
         self.view = VIEWS[0]
         self.opened: int | None = None
         self.listed = Listing()
         self.row: int | None = None
         """The row of the message that is shown."""
-        self._rows: RowLines | None = None
+        self._rows: RowList | None = None
         """Of a view that lists messages."""
         self._shape = 0
         self._said = False
@@ -87,7 +84,6 @@ class RunApp(ListApp):
         """Messages of which the lines have taken notice."""
         self._waits = True
         """What is shown is not all yet."""
-        self._soon: Timer | None = None
         self.agreed: set[str] = set()
         """Views that may take much memory."""
 
@@ -125,16 +121,16 @@ class RunApp(ListApp):
             self._marked()
         matching = self.listed.matching
         if matching is not None and matching.why:
-            self.notify(f"the filter was given up: {printable(matching.why)}", severity="error", markup=False)
+            self.say(f"the filter was given up: {matching.why}", "error")
             self._use(None)
         if self.reading.state == "failed" and not self._said:
             self._said = True
-            self.notify(printable(self.reading.why), severity="error", timeout=60, markup=False)
+            self.say(self.reading.why, "error", 60)
         if self.reading.state == "done" and not self._said:
             self._said = True
             for line in self.reading.notices:
-                self.notify(printable(line), timeout=15, markup=False)
-        rows = self._rows.rows if isinstance(self._rows, Timeline) else self._rows
+                self.say(line, timeout=15)
+        rows = self._rows
         finished = self.reading.run is not None and (matching is None or matching.finished)
         if finished and self._waits:
             self._waits = False
@@ -197,34 +193,27 @@ class RunApp(ListApp):
             matching = matching.like(of_calls=view.name == "calls")
             self.listed = replace(self.listed, matching=matching)
             self._waits = self._waits or not matching.finished
-        if view.parts is not None:
-            self._rows = None
-            if reading.run is None:
-                self._waits = True
-                self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
-            elif matching is not None and not matching.finished:
-                self.lines_view.show(NoLines("this view is there once the filter has looked at all messages"))
-            else:
-                self._ask(view, opened, cursor)
-            return
-        what = self.listed.what if view.name == "timeline" else view.name
-        rows = RowList(
-            reading, replace(self.listed, what="calls" if what == "calls" else "messages"), self.marks
-        )
-        if view.name == "timeline":
-            if reading.run is None:
-                self._rows, self._waits = None, True
-                self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
-                return
-            messages = RowList(reading, replace(self.listed, what="messages"), self.marks)
-            self._rows = Timeline(messages, reading.run.session)
+        self._rows = None
+        if reading.run is None and view.whole:
+            self._waits = True
+            self.lines_view.show(NoLines(f"this view is there {reading.when_known}"))
+        elif view.parts is None:
+            self._list(view, cursor, row)
+        elif matching is not None and not matching.finished:
+            self.lines_view.show(NoLines("this view is there once the filter has looked at all messages"))
         else:
-            self._rows = rows
-        at = None if row is None else self._rows.place_of(row)
-        if not len(self._rows) and rows.final:
+            self._ask(view, opened, cursor)
+
+    def _list(self, view: BrowseView, cursor: int | None, row: int | None) -> None:
+        """Shows a view that lists messages."""
+        listed = replace(self.listed, what="calls" if view.name == "calls" else "messages")
+        kind = Timeline if view.name == "timeline" else RowList
+        self._rows = rows = kind(self.reading, listed, self.marks)
+        at = None if row is None else rows.place_of(row)
+        if not len(rows) and rows.final:
             self.lines_view.show(NoLines(self._why_empty()))
-            return
-        self.lines_view.show(self._rows, (cursor or 0) if at is None else at)
+        else:
+            self.lines_view.show(rows, (cursor or 0) if at is None else at)
 
     def _ask(self, view: BrowseView, opened: int | None, cursor: int | None) -> None:
         """Has a view worked out; where that takes much memory, only once enter was pressed."""
@@ -296,11 +285,12 @@ class RunApp(ListApp):
             row = self.reading.row_of(targets[0].message) if targets else None
         if row is not None:
             self.row = row
-            if self._soon is not None:
-                self._soon.stop()
-            self._soon = self.set_timer(PAUSE_S, self._show_soon)
+            self._show_soon()
 
-    def _show_soon(self) -> None:
+    @work(exclusive=True)
+    async def _show_soon(self) -> None:
+        """Shows the message, if the cursor rests on its line: a key that is held down need not wait."""
+        await asyncio.sleep(PAUSE_S)
         if self.row is not None and self.is_running:  # not while the panes are taken down
             self.show_row(self.row)
 
@@ -345,7 +335,7 @@ class RunApp(ListApp):
     def _marked(self) -> None:
         """Shows marks as they are now."""
         for told in self.marks.news():
-            self.notify(printable(told), severity="warning", timeout=10, markup=False)
+            self.say(told, "warning", 10)
         self.note_line.show(self.row, self.marks, self.reading)
         self.lines_view.refresh()
 
@@ -370,7 +360,7 @@ class RunApp(ListApp):
     def action_output(self) -> None:
         """Shows what the command that is being recorded has written."""
         if self.output is None:
-            self.notify("no command runs here: record --browse shows what one writes", markup=False)
+            self.say("no command runs here: record --browse shows what one writes")
         else:
             self.push_screen(OutputScreen(self.output))
 
@@ -378,6 +368,6 @@ class RunApp(ListApp):
         """Ends the reading of what is still being captured; where nothing is, the program."""
         done = self.reading.end()
         if done:
-            self.notify(done, markup=False)
+            self.say(done)
         else:
             self.exit(130)

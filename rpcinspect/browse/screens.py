@@ -6,7 +6,7 @@ In: what to choose from, or a question. Out: what was chosen; None where it was 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -17,43 +17,26 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from rpcinspect.browse.lines import LinesView, ListLine
-from rpcinspect.browse.plain_input import PlainInput
+from rpcinspect.browse.lines import FixedLines, LinesView, ListLine
+
+if TYPE_CHECKING:
+    from rpcinspect.browse.export_forms import PasteLine
 
 T = TypeVar("T")
-CLOSE = [Binding("escape,q", "give_up", "close")]
 
 
 class AskScreen(ModalScreen[T]):
-    """A screen that answers once, however often enter was pressed."""
+    """A screen that answers once, however often enter was pressed; closed it answers None."""
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Answers; does nothing where that was done."""
         return super().dismiss(result) if self.is_active else AwaitComplete.nothing()  # type: ignore[no-untyped-call]
 
 
-class ChoiceLines:
-    """Lines to choose from."""
-
-    def __init__(self, lines: Sequence[ListLine]) -> None:
-        self._lines = lines
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def line(self, at: int, width: int) -> ListLine:
-        """Returns a line."""
-        return self._lines[at]
-
-    def header(self, width: int) -> str:
-        """There is none."""
-        return ""
-
-
 class Chooser(AskScreen[int | None]):
     """Asks which of several lines."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "close")]
     DEFAULT_CSS = """
     Chooser { align: center middle; }
     Chooser > Vertical { width: 90%; max-width: 110; height: auto; max-height: 80%; border: round $primary;
@@ -71,33 +54,70 @@ class Chooser(AskScreen[int | None]):
         """Makes a title and a list."""
         with Vertical():
             yield Static(Text(self._title, no_wrap=True, overflow="ellipsis"))
-            view = LinesView(ChoiceLines(self._lines))
-            view.styles.height = min(20, max(1, len(self._lines)))
-            yield view
+            yield self._list()
+
+    def _list(self) -> LinesView:
+        view = LinesView(FixedLines(self._lines))
+        view.styles.height = min(20, max(1, len(self._lines)))
+        return view
 
     def on_lines_view_chosen(self, event: LinesView.Chosen) -> None:
         """Answers."""
-        event.stop()
         self.dismiss(event.at)
 
-    def on_lines_view_moved(self, event: LinesView.Moved) -> None:
-        """Keeps what happens here from the screen below."""
-        event.stop()
 
-    def action_give_up(self) -> None:
-        """Answers nothing."""
-        self.dismiss(None)
+class PasteScreen(Chooser):
+    """Shows what each of some command lines does, and the one under the cursor in full: to copy it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "copy", "copy")]
+    DEFAULT_CSS = """
+    PasteScreen { align: center middle; }
+    PasteScreen > Vertical { width: 95%; max-width: 140; max-height: 95%; }
+    PasteScreen .title { height: auto; }
+    PasteScreen #command { height: auto; max-height: 12; margin-top: 1; padding: 0 1; text-style: none; }
+    """
+
+    def __init__(self, title: str, commands: Sequence[PasteLine]) -> None:
+        super().__init__(title, [ListLine(one.about) for one in commands])
+        self._commands = commands
+
+    def compose(self) -> ComposeResult:
+        """Makes a title, a list, and a place for a command."""
+        with Vertical():
+            yield Static(Text(self._title), classes="title")
+            yield self._list()
+            yield Static(self._commands[0].text, id="command", markup=False)
+
+    def on_lines_view_moved(self, event: LinesView.Moved) -> None:
+        """Shows another command."""
+        self.query_one("#command", Static).update(self._commands[event.at].text)
+
+    def action_copy(self) -> None:
+        """Answers with the command under the cursor."""
+        self.query_one(LinesView).action_choose()
+
+
+class PlainInput(Input):
+    """A line to type into that holds what is plainly visible only: Textual would send control characters, and
+    marks that turn text round, to the terminal as they are."""
+
+    DEFAULT_CSS = """
+    PlainInput, PlainInput:focus { height: 1; border: none; padding: 0; background: $surface; }
+    """
+
+    def validate_value(self, value: str) -> str:
+        """Returns a value without what is not visible."""
+        return value if value.isprintable() else "".join(filter(str.isprintable, value))
 
 
 class TextPrompt(AskScreen[str | None]):
     """Asks for a line of text."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "close")]
     DEFAULT_CSS = """
     TextPrompt { align: center bottom; }
     TextPrompt > Vertical { height: 3; background: $surface; border-top: solid $primary; }
     TextPrompt Static { height: 1; text-style: bold; }
-    TextPrompt Input, TextPrompt Input:focus { height: 1; border: none; padding: 0; background: $surface; }
     """
 
     def __init__(self, title: str, text: str = "") -> None:
@@ -116,15 +136,11 @@ class TextPrompt(AskScreen[str | None]):
         event.stop()
         self.dismiss(event.value)
 
-    def action_give_up(self) -> None:
-        """Answers nothing."""
-        self.dismiss(None)
-
 
 class HelpScreen(AskScreen[None]):
     """Shows the keys of the pane that one is in, and those that work everywhere."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "give_up", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "close")]
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll { width: 90%; max-width: 100; height: auto; max-height: 90%;
@@ -139,7 +155,3 @@ class HelpScreen(AskScreen[None]):
         """Makes the text."""
         with VerticalScroll():
             yield Static(self._text)
-
-    def action_give_up(self) -> None:
-        """Closes it."""
-        self.dismiss(None)

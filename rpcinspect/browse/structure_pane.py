@@ -12,7 +12,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from rpcinspect.browse.lines import LinesView, ListLine, NoLines
+from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
 from rpcinspect.browse.node import Node
 from rpcinspect.browse.screens import HelpScreen
 from rpcinspect.browse.structure import Structure
@@ -22,7 +22,7 @@ OPEN_AT_FIRST = ("body ", "tensor table")
 """How the labels of what is open from the beginning start."""
 
 
-class NodeLines:
+class NodeLines(LineSource):
     """The nodes that are to be seen, each with its depth."""
 
     def __init__(self, root: Node) -> None:
@@ -36,12 +36,7 @@ class NodeLines:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def header(self, width: int) -> str:
-        """There is none."""
-        return ""
-
     def line(self, at: int, width: int) -> ListLine:
-        """Returns a node's line."""
         node, depth = self.rows[at]
         mark = LEAF if not node.has_children else OPEN if node in self._open else CLOSED
         return ListLine(f"{'  ' * depth}{mark} {node.label}", node.look)
@@ -99,15 +94,9 @@ class StructurePane(LinesView):
     class NodeSelected(Message):
         """The cursor was moved to a node."""
 
-        def __init__(self, pane: StructurePane, node: Node) -> None:
+        def __init__(self, node: Node) -> None:
             super().__init__()
-            self.pane = pane
             self.node = node
-
-        @property
-        def control(self) -> StructurePane:
-            """Returns the pane that sent this message."""
-            return self.pane
 
     class TensorChosen(NodeSelected):
         """Enter was pressed on a tensor, or on what refers to one: `node.tensor` is its number."""
@@ -116,7 +105,6 @@ class StructurePane(LinesView):
         super().__init__(NoLines("no message is chosen"), id=id)
         self.structure: Structure | None = None
         self._shown: NodeLines | None = None
-        self._quiet = False
 
     def show_structure(self, structure: Structure | None, why: str = "") -> None:
         """Shows the tree of a message, or words for why there is none."""
@@ -143,9 +131,8 @@ class StructurePane(LinesView):
             line = self._shown.place(node, line)
         if len(self._shown) != before:
             self.grown()
-        self._quiet = True
-        self.move_to(line, middle=True)
-        self._quiet = False
+        with self.prevent(self.NodeSelected):
+            self.move_to(line, middle=True)
         return way[-1]
 
     def move_to(self, at: int, *, middle: bool = False) -> None:
@@ -153,8 +140,8 @@ class StructurePane(LinesView):
         before = self.node
         super().move_to(at, middle=middle)
         node = self.node
-        if node is not None and node is not before and not self._quiet:
-            self.post_message(self.NodeSelected(self, node))
+        if node is not None and node is not before:
+            self.post_message(self.NodeSelected(node))
 
     def action_fold(self) -> None:
         """Hides what is below, or goes to what the node is below."""
@@ -182,7 +169,7 @@ class StructurePane(LinesView):
         if self._shown is None or node is None:
             return
         if node.tensor is not None:
-            self.post_message(self.TensorChosen(self, node))
+            self.post_message(self.TensorChosen(node))
         elif self._shown.is_open(self.cursor):
             self.action_fold()
         elif node.has_children:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rpcinspect.browse.lines import LineLook, ListLine
+from rpcinspect.browse.lines import LineLook, LineSource, ListLine
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.fields.body import tensor_text
 from rpcinspect.fields.phrases import amount, counted, printable, shorten
@@ -96,7 +96,7 @@ class ElementLines:
         return f"[{','.join(map(str, reversed(found)))}]"
 
 
-class TensorLines:
+class TensorLines(LineSource):
     """The lines for a width."""
 
     def __init__(
@@ -121,12 +121,7 @@ class TensorLines:
     def __len__(self) -> int:
         return self._starts[-1]
 
-    def header(self, width: int) -> str:
-        """There is none."""
-        return ""
-
     def line(self, at: int, width: int) -> ListLine:
-        """Returns a line."""
         place = bisect_right(self._starts, at) - 1
         block, at = self._blocks[place], at - self._starts[place]
         if isinstance(block, ElementLines):

@@ -12,12 +12,11 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.message import Message
-from textual.screen import ModalScreen
 from textual.worker import get_current_worker
 
 from rpcinspect.browse.key_line import KeyLine
 from rpcinspect.browse.lines import LinesView
+from rpcinspect.browse.screens import AskScreen
 from rpcinspect.browse.tensor_lines import BINS, TensorLines, Worked
 from rpcinspect.errors import DecodeError, RpcInspectError
 from rpcinspect.rpc.record import RpcRecord
@@ -33,14 +32,8 @@ EXPANDED_BYTES = 1 << 28
 
 
 class TensorPane(LinesView):
-    """The widget."""
-
-    class WorkedOut(Message):
-        """More is known of all elements."""
-
-        def __init__(self, worked: Worked) -> None:
-            super().__init__()
-            self.worked = worked
+    """Shows one tensor: what it is, what all of its elements come to, and each element. Begins with what the
+    message says of it; the rest is added as it becomes known."""
 
     def __init__(
         self, record: RpcRecord, source: CaptureBytes, number: int, *, id: str | None = None
@@ -83,20 +76,18 @@ class TensorPane(LinesView):
 
         own = CaptureBytes(pread, EXPANDED_BYTES)
         for worked in work_out(tensors_of(self._record, LastRead(own))[self._number]):
-            self.post_message(self.WorkedOut(worked))
+            self.call_later(self._know, worked)
 
-    def on_tensor_pane_worked_out(self, message: WorkedOut) -> None:
-        """Shows more of what was worked out."""
-        message.stop()
-        self.worked = message.worked
+    def _know(self, worked: Worked) -> None:
+        self.worked = worked
         self._lay()
 
 
-class TensorScreen(ModalScreen[None]):
+class TensorScreen(AskScreen[None]):
     """The screen: keys that are for the message below do nothing here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,escape,backspace", "give_up", "back"),
+        Binding("q,escape,backspace", "dismiss", "back"),
         Binding("question_mark", "app.help", "help", key_display="?"),
     ]
 
@@ -108,11 +99,6 @@ class TensorScreen(ModalScreen[None]):
         """Makes the pane, and the line that says how to leave it."""
         yield self._pane
         yield KeyLine()
-
-    def action_give_up(self) -> None:
-        """Goes back to the message."""
-        if self.is_active:  # not for a key that was pressed once too often
-            self.dismiss()
 
 
 def work_out(tensor: Tensor) -> Iterator[Worked]:

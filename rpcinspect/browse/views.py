@@ -33,6 +33,11 @@ class BrowseView(Struct, frozen=True):
     opens: Callable[[RunModel, int], Iterator[Part]] | None = None
     """What a row of its table opens to."""
 
+    @property
+    def whole(self) -> bool:
+        """Returns whether it needs the whole run: it is not there while the capture is read."""
+        return self.name not in ("calls", "messages")
+
 
 def _question(name: str) -> Callable[[RunModel, Shown | None], Iterator[Part]]:
     """Returns what asks a question of a command."""

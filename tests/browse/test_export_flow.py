@@ -12,8 +12,7 @@ from textual.widgets import Input
 
 from rpcinspect.browse.app import Browser
 from rpcinspect.browse.marks import Marks
-from rpcinspect.browse.paste_screen import PasteScreen
-from rpcinspect.browse.screens import Chooser, TextPrompt
+from rpcinspect.browse.screens import Chooser, PasteScreen, TextPrompt
 from tests.browsing import browser, driven, screen_text, until
 from tests.cli.runner import rpcinspect
 from tests.places import CAPTURES

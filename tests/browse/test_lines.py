@@ -7,8 +7,7 @@ import asyncio
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from rpcinspect.browse.lines import LinesView, ListLine, shifted
-from rpcinspect.browse.screens import ChoiceLines
+from rpcinspect.browse.lines import FixedLines, LinesView, ListLine, shifted
 from tests.browse.panes import drive, screen
 from tests.browsing import browser, until
 from tests.places import recorded
@@ -18,7 +17,7 @@ class ListOnly(App[None]):
     """A list that fills the screen."""
 
     def compose(self) -> ComposeResult:
-        yield LinesView(ChoiceLines([ListLine("short"), ListLine("".join(map(chr, range(48, 123))))]))
+        yield LinesView(FixedLines([ListLine("short"), ListLine("".join(map(chr, range(48, 123))))]))
 
 
 def test_long_lines_are_shifted_as_far_as_they_go() -> None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from rpcinspect.browse.find import find_text
 from rpcinspect.browse.goto import place_in_words
+from rpcinspect.browse.list_app import find_text
 from rpcinspect.browse.listing import Listing, RowList
 from rpcinspect.browse.timeline import LANE, Timeline
 from tests.browsing import read_whole
@@ -107,11 +107,10 @@ def test_arrows_of_a_timeline_lead_from_sender_to_receiver() -> None:
     with read_whole(recorded("rref_relay.pcap")) as reading:
         run = reading.run
         assert run is not None
-        rows = RowList(reading, Listing("messages", True), {})
-        timeline = Timeline(rows, run.session)
+        timeline = Timeline(reading, Listing("messages", True), {})
         lanes = list(timeline.lanes(200))
         for at in range(len(timeline)):
-            row = rows.row(at)
+            row = timeline.row(at)
             drawn = timeline.line(at, 200).text[20:]
             ends = {drawn.index("●") // LANE, min(drawn.find(one) for one in "▶◀" if one in drawn) // LANE}
             assert ends == {lanes.index(run.session.source(row)), lanes.index(run.session.destination(row))}
@@ -121,7 +120,7 @@ def test_arrows_of_a_timeline_lead_from_sender_to_receiver() -> None:
 def test_a_narrow_timeline_keeps_the_busiest_workers() -> None:
     with read_whole(recorded("ps_race.pcap")) as reading:
         assert reading.run is not None
-        timeline = Timeline(RowList(reading, Listing("messages", True), {}), reading.run.session)
+        timeline = Timeline(reading, Listing("messages", True), {})
         assert len(timeline.lanes(72)) == 2
         assert "more" in timeline.header(72)
         session, kept = reading.run.session, timeline.lanes(72)

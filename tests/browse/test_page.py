@@ -12,8 +12,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from rpcinspect.browse.app import Browser
-from rpcinspect.browse.help import HERE, shown_words
-from rpcinspect.browse.keys import KeyHelp, keys_of
+from rpcinspect.browse.keys import HERE, KeyHelp, keys_of, shown_words
 from rpcinspect.browse.marks import Marks
 from rpcinspect.browse.tensor_view import TensorScreen
 from tests.browse.paired import BASE, captured, pair_browser

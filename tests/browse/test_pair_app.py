@@ -33,7 +33,7 @@ from tests.thorough import some
 async def settled(app: PairBrowser, pilot: Pilot[int]) -> None:
     """Waits until what is shown below is of the message that the cursor is on."""
     await pilot.pause()
-    await until(pilot, lambda: app._soon is None or app._soon._task is None or app._soon._task.done())
+    await until(pilot, lambda: not len(app.workers))
     await pilot.pause()
 
 

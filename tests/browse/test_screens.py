@@ -1,11 +1,15 @@
-"""Screens that ask answer once."""
+"""Screens that ask answer once; what is pasted into them holds nothing that a terminal would obey."""
 
 from __future__ import annotations
 
+import asyncio
+
+from textual import events
+from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from rpcinspect.browse.app import Browser
-from rpcinspect.browse.screens import Chooser
+from rpcinspect.browse.screens import Chooser, PlainInput
 from tests.browsing import driven, until
 from tests.cli.runner import CHAIN
 
@@ -27,3 +31,20 @@ def test_enter_that_is_pressed_twice_answers_once() -> None:
         return [*shown, len(app.screen_stack)]
 
     assert driven(CHAIN, act) == [6, 1]
+
+
+class OneLine(App[None]):
+    def compose(self) -> ComposeResult:
+        yield PlainInput()
+
+
+def test_only_what_is_visible_is_pasted() -> None:
+    async def run() -> str:
+        app = OneLine()
+        async with app.run_test() as pilot:
+            await pilot.press("a", "é")
+            app.screen.focused.post_message(events.Paste("\x1b]0;x\x07\u202eb 日\x9b"))
+            await pilot.pause()
+            return app.query_one(PlainInput).value
+
+    assert asyncio.run(run()) == "aé]0;xb 日"
