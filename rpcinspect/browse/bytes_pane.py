@@ -8,11 +8,10 @@ left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import ClassVar
 
-from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -28,8 +27,6 @@ PER_LINE = (64, 56, 48, 40, 32, 24, 16, 8, 4)
 MIN_DIGITS = 8
 GAP = 2
 HOLE = "··"
-HOLED, MARKED, CURSOR = 1, 2, 4
-"""Bits of how a byte looks."""
 
 
 class HexLines(LineSource):
@@ -56,15 +53,16 @@ class HexLines(LineSource):
         return f" {self.about}"
 
     def line(self, at: int, width: int) -> ListLine:
-        """Returns a line without any mark of the cursor."""
+        """Returns a line; of bytes without any look of theirs."""
         span = self.listing.line(at)
         if span.kind != "bytes":
             return ListLine(self.words(span), "title" if span.kind == "title" else "dim")
-        cells = self.cells(span)
+        return ListLine(self.text(span, self.cells(span)))
+
+    def text(self, span: ByteSpan, cells: Sequence[tuple[str, str]]) -> str:
+        """Returns bytes in hex and as signs, behind the place of the first."""
         found = " ".join(cell for cell, _ in cells).ljust(3 * self.per_line - 1)
-        return ListLine(
-            f"{self.offset(span)}{' ' * GAP}{found}{' ' * GAP}{''.join(sign for _, sign in cells)}"
-        )
+        return f"{self.offset(span)}{' ' * GAP}{found}{' ' * GAP}{''.join(sign for _, sign in cells)}"
 
     def words(self, span: ByteSpan) -> str:
         """Returns what is said of a part, or of a hole."""
@@ -240,43 +238,27 @@ class BytesPane(LinesView):
         span = self._hex.listing.line(at)
         if span.kind != "bytes":
             return super().render_line(y)
-        plain = self.rich_style
         cells = self._hex.cells(span)
-        segments = [Segment(f" {self._hex.offset(span)}{' ' * GAP}", self._look("offset"))]
-        groups = [(key, list(places)) for key, places in self._groups(span, cells)]
-        before = 0
-        for number, (key, places) in enumerate(groups):
-            if number:  # between two that are marked is no gap
-                both = before & key & MARKED
-                segments.append(Segment(" ", self._cell_style(both, plain)))
-            text = " ".join([cells[place][0] for place in places])
-            segments.append(Segment(text, self._cell_style(key, plain)))
-            before = key
-        segments.append(Segment(" " * (3 * (self._hex.per_line - len(cells)) + GAP), plain))
-        for key, places in groups:
-            text = "".join([cells[place][1] for place in places])
-            segments.append(Segment(text, self._cell_style(key, plain)))
-        return Strip(segments).adjust_cell_length(self.size.width, plain)
+        line = Text(f" {self._hex.text(span, cells)}", self.rich_style, end="")
+        line.stylize(self._look("offset"), 0, self._hex.hex_start)
+        for start, end, style in self._marked(span, cells):
+            text = self._hex.text_start(self._hex.per_line)
+            line.stylize(style, self._hex.hex_start + 3 * start, self._hex.hex_start + 3 * end - 1)
+            line.stylize(style, text + start, text + end)
+        return Strip(line.render(self.app.console)).adjust_cell_length(self.size.width, self.rich_style)
 
-    def _groups(
-        self, span: ByteSpan, cells: Sequence[tuple[str, str]]
-    ) -> Iterator[tuple[int, Iterator[int]]]:
-        """Bytes of a line that look alike and follow each other."""
-        keys = [HOLED if cell == HOLE else 0 for cell, _ in cells]
+    def _marked(self, span: ByteSpan, cells: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, Style]]:
+        """Yields which bytes of a line look otherwise; what comes later lies above what came before."""
+        for at, (cell, _) in enumerate(cells):
+            if cell == HOLE:
+                yield at, at + 1, self._style("dim")
         for one in self._ranges:
-            if one.part == span.part:
-                for at in range(max(one.start, span.start), min(one.end, span.end)):
-                    keys[at - span.start] |= MARKED
+            start, end = max(one.start, span.start), min(one.end, span.end)
+            if one.part == span.part and start < end:
+                yield start - span.start, end - span.start, self._look("range")
         part, at = self.byte
         if part == span.part and span.start <= at < span.end:
-            keys[at - span.start] |= CURSOR
-        return groupby(range(len(keys)), keys.__getitem__)
-
-    def _cell_style(self, key: int, plain: Style) -> Style:
-        style = self._style("dim") if key & HOLED else plain
-        if key & MARKED:
-            style += self._look("range")
-        return style + self._look("byte") if key & CURSOR else style
+            yield at - span.start, at - span.start + 1, self._look("byte")
 
     def _look(self, name: str) -> Style:
         return self.get_component_rich_style(f"bytes--{name}", partial=name != "offset")

@@ -7,36 +7,35 @@ message while numbers are not known yet, and whatever other captures are read wi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from rpcinspect.browse.growing_run import GrowingRun
-from rpcinspect.browse.notes_file import MAX_NOTE, NotePlace, NotesFile
+from rpcinspect.browse.notes_file import MAX_NOTE, NotePlace, NotesFile, NotesInMemory
 from rpcinspect.errors import OutputError
 from rpcinspect.fields.phrases import counted
 from rpcinspect.rpc.record import RpcRecord
-
-MEMORY_ONLY = "marks and notes are kept until the end of this program only: the capture is no file"
 
 
 class Marks(Mapping[int, str]):
     """The marks of captures that are read as one run."""
 
-    def __init__(self, files: Sequence[NotesFile | None] | None = None) -> None:
-        """`files`: of each capture; None: marks are kept in memory only."""
-        self._files = files or ()
-        self._rows: dict[int, str] = {}
-        self._row_of: dict[tuple[int, NotePlace], int] = {}
+    def __init__(self, notes: Sequence[NotesInMemory] = ()) -> None:
+        """`notes` on each capture, as far as they are kept in files."""
+        self._notes = defaultdict(NotesInMemory, enumerate(notes))
+        self._places: dict[int, tuple[int, NotePlace]] = {}
+        """Of rows on which there are notes, or were."""
         self._seen = 0
         """Rows among which notes of files were looked for."""
         self._news: list[str] = []
         self._told: set[str] = set()
         self._judged = False
-        for file in self._files:
-            if file is not None and file.why:
-                self._tell(file.why)
+        for one in notes:
+            if isinstance(one, NotesFile) and one.why:
+                self._tell(one.why)
 
     @classmethod
     def beside(cls, captures: Sequence[str]) -> Marks:
@@ -44,13 +43,16 @@ class Marks(Mapping[int, str]):
         return cls([_notes_of(Path(one)) for one in captures])
 
     def __getitem__(self, row: int) -> str:
-        return self._rows[row]
+        capture, place = self._places[row]
+        return self._notes[capture].notes[place]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
+        for row, (capture, place) in self._places.items():
+            if place in self._notes[capture].notes:
+                yield row
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return sum(1 for _ in self)
 
     @property
     def has_news(self) -> bool:
@@ -64,7 +66,7 @@ class Marks(Mapping[int, str]):
 
     def toggle(self, record: RpcRecord) -> None:
         """Marks a message, or takes its mark and note away."""
-        self._change(record, None if record.row in self._rows else "")
+        self._change(record, None if record.row in self else "")
 
     def note(self, record: RpcRecord, text: str) -> None:
         """Keeps a note on a message, which marks it."""
@@ -81,7 +83,7 @@ class Marks(Mapping[int, str]):
             for row in (np.flatnonzero(np.isin(offsets, places)) + self._seen).tolist():
                 where = _place(reading.record(row))
                 if where in missing:
-                    self._put(where, row)
+                    self._places[row] = where
                     found = True
         self._seen = last
         if reading.run is not None and not self._judged:
@@ -90,24 +92,20 @@ class Marks(Mapping[int, str]):
         return found
 
     def _homeless(self) -> Iterator[tuple[int, NotePlace]]:
-        """Yields places in files to which no message has come."""
-        for capture, file in enumerate(self._files):
-            for place in () if file is None else file.notes:
-                if (capture, place) not in self._row_of and 0 <= place.offset < 1 << 63:
+        """Yields places with notes to which no message has come."""
+        known = {*self._places.values()}
+        for capture, its in self._notes.items():
+            for place in its.notes:
+                if (capture, place) not in known and 0 <= place.offset < 1 << 63:
                     yield capture, place
-
-    def _put(self, where: tuple[int, NotePlace], row: int) -> None:
-        file = self._files[where[0]]
-        assert file is not None
-        self._row_of[where] = row
-        self._rows[row] = file.notes[where[1]]
 
     def _judge(self) -> None:
         """Tells of notes that were made for something else, now that every message has come."""
-        for capture, file in enumerate(self._files):
-            if file is None or not file.notes:
+        known = {*self._places.values()}
+        for capture, file in self._notes.items():
+            if not file.notes:
                 continue
-            lost = sum((capture, place) not in self._row_of for place in file.notes)
+            lost = sum((capture, place) not in known for place in file.notes)
             of = counted(len(file.notes), "note")
             changed = (
                 f"{file.capture.name} has changed since its notes were written" if file.is_of_another else ""
@@ -120,30 +118,11 @@ class Marks(Mapping[int, str]):
 
     def _change(self, record: RpcRecord, note: str | None) -> None:
         capture, place = where = _place(record)
-        file = self._files[capture] if capture < len(self._files) else None
-        if file is None:
-            self._tell(MEMORY_ONLY)
-        else:
-            file.change(place, note)
-            if file.why:
-                self._tell(file.why)
-            self._follow(capture, file)
-        self._row_of[where] = record.row
-        if note is None:
-            self._rows.pop(record.row, None)
-        else:
-            self._rows[record.row] = note
-
-    def _follow(self, capture: int, file: NotesFile) -> None:
-        """Takes over what another browser has changed in a file."""
-        for where, row in list(self._row_of.items()):
-            if where[0] == capture:
-                if where[1] in file.notes:
-                    self._rows[row] = file.notes[where[1]]
-                else:
-                    self._rows.pop(row, None)
-                    del self._row_of[where]
-        if any(self._homeless()):
+        self._notes[capture].change(place, note)
+        if self._notes[capture].why:
+            self._tell(self._notes[capture].why)
+        self._places[record.row] = where
+        if any(self._homeless()):  # what another browser has changed meanwhile
             self._seen = 0
 
     def _tell(self, what: str) -> None:
@@ -153,11 +132,11 @@ class Marks(Mapping[int, str]):
             self._news.append(what)
 
 
-def _notes_of(capture: Path) -> NotesFile | None:
+def _notes_of(capture: Path) -> NotesInMemory:
     try:
-        return NotesFile(capture) if str(capture) != "-" and capture.is_file() else None
+        return NotesFile(capture) if str(capture) != "-" and capture.is_file() else NotesInMemory()
     except (OSError, ValueError, OutputError):
-        return None  # who reads the capture reports it better
+        return NotesInMemory()  # who reads the capture reports it better
 
 
 def _place(record: RpcRecord) -> tuple[int, NotePlace]:

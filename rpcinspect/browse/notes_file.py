@@ -20,6 +20,7 @@ from rpcinspect.files.output import open_whole
 from rpcinspect.files.place import writing
 
 SUFFIX = ".rpcnotes"
+MEMORY_ONLY = "marks and notes are kept until the end of this program only"
 FORMAT = 1
 MAX_FILE = 1 << 24
 MAX_NOTES = 20_000
@@ -58,18 +59,36 @@ class _KeptNotes(Struct, forbid_unknown_fields=True):
     notes: Annotated[list[_KeptNote], Meta(max_length=MAX_NOTES)]
 
 
-class NotesFile:
+class NotesInMemory:
+    """The notes on what is no file: nothing of them stays."""
+
+    capture = path = Path("-")
+    why = f"{MEMORY_ONLY}: the capture is no file"
+    """Why changes are not kept in a file."""
+    is_of_another = False
+    """Whether the capture has changed since the notes were written."""
+
+    def __init__(self) -> None:
+        self.notes: dict[NotePlace, str] = {}
+
+    def change(self, place: NotePlace, note: str | None) -> None:
+        """Keeps a note; None takes it away."""
+        if note is None:
+            self.notes.pop(place, None)
+        else:
+            self.notes[place] = note
+
+
+class NotesFile(NotesInMemory):
     """The notes on one capture."""
+
+    why = ""
 
     def __init__(self, capture: Path) -> None:
         """Reads what is kept; whatever that is, it raises nothing."""
+        super().__init__()
         self.capture = capture
         self.path = capture.with_name(capture.name + SUFFIX)
-        self.notes: dict[NotePlace, str] = {}
-        self.why = ""
-        """Why changes are no longer kept in the file."""
-        self.is_of_another = False
-        """The capture has changed since the notes were written."""
         kept = self._read()
         if kept is not None:
             self.is_of_another = kept.capture != self._version()
@@ -78,15 +97,12 @@ class NotesFile:
         """Keeps a note, in memory at least; None takes it away."""
         if not self.why:
             self._read()
-        if note is None:
-            self.notes.pop(place, None)
-        else:
-            self.notes[place] = note
+        super().change(place, note)
         if not self.why:
             try:
                 self._write()
             except (OSError, OutputError, ValueError) as error:
-                self.why = f"marks and notes are kept until the end of this program only: {error}"
+                self.why = f"{MEMORY_ONLY}: {error}"
 
     def _read(self) -> _KeptNotes | None:
         try:

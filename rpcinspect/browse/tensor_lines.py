@@ -29,8 +29,6 @@ DIGITS = 8
 MOST = 16
 """Elements of a line."""
 MIN_INDEX = 6
-KNOWN = 1000
-"""Lines that are kept."""
 
 
 class Worked(Struct, frozen=True):
@@ -58,21 +56,12 @@ class ElementLines:
         self._cell = cell_width(tensor.dtype)
         room = (width - 1 - self._index_width - 2) // (self._cell + 2)
         self._per_line = max(1, min(MOST, room, self._row or 1))
-        self._known: dict[int, ListLine] = {}
         self._lines = -(-self._row // self._per_line)
         """Of a row."""
         self.count = count // self._row * self._lines if count else 0
 
     def line(self, at: int) -> ListLine:
         """Returns some elements, behind the index of the first of them."""
-        known = self._known.get(at)
-        if known is None:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            known = self._known[at] = self._make(at)
-        return known
-
-    def _make(self, at: int) -> ListLine:
         row, part = divmod(at, self._lines)
         start = row * self._row + part * self._per_line
         many = min(self._per_line, self._row - part * self._per_line)
