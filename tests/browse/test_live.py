@@ -114,7 +114,7 @@ def test_the_list_follows_the_end_until_one_leaves_it(
     packets = [*packets_of(CHAIN.read_bytes())]
 
     async def run() -> None:
-        app = Browser(reading, Marks(None))
+        app = Browser(reading, Marks())
         async with app.run_test(size=(100, 30)) as pilot:
             view = app.lines_view
             await pilot.press("2", "a")
