@@ -32,7 +32,7 @@ SWITCH_S = 0.0005
 
 def browse(asked: BrowseCommand) -> int:
     """Shows captures until a key ends it."""
-    options = replace(asked.decoding_options(), by_completion=asked.live)
+    options = asked.decoding_options(by_completion=asked.live)
     marks = Marks.beside([] if asked.interface is not None else asked.files)
     code = browse_sources(asked.sources(), options, marks, follows=asked.live, keeps=asked.index)
     end_at_once(code)

@@ -13,7 +13,7 @@ from rpcinspect.browse.pair_reading import PairReading
 from rpcinspect.browse.terminal import run_in_terminal
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.compare_options import captures_of
-from rpcinspect.cli.comparing import chosen_contexts, comparison_options
+from rpcinspect.cli.comparing import chosen_contexts
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.pipeline import Decoding, Progress
@@ -37,7 +37,7 @@ def browse_pair(asked: BrowseCommand) -> int:
         contexts = chosen_contexts(rules, ids, a, b)
         return compare_runs(a, b, rules, contexts=contexts, progress=progress)
 
-    options = comparison_options(asked, heard)
+    options = asked.decoding_options(audit=False, progress=heard)
     with ExitStack() as stack:
         decodings = [stack.enter_context(Decoding(captures_of(file), options)) for file in asked.files]
         reading = PairReading(decodings, compare)

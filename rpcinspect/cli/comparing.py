@@ -15,7 +15,7 @@ from rpcinspect import exit_codes
 from rpcinspect.cli.arguments import names
 from rpcinspect.cli.ci_reports import report_results
 from rpcinspect.cli.collector import imports_are_over
-from rpcinspect.cli.compare_options import ComparisonOptions, captures_of
+from rpcinspect.cli.compare_options import captures_of
 from rpcinspect.cli.diff import DiffCommand
 from rpcinspect.cli.guard import UsageMistake
 from rpcinspect.cli.output import open_console, open_output, say, say_if_empty, write_json
@@ -24,7 +24,6 @@ from rpcinspect.diff.compare import check_messages, compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
 from rpcinspect.fields.phrases import packed, some
-from rpcinspect.pipeline import Options, Progress
 from rpcinspect.run.run import RunModel
 from rpcinspect.session.model import AutogradContext
 from rpcinspect.views.ci.diff_cases import diff_suite
@@ -57,12 +56,7 @@ def compared(command: DiffCommand) -> int:
 def _opened(command: DiffCommand, file: str) -> RunModel:
     """Returns one of the two runs."""
     with reading_bar() as progress:
-        return RunModel.open(captures_of(file), comparison_options(command, progress))
-
-
-def comparison_options(asked: ComparisonOptions, progress: Progress) -> Options:
-    """Returns how the two runs are decoded: nothing judges what their pickles would run."""
-    return replace(asked.decoding_options(), audit=False, progress=progress)
+        return RunModel.open(captures_of(file), command.decoding_options(audit=False, progress=progress))
 
 
 def chosen_contexts(

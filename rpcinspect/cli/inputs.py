@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -60,7 +60,7 @@ class Inputs:
         sources = [
             self._copies.get(one, one) if isinstance(one, str) else one for one in self._options.sources()
         ]
-        options = replace(self._options.decoding_options(), progress=self._bar, **how)
+        options = self._options.decoding_options(progress=self._bar, **how)
         try:
             return Decoding(sources, options)
         except CaptureError as error:
@@ -147,11 +147,6 @@ def _copied(name: str, stack: ExitStack) -> str:
         raise CaptureError(f"{name}: {error.strerror}") from error
     copy.seek(0)
     return f"/dev/fd/{copy.fileno()}"
-
-
-def spool(stack: ExitStack) -> BinaryIO:
-    """Returns a temporary file without a name: nothing is left of it, however we end."""
-    return stack.enter_context(Temporary())
 
 
 def say_what_is_unread(decoding: Decoding) -> None:

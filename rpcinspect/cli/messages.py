@@ -6,8 +6,8 @@ In: the options of `decode`. Out: a view on standard output or in a file, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -15,11 +15,12 @@ from rpcinspect import exit_codes
 from rpcinspect.cli.collector import imports_are_over
 from rpcinspect.cli.cores import usable_cores
 from rpcinspect.cli.decode import DecodeCommand
-from rpcinspect.cli.inputs import Inputs, say_what_is_unread, spool, take_chosen
+from rpcinspect.cli.inputs import Inputs, say_what_is_unread, take_chosen
 from rpcinspect.cli.interrupt import Interrupt
 from rpcinspect.cli.output import open_console, open_output, say, say_if_empty, tell, write_json
 from rpcinspect.errors import CaptureError
 from rpcinspect.fields.phrases import printable_json
+from rpcinspect.files.temporary import Temporary
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord, round_trips
 from rpcinspect.session.model import Session
@@ -27,7 +28,6 @@ from rpcinspect.session.model import Session
 if TYPE_CHECKING:
     from rpcinspect.filter.matches import Shown
     from rpcinspect.filter.selection import Filter
-    from rpcinspect.views.jsonl.hashes import HashThreads
     from rpcinspect.views.jsonl.lines import JsonLines
 
 MOST_JOBS = 8
@@ -50,7 +50,7 @@ def decode(command: DecodeCommand) -> int:
         if command.write is not None:
             return _write(command, command.write, inputs, chosen, stack)
         if command.json:
-            return _json(command, inputs, chosen, stack)
+            return (_json_stream if command.stream else _json)(command, inputs, chosen, stack)
         return _table(command, inputs, chosen, stack)
 
 
@@ -73,41 +73,46 @@ def _verdict(command: DecodeCommand, session: Session, interrupt: Interrupt | No
 
 
 def _json(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: ExitStack) -> int:
-    from rpcinspect.views.jsonl.lines import JsonLines
-
-    with (
-        inputs.decoding(by_completion=command.stream) as decoding,
-        _hash_threads(command, decoding) as beside,
-    ):
-        output = stack.enter_context(open_output(command.output, grows=command.stream))
+    with inputs.decoding() as decoding, _json_view(command, decoding) as view:
+        output = stack.enter_context(open_output(command.output))
         with inputs.ends_by_key(decoding) as interrupt:
-            if command.stream:
-                from rpcinspect.views.stream import JsonStream
-
-                stream = JsonStream(decoding, hashes=not command.no_hash)
-
-                def write(record: RpcRecord) -> None:
-                    output.write(printable_json(stream.line(record)))
-                    output.flush()
-
-                shown = _take_at_once(decoding, write, chosen)
-            else:
-                view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash, beside=beside)
-                shown = take_chosen(decoding, view.feed, chosen)
+            shown = take_chosen(decoding, view.feed, chosen)
         session = decoding.session
-        if command.stream:
-            output.write(printable_json(stream.rest(session, shown)))
-        else:
-            _write_session(view, session, shown, command, output)
+        _write_session(view, session, shown, command, output)
         say_if_empty(session)
         say_what_is_unread(decoding)
         return _verdict(command, session, interrupt)
 
 
-def _hash_threads(command: DecodeCommand, decoding: Decoding) -> HashThreads:
-    from rpcinspect.views.jsonl.hashes import HashThreads
+def _json_stream(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack: ExitStack) -> int:
+    from rpcinspect.views.stream import JsonStream
 
-    return HashThreads(decoding.bytes_beside(), command.jobs or min(usable_cores(), MOST_JOBS))
+    with inputs.decoding(by_completion=True) as decoding:
+        output = stack.enter_context(open_output(command.output, grows=True))
+        stream = JsonStream(decoding, hashes=not command.no_hash)
+
+        def write(record: RpcRecord) -> None:
+            output.write(printable_json(stream.line(record)))
+            output.flush()
+
+        with inputs.ends_by_key(decoding) as interrupt:
+            shown = _take_at_once(decoding, write, chosen)
+        session = decoding.session
+        output.write(printable_json(stream.rest(session, shown)))
+        say_if_empty(session)
+        say_what_is_unread(decoding)
+        return _verdict(command, session, interrupt)
+
+
+@contextmanager
+def _json_view(command: DecodeCommand, decoding: Decoding) -> Iterator[JsonLines]:
+    """Gives a view for JSON; large tensors are hashed on other cores."""
+    from rpcinspect.views.jsonl.hashes import HashThreads
+    from rpcinspect.views.jsonl.lines import JsonLines
+
+    jobs = command.jobs or min(usable_cores(), MOST_JOBS)
+    with HashThreads(decoding.bytes_beside(), jobs) as beside, Temporary() as spool:
+        yield JsonLines(spool, decoding.bytes, hashes=not command.no_hash, beside=beside)
 
 
 def _take_at_once(
@@ -155,7 +160,7 @@ def _table(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack:
                 stream = TableStream(decoding, console, show_all=show_all)
                 shown = _take_at_once(decoding, stream.show, chosen)
             else:
-                view = MessageTable(spool(stack), show_all=show_all)
+                view = MessageTable(stack.enter_context(Temporary()), show_all=show_all)
                 shown = take_chosen(decoding, view.feed, chosen)
         session = decoding.session
         if not live:
@@ -199,7 +204,7 @@ def _calls(command: DecodeCommand, inputs: Inputs, chosen: Filter | None, stack:
 
     decoding = stack.enter_context(inputs.decoding())
     with inputs.ends_by_key(decoding) as interrupt:
-        view = CallRows(spool(stack))
+        view = CallRows(stack.enter_context(Temporary()))
         shown = take_chosen(decoding, view.feed, chosen, of_calls=True)
         session = decoding.session
         say_if_empty(session)
@@ -264,12 +269,11 @@ def _write(
     """
     from rpcinspect.cli.redacting import save
     from rpcinspect.export.save import key_of
-    from rpcinspect.views.jsonl.lines import JsonLines
 
-    with inputs.decoding() as decoding, _hash_threads(command, decoding) as beside:
-        view = None
-        if command.json:
-            view = JsonLines(spool(stack), decoding.bytes, hashes=not command.no_hash, beside=beside)
+    with (
+        inputs.decoding() as decoding,
+        _json_view(command, decoding) if command.json else nullcontext() as view,
+    ):
         shown = take_chosen(decoding, None if view is None else view.feed, chosen)
         session = inputs.named(decoding.session)
         if view is not None:

@@ -149,12 +149,12 @@ class CaptureOptions(CommandClass, frozen=True, kw_only=True):
             unpacking=unpacking(self.unpack_limit),
         )
 
-    def decoding_options(self) -> "Options":
-        """Returns the same for the pipeline."""
+    def decoding_options(self, **how: Any) -> "Options":
+        """Returns the same for the pipeline, with these of its options beside."""
         from rpcinspect.cli.arguments import worker_names
         from rpcinspect.pipeline import Options
 
-        return Options(reading=self.reading(), names=worker_names(self.worker_names))
+        return Options(reading=self.reading(), names=worker_names(self.worker_names), **how)
 
     def outputs(self) -> Mapping[str, Path | None]:
         """Returns the files that are written, by the options that name them."""
@@ -228,16 +228,14 @@ class LogOptions(QuestionOptions, frozen=True, kw_only=True):
         str | None, option("--log-zone ZONE", "Give the time zone of these logs, such as UTC or -08:00.")
     ] = None
 
-    def decoding_options(self) -> "Options":
+    def decoding_options(self, **how: Any) -> "Options":
         if not self.worker_logs:
-            return super().decoding_options()
-        from msgspec.structs import replace
-
+            return super().decoding_options(**how)
         from rpcinspect.cli.worker_logs import read_worker_logs, read_zone
 
         zone_s = None if self.log_zone is None else read_zone(self.log_zone)
         logs = read_worker_logs(self.worker_logs)
-        return replace(super().decoding_options(), worker_logs=logs, log_zone_s=zone_s)
+        return super().decoding_options(worker_logs=logs, log_zone_s=zone_s, **how)
 
     def inputs(self) -> list[str]:
         if not self.worker_logs:

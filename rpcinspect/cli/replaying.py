@@ -81,9 +81,7 @@ def _read_options(command: PlayOptions) -> tuple[ExecutionPolicy, PlanOptions, R
 def opened(command: SelectedOptions) -> Iterator[RunModel]:
     """Reads the captures into a run, and prints where they end early."""
     with reading_bar() as progress:
-        run = RunModel.open(
-            command.files, replace(command.decoding_options(), audit=False, progress=progress)
-        )
+        run = RunModel.open(command.files, command.decoding_options(audit=False, progress=progress))
     with run:
         for line in run.notices:
             say(line)

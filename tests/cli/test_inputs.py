@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcinspect.cli.inputs import Inputs, read_run, spool, take_chosen
+from rpcinspect.cli.inputs import Inputs, read_run, take_chosen
 from rpcinspect.cli.options import STDIN, CaptureOptions
 from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.record import RpcRecord
@@ -92,13 +92,6 @@ def test_a_copy_goes_by_the_name_of_what_was_copied(data: bytes, said: str) -> N
     ran = decode("-", "--message", "6", stdin=data)
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith(f"rpcinspect: standard input: {said}")
-
-
-def test_a_spool_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with ExitStack() as stack:
-        spool(stack).write(b"something")
-        assert list(tmp_path.iterdir()) == []
 
 
 CAPTURE = str(Path(__file__).resolve().parents[2] / "captures" / "basic_chain.pcap")
