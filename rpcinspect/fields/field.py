@@ -60,6 +60,8 @@ class Field(Struct, frozen=True, eq=False, dict=True):
 
     prefix: ClassVar[str] = ""
     """Of its name in filters."""
+    keyed: ClassVar[bool] = False
+    """Whether lines of JSON may have it under its key."""
 
     @property
     def name(self) -> str:
@@ -75,7 +77,7 @@ class Field(Struct, frozen=True, eq=False, dict=True):
     def in_json(self) -> bool:
         """Returns whether lines of JSON have the field under its key; a message's own fields stand in
         envelopes and body."""
-        return False
+        return self.keyed and To.JSON in self.to
 
     @property
     def columns(self) -> dict[str, str]:
@@ -117,13 +119,11 @@ class Seen(Field, frozen=True, eq=False, dict=True):
     """A field that depends on other messages, too: a column of `Known`. With `of`, a message alone has it, so
     that a filter need not wait for the end."""
 
+    keyed: ClassVar[bool] = True
+
     @property
     def late(self) -> bool:
         return not self.of
-
-    @property
-    def in_json(self) -> bool:
-        return To.JSON in self.to
 
 
 class OfPlace(Field, frozen=True, eq=False, dict=True):
@@ -138,10 +138,7 @@ class OfTensor(Field, frozen=True, eq=False, dict=True):
     """A value of each tensor of a message."""
 
     prefix: ClassVar[str] = "tensor."
-
-    @property
-    def in_json(self) -> bool:
-        return To.JSON in self.to
+    keyed: ClassVar[bool] = True
 
     def values(self, message: MessageValues) -> Values:
         return tuple([value for value in map(self.get, message.tensors) if value is not None])

@@ -95,7 +95,7 @@ class _Handover(Closing, ThreadingTCPServer):
         self.path = f"/{token_urlsafe()}/"
         self.url = f"http://{self.host}{self.path}"
         self.trace, self.size = trace, size
-        self.page = _Page(title, ui)
+        self.page, self.policy = _page(title, ui)
         self.sending = Lock()
         self.sent = False
         self.taken = Event()
@@ -118,23 +118,20 @@ class _Handover(Closing, ThreadingTCPServer):
         self.server_close()
 
 
-class _Page:
+def _page(title: str, ui: str) -> tuple[bytes, str]:
     """The page, and the policy that it comes with: it runs its own script and asks nobody but us."""
-
-    def __init__(self, title: str, ui: str) -> None:
-        nonce = token_urlsafe()
-        about = json.dumps({"ui": ui, "title": title, "fileName": "trace.json"}).replace("<", "\\u003c")
-        text = PAGE.read_text(encoding="utf-8").replace("{{nonce}}", nonce).replace("{{about}}", about)
-        self.content = text.encode()
-        rules = (
-            "default-src 'none'",
-            f"script-src 'nonce-{nonce}'",
-            f"style-src 'nonce-{nonce}'",
-            "connect-src 'self'",
-            "img-src data:",
-            *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
-        )
-        self.policy = "; ".join(rules)
+    nonce = token_urlsafe()
+    about = json.dumps({"ui": ui, "title": title, "fileName": "trace.json"}).replace("<", "\\u003c")
+    text = PAGE.read_text(encoding="utf-8").replace("{{nonce}}", nonce).replace("{{about}}", about)
+    rules = (
+        "default-src 'none'",
+        f"script-src 'nonce-{nonce}'",
+        f"style-src 'nonce-{nonce}'",
+        "connect-src 'self'",
+        "img-src data:",
+        *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+    )
+    return text.encode(), "; ".join(rules)
 
 
 class _PageRequest(BaseHTTPRequestHandler):
@@ -148,8 +145,8 @@ class _PageRequest(BaseHTTPRequestHandler):
         if self.headers.get_all("Host") != [server.host]:
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         elif self.path == server.path:
-            self._begin("text/html; charset=utf-8", len(server.page.content))
-            self.wfile.write(server.page.content)
+            self._begin("text/html; charset=utf-8", len(server.page))
+            self.wfile.write(server.page)
         elif self.path == f"{server.path}trace":
             self._send_trace()
         else:
@@ -175,7 +172,7 @@ class _PageRequest(BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(length))
-        self.send_header("Content-Security-Policy", self.server.page.policy)
+        self.send_header("Content-Security-Policy", self.server.policy)
         self.send_header("Cache-Control", "no-store")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("Referrer-Policy", "no-referrer")
