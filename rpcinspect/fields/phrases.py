@@ -211,10 +211,5 @@ def error_phrase(error: dict[str, Any]) -> str:
     return f"{what}{where}"
 
 
-def title(record: RpcRecord) -> str:
-    """The outermost type's name."""
-    return type_name(record.rpc.message.type)
-
-
 def _pair(identifier: Sequence[int]) -> str:
     return f"{identifier[0]}:{identifier[1]}"

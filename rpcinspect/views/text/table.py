@@ -7,7 +7,7 @@ hand, since they must be able to appear one by one, and tens of thousands of the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from rpcinspect.views.spool import Spool
 from rpcinspect.views.text.console import StyledText, TextConsole
 
 if TYPE_CHECKING:
+    from rpcinspect.fields.session import Known
     from rpcinspect.filter.matches import Shown
     from rpcinspect.session.model import LogEvent
 
@@ -190,30 +191,23 @@ class MessageTable:
             yield "\n".join([*lines, ""])
 
     def _rows(self, session: Session, order: list[int]) -> Iterator[MessageRow]:
-        messages, keeping = session.messages, session.messages.housekeeping()
-        start = messages.time_ns[int(session.order[0])]
-        clients = [end_label(label) for label in session.clients]
-        servers = [end_label(label) for label in session.servers]
+        from rpcinspect.fields.session import AtTheEnd  # which files do without
+
+        known = AtTheEnd(session)
         for first in range(0, len(order), BATCH):
             rows = order[first : first + BATCH]
-            for row, text in zip(rows, self._spool.read(rows), strict=True):
-                answers = session.answers(row)
-                latency = None if answers is None else messages.latency_ns(row)
-                pipe = messages.pipe[row]
-                client, server = clients[pipe], servers[pipe]
-                source, destination = (client, server) if messages.from_client[row] else (server, client)
-                yield MessageRow(
-                    int(session.index[row]),
-                    (messages.time_ns[row] - start) / 1e9,
-                    source,
-                    destination,
-                    type_name(messages.type[row]),
-                    answers,
-                    latency,
-                    text[1:].decode(),
-                    bool(keeping[row]),
-                    text[:1] == b"!",
-                )
+            told = ((text[:1] == b"!", text[1:].decode()) for text in self._spool.read(rows))
+            yield from message_rows(known.at(rows), told)
+
+
+def message_rows(known: Known, told: Iterable[tuple[bool, str]]) -> Iterator[MessageRow]:
+    """The cells of the messages that were chosen; `told`: of each whether it failed, and its phrase."""
+    ends = zip(map(end_label, known.src), map(end_label, known.dst), strict=True)
+    kinds = zip(known.type, known.answers, known.latency, known.housekeeping, strict=True)
+    columns = zip(known.index, known.time, ends, kinds, told, strict=True)
+    for index, time_ns, (source, destination), (kind, answers, latency, keeping), (bad, text) in columns:
+        took = None if answers is None else latency
+        yield MessageRow(index, time_ns / 1e9, source, destination, kind, answers, took, text, keeping, bad)
 
 
 def _with_logs(rows: Iterator[MessageRow], events: Sequence[LogEvent], start_ns: int) -> Iterator[MessageRow]:
