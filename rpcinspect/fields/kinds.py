@@ -70,10 +70,6 @@ def unquote(token: str) -> str:
 _ESCAPED = late(r'\\(["\\])')
 
 
-def _text(word: str) -> str:
-    return word
-
-
 def _whole(word: str) -> int:
     if not _WHOLE.fullmatch(word) or len(word) > MAX_DIGITS:
         raise ValueError("expects a whole number")
@@ -174,7 +170,7 @@ def same_shape(shape: tuple[int, ...], pattern: tuple[int | None, ...]) -> bool:
 
 _TYPES = frozenset(TYPE_NAMES.values())
 
-TEXT = Kind("text", "text, in quotes where it is more than a word", TEXTUAL, _text, quote)
+TEXT = Kind("text", "text, in quotes where it is more than a word", TEXTUAL, str, quote)
 TYPE = Kind("type", "a name of MessageType, in any case; 0x… for others", TEXTUAL, _type, str)
 NUMBER = Kind("number", "a whole number", ORDER, _whole, str, quoted=False)
 SIZE = Kind("bytes", "B KB MB GB TB (1000), KiB MiB GiB TiB (1024)", ORDER, _size, _with_unit(SIZES), False)

@@ -90,10 +90,7 @@ def parse(text: str) -> Expression:
     try:
         expression: Expression = _parser().parse(text)[0]
     except _Mistake as mistake:
-        raise FilterError(mistake.reason, text, mistake.start, mistake.end) from None
-    except _TooDeep:
-        reason = f"more than {MAX_DEPTH} levels of and, or and not inside of each other"
-        raise FilterError(reason, text, 0, len(text)) from None
+        raise FilterError(mistake.reason, text, mistake.start, mistake.end or len(text)) from None
     except UnexpectedInput as error:
         raise _unexpected(error, text) from None
     return expression
@@ -107,11 +104,12 @@ def _parser() -> Any:
 class _Mistake(Exception):
     """A `FilterError` that does not know the text yet."""
 
-    def __init__(self, reason: str, token: Token) -> None:
+    def __init__(self, reason: str, token: Token | None = None) -> None:
+        """`token`: which is wrong; None: no single one is."""
         super().__init__(reason)
         self.reason = reason
-        self.start = token.start_pos or 0
-        self.end = token.end_pos or 0
+        self.start = 0 if token is None else token.start_pos or 0
+        self.end = None if token is None else token.end_pos
 
 
 class _Builder(Transformer[Token, Any]):
@@ -152,12 +150,8 @@ class _Builder(Transformer[Token, Any]):
 def _deeper(items: list[Built]) -> int:
     depth = 1 + max(depth for _, depth in items)
     if depth > MAX_DEPTH:
-        raise _TooDeep
+        raise _Mistake(f"more than {MAX_DEPTH} levels of and, or and not inside of each other")
     return depth
-
-
-class _TooDeep(Exception):
-    """Raised for too deep nesting, which no single token shows."""
 
 
 def _field(token: Token) -> Field:

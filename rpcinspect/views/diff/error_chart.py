@@ -52,8 +52,6 @@ class Chart(Struct, frozen=True):
     most: str
     bars: tuple[HistogramBar, ...]
     ticks: tuple[Tick, ...]
-    left: float
-    right: float
     width: int = WIDTH
     height: int = HEIGHT
     base: int = HEIGHT - BOTTOM
@@ -84,7 +82,7 @@ def chart_of(histogram: Histogram) -> Chart:
         x = LEFT if name == "0" and grouped else next(free)
         bars.append(_bar(x + 4, ASIDE - 8, count, most, f"{words}: {counted(count, 'element')}", aside=True))
         ticks.append(Tick(x + ASIDE / 2, name, line=False))
-    return Chart(_words(histogram), f"{most:,}", tuple(bars), tuple(ticks), left, right)
+    return Chart(_words(histogram), f"{most:,}", tuple(bars), tuple(ticks))
 
 
 def _grouped(histogram: Histogram) -> tuple[list[tuple[int, int, int]], int, int]:
