@@ -103,7 +103,6 @@ class Schedule:
 
     def _build(self, planned: PlannedSession, times: Sequence[int]) -> None:
         """Queues all messages; `times`: when each arrival had come in the capture."""
-        place = {step.message: number for number, step in enumerate(planned.steps)}
         sends: dict[int, DueMessage] = {}
         for number, step in enumerate(planned.steps):
             if step.action == "skip":
@@ -122,7 +121,7 @@ class Schedule:
                     self._answers[step.message] = DueMessage(step.answer, after, when, step, (False, when))
         self._first_ns = min((one.time_ns for one in sends.values()), default=0)
         self._begin_passes(sends)
-        self._hold(planned, sends, place)
+        self._hold(planned, sends)
 
     def _begin_passes(self, sends: Mapping[int, DueMessage]) -> None:
         """A gradient that was sent when all gradients before it in its context were answered waits for their
@@ -142,16 +141,12 @@ class Schedule:
                     due.context = None
                 begun[context] += 1
 
-    def _hold(
-        self, planned: PlannedSession, sends: Mapping[int, DueMessage], place: Mapping[int, int]
-    ) -> None:
+    def _hold(self, planned: PlannedSession, sends: Mapping[int, DueMessage]) -> None:
         """Finds out which overlapping call waits for which."""
         for overlap in planned.overlaps:
             for other in overlap.others:
-                pair = sorted((overlap.message, other), key=lambda index: place.get(index, -1))
-                if not all(index in sends for index in pair):
-                    continue
-                first, second = sends[pair[0]], sends[pair[1]]
+                pair = (sends[overlap.message], sends[other])
+                first, second = sorted(pair, key=lambda due: due.place)
                 call = self._calls[first.message]
                 took = 0.0 if call.end_ns is None else (call.end_ns - call.begin_ns) / 1e9
                 second.behind.add(first.message)
