@@ -175,15 +175,9 @@ class SessionDebugger:
         wanted = stops or self._all.options.hooks or (looks and call.kind in PASSES)
         if worker is None or not wanted:
             return _over
-        what: Object = {
-            "message": call.index,
-            "type": call.type,
-            "sender": call.caller,
-            "function": call.function,
-            "context_id": call.context,
-            "stops": stops,
-            "why": f"{carries} in " if carries is not None else None,
-        }
+        about = {"message": call.index, "type": call.type, "sender": call.caller, "stops": stops}
+        about |= {"function": call.function, "context_id": call.context}
+        what: Object = {"about": about, "why": f"{carries} in " if carries is not None else None}
         rows = [{**to_builtins(meta), "device": "cpu"} for meta in call.request.rpc.tensors]
         worker.announce(what, with_parts(what, b"", rows, storages))
         return worker.announced

@@ -126,14 +126,11 @@ class LiveDebugger:
         call = _KnownCall(udf.func, udf.args, udf.kwargs)
         call.message = ReceivedMessage(
             worker=self._worker,
-            message=told["message"],
-            type=told["type"],
-            sender=told["sender"],
             function=names[-1],
             args=udf.args,
             kwargs=udf.kwargs,
             tensors=list(tensors),
-            stops=told["stops"],
+            **told,
         )
         return call
 
@@ -280,18 +277,11 @@ class LiveDebugger:
         """A message that torch's C++ takes is about to be sent; runs in the main thread. Returns the reply,
         after which it is sent."""
         rows = what.get("tensors", ())
-        message = ReceivedMessage(
-            worker=self._worker,
-            message=what["message"],
-            type=what["type"],
-            sender=what["sender"],
-            function=what["function"],
-            context_id=what["context_id"],
-            tensors=build(rows, parts_of(what, blob)[1]) if rows else [],
-        )
+        tensors = build(rows, parts_of(what, blob)[1]) if rows else []
+        message = ReceivedMessage(worker=self._worker, tensors=tensors, **what["about"])
         self._last = message
         self._hooks.call(message)
-        if what["stops"]:
+        if message.stops:
             names = _names(message)
             if message.type == "BACKWARD_AUTOGRAD_REQ":
                 names["gradients"] = message.tensors
