@@ -42,8 +42,8 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.builder import SessionBuilder
-from rpcinspect.session.model import CaptureInfo, Session
-from rpcinspect.session.workers import WorkerIdentities, resolve_workers, unnamed, with_names
+from rpcinspect.session.model import CaptureInfo, Session, WorkerIdentities
+from rpcinspect.session.workers import resolve_workers, unnamed, with_names
 from rpcinspect.sources.packets import PacketSource
 from rpcinspect.sources.source import MessageSource, ReadWatch, index_beside
 from rpcinspect.tcp.clocks import ClockOffset

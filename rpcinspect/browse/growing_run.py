@@ -26,9 +26,8 @@ from rpcinspect.pipeline import Decoding
 from rpcinspect.rpc.callee import Name
 from rpcinspect.rpc.record import RecordDecoder, RpcRecord
 from rpcinspect.session.callees import names_of
-from rpcinspect.session.model import NONE, MessageColumns
+from rpcinspect.session.model import NONE, MessageColumns, WorkerIdentities
 from rpcinspect.session.provenance import NO_CONTEXT
-from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.sources.message_store import MessageStore
 from rpcinspect.sources.stored_records import StoredRecords
 from rpcinspect.unexpected import fault

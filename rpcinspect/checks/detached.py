@@ -173,10 +173,9 @@ class DetachedTensors(Check):
     def _plain_of(self, session: Session) -> Mapping[tuple[int, str, str, Sizes], Sequence[int]]:
         """`_plain` by job, sender and receiver."""
         found: dict[tuple[int, str, str, Sizes], list[int]] = defaultdict(list)
-        for ((pipe, forth), sizes), rows in self._plain.items():
-            ends = session.clients[pipe], session.servers[pipe]
-            sender, receiver = ends if forth else ends[::-1]
-            found[session.jobs[pipe], sender, receiver, sizes] += rows
+        for (_, sizes), rows in self._plain.items():
+            one = rows[0]
+            found[session.job(one), session.source(one), session.destination(one), sizes] += rows
         return found
 
 

@@ -82,11 +82,11 @@ class UncoveredDevices(Check):
         found: dict[tuple[int, str, str, DeviceRefusal], list[int]] = defaultdict(list)
         for refusal, rows in self._refused.items():
             for row in rows:
-                job = evidence.job(row)
+                job = evidence.session.job(row)
                 sender = (
                     evidence.session.source(row)
                     if refusal.node is None
-                    else evidence.worker(refusal.node, job)
+                    else evidence.session.by_id(refusal.node, job)
                 )
                 receiver = refusal.receiver or evidence.session.destination(row)
                 found[job, sender, receiver, replace(refusal, node=None, receiver=None, own=True)].append(row)

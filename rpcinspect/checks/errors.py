@@ -69,14 +69,14 @@ class _Failure(Struct, eq=False):
     """The one that keeps it."""
     origin: Origin | None = None
     """Where it was raised and what it was there, if not as its text reads."""
+    loss: Loss | None = None
+    """Whom it is about, if it is of a connection."""
 
 
 class _Root(Struct, eq=False):
     """Errors that were raised alike on one worker."""
 
     failure: _Failure
-    loss: Loss | None
-    """Whom it is about, if it is of a connection."""
     rows: list[int] = field(default_factory=list)
     """Of all answers that report it."""
     reached: dict[str, None] = field(default_factory=dict)
@@ -123,7 +123,8 @@ class ErrorResponses(Check):
         causes = self._causes(evidence, failures)
         roots: dict[tuple[int, str, str, Loss | None], _Root] = {}
         firsts: dict[int, list[_Failure]] = {}
-        losses = _LossOf(evidence)
+        losses = Losses(evidence)
+        told_losses = 0
         lost: dict[tuple[int, str, str], dict[Loss, None]] = defaultdict(dict)
         for failure in failures:  # in the order of time: what a failure passes on comes before it
             passed_on = causes.get(failure.row, [])
@@ -132,9 +133,12 @@ class ErrorResponses(Check):
             its: dict[tuple[int, str, str, Loss | None], _Failure] = {}
             for first in firsts[failure.row]:
                 told = first.origin or origin(first.text)
-                job, place = evidence.job(first.row), self._place(evidence, first, told.nodes)
+                job, place = evidence.session.job(first.row), self._place(evidence, first, told.nodes)
                 cause = NUMBER.sub("0", told.cause)
-                loss = losses.of(job, place, first, told.cause)
+                if first is failure and told_losses < MAX_LOSSES:
+                    first.loss = _loss(evidence, losses, place, first, told.cause)
+                    told_losses += first.loss is not None
+                loss = first.loss
                 if loss is None:
                     known = lost[job, place, cause]
                     whom = next(iter(known)) if len(known) == 1 else None  # it is lost once, and missed again
@@ -142,7 +146,7 @@ class ErrorResponses(Check):
                     whom = replace(loss, row=None)  # which request was left open is another one each time
                     lost[job, place, cause].setdefault(whom)
                 key = job, place, cause, whom
-                root = roots.setdefault(key, _Root(first, loss))
+                root = roots.setdefault(key, _Root(first))
                 root.raised.add(first.row if first.rref is None else first.rref)
                 root.causes.setdefault(told.cause)
                 root.functions.setdefault(first.function)
@@ -151,7 +155,7 @@ class ErrorResponses(Check):
                 root.rows.append(failure.row)
                 if not passed_on:  # else messages tell the way; who else is named was quoted by somebody
                     for node in reversed(told.nodes):
-                        root.reached.setdefault(evidence.worker(node, job))
+                        root.reached.setdefault(evidence.session.by_id(node, job))
                 root.reached.setdefault(evidence.session.source(failure.row))
                 if columns.partner[failure.row] != NONE:
                     root.reached.setdefault(evidence.session.destination(failure.row))
@@ -166,7 +170,7 @@ class ErrorResponses(Check):
     def _place(evidence: CaptureEvidence, failure: _Failure, nodes: tuple[int, ...]) -> str:
         """Returns the worker that raised an error: by its text, else the one that answered."""
         return (
-            evidence.worker(nodes[-1], evidence.job(failure.row))
+            evidence.session.by_id(nodes[-1], evidence.session.job(failure.row))
             if nodes
             else evidence.session.source(failure.row)
         )
@@ -180,7 +184,7 @@ class ErrorResponses(Check):
         for failure in failures:
             row = failure.row
             served = failure.served
-            job = evidence.job(row)
+            job = evidence.session.job(row)
             quoted = [
                 before
                 for before in reversed(arrived[job, session.source(row)][-MAX_LOOKED_AT:])
@@ -200,29 +204,14 @@ class ErrorResponses(Check):
         return found
 
 
-class _LossOf:
-    """Whom errors of connections are about; only the first of them are looked at."""
-
-    def __init__(self, evidence: CaptureEvidence) -> None:
-        self._run, self._losses = evidence, Losses(evidence)
-        self._known: dict[int, Loss | None] = {}
-        self._found = 0
-
-    def of(self, job: int, place: str, failure: _Failure, cause: str) -> Loss | None:
-        """Returns the loss that an error at a place is about."""
-        if failure.row not in self._known:
-            self._known[failure.row] = self._look(job, place, failure, cause)
-        return self._known[failure.row]
-
-    def _look(self, job: int, place: str, failure: _Failure, cause: str) -> Loss | None:
-        if self._found >= MAX_LOSSES:
-            return None
-        columns, own = self._run.session.messages, self._run.session.source(failure.row) == place
-        known = own and failure.served != NONE
-        since_ns = columns.end_time_ns[failure.served] if known else 0
-        loss = self._losses.told_by(cause, job, place, since_ns, columns.time_ns[failure.row])
-        self._found += loss is not None
-        return loss
+def _loss(
+    evidence: CaptureEvidence, losses: Losses, place: str, failure: _Failure, cause: str
+) -> Loss | None:
+    """Returns the loss that an error at a place is about."""
+    session, columns, row = evidence.session, evidence.session.messages, failure.row
+    known = session.source(row) == place and failure.served != NONE
+    since_ns = columns.end_time_ns[failure.served] if known else 0
+    return losses.told_by(cause, session.job(row), place, since_ns, columns.time_ns[row])
 
 
 def _side_by_side(quoted: Sequence[_Failure]) -> list[_Failure]:
@@ -262,14 +251,14 @@ def _find_served(evidence: CaptureEvidence, failures: Sequence[_Failure]) -> Non
         fetch = fetches.get(event.row) if event.what == What.FETCHED else None
         if fetch is not None:
             fetch.rref = event.rref
-            rref = rrefs.get((evidence.job(event.row), event.rref))
+            rref = rrefs.get((evidence.session.job(event.row), event.rref))
             what, created = (None, None) if rref is None else (rref.what, rref.created)
             fetch.function = what or f"the function of RRef {event.rref[0]}:{event.rref[1]}"
             fetch.served = NONE if created is None else int(session.order[created])
 
 
 def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
-    failure, session, loss, cause = root.failure, evidence.session, root.loss, next(iter(root.causes))
+    failure, session, loss, cause = root.failure, evidence.session, root.failure.loss, next(iter(root.causes))
     what = shorten(readable(cause) or failure.type or "an error", MAX_SHOWN)
     if failure.type is not None and not failure.type.startswith("builtins."):
         what = f"{what} ({failure.type})"

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds, WireFacts
-from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.model import NONE, Edge, Session
 from rpcinspect.session.process_end import ProcessEnd
 
@@ -37,8 +36,6 @@ class CaptureEvidence:
     def __init__(self, session: Session, wire: WireFacts) -> None:
         self.session = session
         self.wire = wire
-        self.jobs = session.jobs
-        """The job of each pipe."""
 
     @cached_property
     def usual_s(self) -> float:
@@ -66,10 +63,6 @@ class CaptureEvidence:
         time."""
         last_ns = self.last_ns if until_ns is None else until_ns
         return (last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
-
-    def job(self, row: int) -> int:
-        """The job of a message."""
-        return self.session.job(row)
 
     def job_of(self, index: int) -> int:
         """Returns the job of a message by its index."""
@@ -109,7 +102,7 @@ class CaptureEvidence:
     def _heard(self) -> frozenset[tuple[int, str]]:
         columns = self.session.messages
         pipes = {columns.pipe[row] for row in np.flatnonzero(np.asarray(columns.from_client)).tolist()}
-        return frozenset((self.jobs[pipe], self.session.clients[pipe]) for pipe in pipes)
+        return frozenset((self.session.jobs[pipe], self.session.clients[pipe]) for pipe in pipes)
 
     def gradient_may_be_lost(self, edge: Edge, job: int) -> bool:
         """Whether the capture may lack the gradient of an edge, although one came."""
@@ -120,7 +113,7 @@ class CaptureEvidence:
         """(job, worker) → the pipes on which others send requests to it."""
         found: dict[tuple[int, str], list[int]] = defaultdict(list)
         for pipe, server in enumerate(self.session.servers):
-            found[self.jobs[pipe], server].append(pipe)
+            found[self.session.jobs[pipe], server].append(pipe)
         return found
 
     def end(self, pipe: int) -> ConnectionEnd | None:
@@ -138,7 +131,7 @@ class CaptureEvidence:
         for pipe, (client, server) in enumerate(zip(self.session.clients, self.session.servers, strict=True)):
             end = self.end(pipe)
             if end is not None:
-                key = (self.jobs[pipe], client if end.by_client else server)
+                key = (self.session.jobs[pipe], client if end.by_client else server)
                 left[key] = min(end.time_ns, left.get(key, end.time_ns))
         return left
 
@@ -158,19 +151,3 @@ class CaptureEvidence:
     def end_ns(self, index: int) -> int:
         """When a message was complete."""
         return self.session.messages.end_time_ns[int(self.session.order[index])]
-
-    def worker(self, worker_id: int, job: int) -> str:
-        """Label of a worker by its id."""
-        return self._names.get((job, worker_id), f"worker:{worker_id}")
-
-    @cached_property
-    def _names(self) -> dict[tuple[int, int], str]:
-        return {
-            (worker.job, worker.id): worker.name
-            for worker in self.session.workers
-            if worker.id is not None and worker.name is not None
-        }
-
-    def creator(self, context_id: int, job: int) -> str:
-        """The worker that made an autograd context."""
-        return self.worker(unpack_id(context_id)[0], job)

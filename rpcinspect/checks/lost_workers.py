@@ -127,7 +127,7 @@ class Losses:
         """The pipes on which a worker sends requests."""
         found: dict[tuple[int, str], list[int]] = {}
         for pipe, client in enumerate(self._run.session.clients):
-            found.setdefault((self._run.jobs[pipe], client), []).append(pipe)
+            found.setdefault((self._run.session.jobs[pipe], client), []).append(pipe)
         return found
 
     def _closed_first(self, rows: list[int], caller: str, until_ns: int) -> Loss | None:

@@ -75,7 +75,7 @@ class NonfiniteTensors(Check):
         session, columns = evidence.session, evidence.session.messages
         last: dict[int, int] = defaultdict(lambda: -1)
         for row in self._search.found:
-            last[evidence.job(row)] = max(last[evidence.job(row)], int(session.index[row]))
+            last[evidence.session.job(row)] = max(last[evidence.session.job(row)], int(session.index[row]))
         longer: dict[int, list[LongerTensor]] = defaultdict(list)
         for one in self._search.longer:
             if one.row not in self._search.found:
@@ -85,7 +85,7 @@ class NonfiniteTensors(Check):
         made: dict[int, list[_Made]] = defaultdict(list)
         left = MAX_AGAIN
         for row in sorted({*self._search.found, *longer}, key=lambda row: int(session.index[row])):
-            job, (sender, receiver) = evidence.job(row), _ends(row, evidence)
+            job, sender, receiver = session.job(row), session.source(row), session.destination(row)
             if int(session.index[row]) > last[job]:
                 continue
             sender_has = has.get((job, sender), columns.time_ns[row] + 1) <= columns.time_ns[row]
@@ -103,7 +103,7 @@ class NonfiniteTensors(Check):
     def _finding(self, first: _Made, others: list[_Made], evidence: CaptureEvidence) -> Finding:
         doubt = self._doubt(first, evidence)
         origin = _Origin(doubt) if doubt else self._origin(first, evidence)
-        its = [row for row in self._search.found if evidence.job(row) == first.job]
+        its = [row for row in self._search.found if evidence.session.job(row) == first.job]
         what = "message that carries NaN"
         if not first.numbers.nan:
             what = "answer or gradient that carries infinities"
@@ -115,7 +115,9 @@ class NonfiniteTensors(Check):
             text += f" The capture begins after the job: what {first.sender} received before is not in it."
         if len(its) > 1:
             least = (
-                "At least " if any(evidence.job(one.row) == first.job for one in self._search.longer) else ""
+                "At least "
+                if any(evidence.session.job(one.row) == first.job for one in self._search.longer)
+                else ""
             )
             verb = "carries" if len(its) == 2 else "carry"
             text += f" {least}{counted(len(its) - 1, 'later message')} {verb} such numbers, too."
@@ -154,7 +156,7 @@ class NonfiniteTensors(Check):
             if evidence.damaged(pipe, True):
                 return f"Who made them is not known: the capture lost messages to {made.sender}."
         for row, missing in self._search.unread.items():
-            if _ends(row, evidence)[1] == made.sender and _is_before(row, made, evidence):
+            if session.destination(row) == made.sender and _is_before(row, made, evidence):
                 tensors, why = ("bytes", "are missing") if missing else ("tensors", UNSEEN)
                 index = int(session.index[row])
                 return f"Who made them is not known: {tensors} of #{index}, which {made.sender} got, {why}."
@@ -185,7 +187,7 @@ class NonfiniteTensors(Check):
         masks = [
             int(session.index[row])
             for row in self._search.masks
-            if _ends(row, evidence)[1] == sender and _is_before(row, made, evidence)
+            if session.destination(row) == sender and _is_before(row, made, evidence)
         ]
         received = "no tensor with such numbers before"
         if masks:
@@ -233,18 +235,10 @@ def _remedy(sender: str, origin: _Origin, doubt: str | None) -> str:
     )
 
 
-def _ends(row: int, evidence: CaptureEvidence) -> tuple[str, str]:
-    """Returns sender and receiver of a message."""
-    session = evidence.session
-    pipe = session.messages.pipe[row]
-    ends = session.clients[pipe], session.servers[pipe]
-    return ends if session.messages.from_client[row] else ends[::-1]
-
-
 def _is_before(row: int, made: _Made, evidence: CaptureEvidence) -> bool:
     """Returns whether a message of the same job began before the one that was found."""
     times = evidence.session.messages.time_ns
-    return evidence.job(row) == made.job and times[row] < times[made.row]
+    return evidence.session.job(row) == made.job and times[row] < times[made.row]
 
 
 def _begins_late(job: int, evidence: CaptureEvidence) -> bool:
@@ -255,7 +249,7 @@ def _begins_late(job: int, evidence: CaptureEvidence) -> bool:
     np.minimum.at(firsts, np.asarray(columns.pipe)[requests], np.asarray(columns.id)[requests])
     first: dict[str, int] = {}
     for pipe, sender in enumerate(session.clients):
-        if evidence.jobs[pipe] == job:
+        if evidence.session.jobs[pipe] == job:
             first[sender] = min(first.get(sender, int(firsts[pipe])), int(firsts[pipe]))
     return any(0 < number < np.iinfo(np.int64).max for number in first.values())
 

@@ -112,7 +112,7 @@ class StaleGradients(Check):
             if not steps_of_others and (context.job, edge.sender, context.creator) not in doubtful:
                 steps_of_others = blamed.get(edge.forward, [])
             for step, between in steps_of_others:
-                guilty = evidence.creator(step.context, context.job)
+                guilty = evidence.session.by_id(unpack_id(step.context)[0], context.job)
                 key = (context.job, edge.sender, context.creator, guilty)
                 case = (context.context_id, edge, step, gradient)
                 victims = found.setdefault(key, _Victims(case, between))

@@ -114,7 +114,7 @@ def _caller_left(evidence: CaptureEvidence, row: int) -> Departed | None:
     all, in any order.
     """
     columns = evidence.session.messages
-    job, pipe = evidence.job(row), evidence.session.pipes[columns.pipe[row]]
+    job, pipe = evidence.session.job(row), evidence.session.pipes[columns.pipe[row]]
     caller = departed(evidence, evidence.session.source(row), job) if pipe.logged else None
     callee = departed(evidence, evidence.session.destination(row), job)
     if caller is None or caller.ended.how != "exit":
@@ -194,7 +194,7 @@ class _Unused:
         """`passes`: row of a gradient request without an answer → its context."""
         self._run = evidence
         self._passes = passes
-        wanted = {(evidence.job(row), context) for row, context in passes.items()}
+        wanted = {(evidence.session.job(row), context) for row, context in passes.items()}
         self._edges: dict[tuple[int, int, str], list[Edge]] = defaultdict(list)
         """(job, context, sender) → its edges without a gradient."""
         for context in evidence.session.contexts if wanted else ():
@@ -265,7 +265,9 @@ def _lost(evidence: CaptureEvidence) -> Iterable[Finding]:
     """Returns calls that ended without an answer and whose request is in no log."""
     groups: dict[tuple[int, str, str, str], list[CallFailure]] = defaultdict(list)
     for failure in evidence.session.lost_calls:
-        groups[evidence.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(failure)
+        groups[evidence.session.jobs[failure.pipe], failure.caller, failure.callee, failure.reason].append(
+            failure
+        )
     for (job, caller, callee, reason), failures in groups.items():
         told_ns = min(failure.time_ns for failure in failures)
         gone = departed(evidence, callee, job, told_ns, by_its_end=reason == CONNECTION)

@@ -23,8 +23,7 @@ from rpcinspect.rpc.questions import KEEPING
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes, explain
 from rpcinspect.session.callees import names_of
-from rpcinspect.session.model import NONE, MessageColumns, MessageHeads, Session
-from rpcinspect.session.workers import WorkerIdentities
+from rpcinspect.session.model import NONE, MessageColumns, MessageHeads, Session, WorkerIdentities
 
 ColumnValues: TypeAlias = Sequence[Any]
 EndLabels: TypeAlias = Sequence[tuple[str, str]] | Mapping[int, tuple[str, str]]

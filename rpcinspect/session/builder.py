@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from rpcinspect.problems import Location, Problem
@@ -39,10 +39,10 @@ from rpcinspect.session.model import (
     MessageColumns,
     Session,
     Totals,
+    WorkerIdentities,
 )
 from rpcinspect.session.provenance import OF_HOLDERS, Id, Provenance, What
 from rpcinspect.session.rrefs import read_rrefs
-from rpcinspect.session.workers import WorkerIdentities
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import Pipe
 from rpcinspect.unexpected import unexpected
@@ -234,12 +234,8 @@ class SessionBuilder:
         by_type = {type_name(kind): count for kind, count in sorted(self._by_type.items())}
         session = Session(
             captures=tuple(captures),
-            workers=identities.workers,
+            **asdict(identities),
             pipes=tuple(pipes),
-            clients=identities.clients,
-            servers=identities.servers,
-            jobs=identities.jobs,
-            unsure_jobs=identities.unsure_jobs,
             messages=columns,
             order=order,
             index=index,
@@ -261,9 +257,9 @@ class SessionBuilder:
         )
         unread: list[Problem] = []
 
-        def told(read: Callable[[Session, Callable[[int, int], str]], tuple[T, ...]]) -> tuple[T, ...]:
+        def told(read: Callable[[Session], tuple[T, ...]]) -> tuple[T, ...]:
             try:
-                return read(session, identities.by_id)
+                return read(session)
             except Exception as error:
                 unread.append(unexpected(error, "session", Location()))
                 return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
@@ -71,9 +71,8 @@ class ContextLog:
             for its in receiver.get((one, other), ()):
                 yield (end >> 1, bool(end & 1)), its
 
-    def finish(self, session: Session, name: Callable[[int, int], str]) -> tuple[AutogradContext, ...]:
-        """Returns one record per context and job, by job and id; labels and indexes are the session's, `name`
-        gives the label of a worker by id and job."""
+    def finish(self, session: Session) -> tuple[AutogradContext, ...]:
+        """Returns one record per context and job, by job and id; labels and indexes are the session's."""
         self.settle()
         m = session.messages
         context, row = np.asarray(self._context), np.asarray(self._row)
@@ -91,7 +90,7 @@ class ContextLog:
         ends = [labels[way][pipe] for pipe, way in zip(pipes, ways, strict=True)]
         out = []
         for (number, identifier), its in groupby(zip(*facts, ends, strict=True), key=itemgetter(0, 1)):
-            creator = name(unpack_id(identifier)[0], number)
+            creator = session.by_id(unpack_id(identifier)[0], number)
             out.append(_context(identifier, number, creator, list(its)))
         return tuple(out)
 

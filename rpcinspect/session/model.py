@@ -330,19 +330,31 @@ class MessageColumns:
         return np.lexsort([np.asarray(column) for column in columns]).astype(np.int64)
 
 
-class Session(Struct, eq=False, kw_only=True, frozen=True):
-    """All facts that are known after the last capture was read."""
+class WorkerIdentities(Struct, frozen=True):
+    """Who is at the ends of pipes: labels per pipe and the workers that are known."""
 
-    captures: tuple[CaptureInfo, ...]
-    workers: tuple[Worker, ...]
-    pipes: tuple[Pipe, ...]
     clients: tuple[str, ...]
     """Label of the client of each pipe: name, `worker:ID` or `ip:port`."""
     servers: tuple[str, ...]
+    workers: tuple[Worker, ...]
     jobs: tuple[int, ...]
-    """Job of each pipe: ids are unique in one only."""
+    """Job of each pipe: ids of workers, contexts and RRefs are unique in one only."""
+    names_of_ids: tuple[dict[int, str], ...]
+    """Of each job the names of ids that one worker only has."""
     unsure_jobs: frozenset[int] = frozenset()
     """Jobs that may lack pipes, or have those of another: nothing follows from what they lack."""
+
+    def by_id(self, worker_id: int, job: int = 0) -> str:
+        """Label of the worker with this id."""
+        known = self.names_of_ids[job] if job < len(self.names_of_ids) else {}
+        return known.get(worker_id, f"worker:{worker_id}")
+
+
+class Session(WorkerIdentities, eq=False, kw_only=True, frozen=True):
+    """All facts that are known after the last capture was read."""
+
+    captures: tuple[CaptureInfo, ...]
+    pipes: tuple[Pipe, ...]
     messages: MessageColumns
     provenance: Provenance
     """What each message needs and brings."""

@@ -8,7 +8,7 @@ RREF_USER_DELETE; a fork that is sent to the owner ends there, since the owner h
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 
 from msgspec import Struct, field
@@ -41,8 +41,8 @@ class _RRefMessages(Struct, eq=False):
     backwards: list[int] = field(default_factory=list)
 
 
-def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef, ...]:
-    """Returns all RRefs with a captured fork, by job and id; `name` gives a worker's label by id and job."""
+def read_rrefs(session: Session) -> tuple[RRef, ...]:
+    """Returns all RRefs with a captured fork, by job and id."""
     seen: dict[RRefKey, _RRefMessages] = defaultdict(_RRefMessages)
     accepted: dict[RRefKey, int] = {}
     pipes = session.messages.pipe
@@ -52,7 +52,7 @@ def read_rrefs(session: Session, name: Callable[[int, int], str]) -> tuple[RRef,
             accepted[job, event.fork] = index
         else:
             _note(seen[job, event.rref], session, event, index)
-    reader = _RRefReader(session, accepted, name)
+    reader = _RRefReader(session, accepted)
     return tuple(reader.rref(*key, seen[key]) for key in sorted(seen) if seen[key].forks)
 
 
@@ -84,12 +84,9 @@ def _note(its: _RRefMessages, session: Session, event: Event, index: int) -> Non
 
 
 class _RRefReader:
-    def __init__(
-        self, session: Session, accepted: Mapping[RRefKey, int], name: Callable[[int, int], str]
-    ) -> None:
+    def __init__(self, session: Session, accepted: Mapping[RRefKey, int]) -> None:
         self._session = session
         self._accepted = accepted
-        self._name = name
         self._names = {(worker.job, worker.id): worker.name for worker in session.workers}
 
     def rref(self, job: int, rref: Id, seen: _RRefMessages) -> RRef:
@@ -97,7 +94,7 @@ class _RRefReader:
         if seen.owner_end is not None:
             owner = seen.owner_end[1]
         elif seen.owner_id is not None:
-            owner = self._name(seen.owner_id[1], job)
+            owner = self._session.by_id(seen.owner_id[1], job)
         elif seen.fetches or seen.backwards:
             owner = self._end(min([*seen.fetches, *seen.backwards]), sends=False)
         creator = self._end(seen.created, sends=True)

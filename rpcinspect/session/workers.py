@@ -21,12 +21,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rpcinspect.late_pattern import late
 from rpcinspect.session.identity import End, EndKey, IdentityEvidence, WorkerKey
-from rpcinspect.session.model import Arrival, Worker
+from rpcinspect.session.model import Arrival, Worker, WorkerIdentities
 from rpcinspect.session.pipe_jobs import Job, ListenerKey, place
 from rpcinspect.session.process_end import ProcessEnd, agreed
 from rpcinspect.session.store_jobs import split_jobs
@@ -35,25 +34,6 @@ from rpcinspect.tensorpipe.records import Pipe
 
 if TYPE_CHECKING:
     from rpcinspect.rpclog.header import LoggedProcess, LoggedWorker, LogJob
-
-
-class WorkerIdentities(Struct, frozen=True):
-    """The outcome: labels per pipe and the workers that are known."""
-
-    clients: tuple[str, ...]
-    servers: tuple[str, ...]
-    workers: tuple[Worker, ...]
-    jobs: tuple[int, ...]
-    """Of each pipe: ids of workers, contexts and RRefs are unique in a job only."""
-    names_of_ids: tuple[dict[int, str], ...]
-    """Of each job."""
-    unsure_jobs: frozenset[int] = frozenset()
-    """Jobs that may lack pipes, or have those of another."""
-
-    def by_id(self, worker_id: int, job: int = 0) -> str:
-        """Label of the worker with this id."""
-        known = self.names_of_ids[job] if job < len(self.names_of_ids) else {}
-        return known.get(worker_id, f"worker:{worker_id}")
 
 
 def with_names(found: WorkerIdentities, given: Mapping[int, str]) -> WorkerIdentities:

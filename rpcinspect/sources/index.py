@@ -17,7 +17,7 @@ from rpcinspect.capture.source import open_source
 from rpcinspect.errors import CaptureError, DecodeError
 from rpcinspect.files.closing import Closing
 from rpcinspect.session.identity import IdentityEvidence
-from rpcinspect.session.workers import WorkerIdentities
+from rpcinspect.session.model import WorkerIdentities
 from rpcinspect.sources.index_file import IndexFile
 from rpcinspect.sources.message_codec import LAYER, Change, become, from_json
 from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts

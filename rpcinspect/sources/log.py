@@ -12,7 +12,8 @@ from rpcinspect.checks.wire_facts import ConnectionEnd, WireFacts
 from rpcinspect.rpclog.header import LoggedFailure, LoggedProcess, LoggedWorker, LogJob
 from rpcinspect.rpclog.join import LogJoin
 from rpcinspect.session.identity import IdentityEvidence
-from rpcinspect.session.workers import WorkerIdentities, resolve_logged_workers
+from rpcinspect.session.model import WorkerIdentities
+from rpcinspect.session.workers import resolve_logged_workers
 from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts, read_of
 from rpcinspect.tensorpipe.records import TpMessage
 

@@ -17,7 +17,8 @@ from rpcinspect.limits import Limits
 from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.tensor import storage_lengths
 from rpcinspect.session.identity import IdentityEvidence
-from rpcinspect.session.workers import WorkerIdentities, resolve_workers
+from rpcinspect.session.model import WorkerIdentities
+from rpcinspect.session.workers import resolve_workers
 from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts, read_of
 from rpcinspect.store.directory import StoreEntry
 from rpcinspect.tcp.clocks import ClockOffset, ClockSamples

@@ -18,7 +18,7 @@ from rpcinspect.capture import CaptureInput, CaptureReader
 from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.problems import Problem
 from rpcinspect.session.identity import IdentityEvidence
-from rpcinspect.session.workers import WorkerIdentities
+from rpcinspect.session.model import WorkerIdentities
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rpcinspect.rpclog.header import LoggedWorker, LogJob
 from rpcinspect.session.identity import IdentityEvidence
-from rpcinspect.session.workers import WorkerIdentities, resolve_logged_workers
+from rpcinspect.session.model import WorkerIdentities
+from rpcinspect.session.workers import resolve_logged_workers
 from rpcinspect.tcp.segment import Endpoint, Flow
 from rpcinspect.tensorpipe.records import MessageOrigin, Pipe
 
