@@ -6,7 +6,6 @@ they say that something is missing. Missing messages prove nothing where the cap
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
@@ -111,10 +110,7 @@ class CaptureEvidence:
     @cached_property
     def pipes_to(self) -> dict[tuple[int, str], list[int]]:
         """(job, worker) → the pipes on which others send requests to it."""
-        found: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for pipe, server in enumerate(self.session.servers):
-            found[self.session.jobs[pipe], server].append(pipe)
-        return found
+        return self.session.pipes_of(self.session.servers)
 
     def end(self, pipe: int) -> ConnectionEnd | None:
         """How a pipe ended; None if its end was not captured."""

@@ -125,10 +125,7 @@ class Losses:
     @cached_property
     def _pipes_of(self) -> dict[tuple[int, str], list[int]]:
         """The pipes on which a worker sends requests."""
-        found: dict[tuple[int, str], list[int]] = {}
-        for pipe, client in enumerate(self._run.session.clients):
-            found.setdefault((self._run.session.jobs[pipe], client), []).append(pipe)
-        return found
+        return self._run.session.pipes_of(self._run.session.clients)
 
     def _closed_first(self, rows: list[int], caller: str, until_ns: int) -> Loss | None:
         """Returns which of the workers that left these requests open was first to end a connection."""

@@ -13,14 +13,13 @@ from msgspec import Struct
 
 from rpcinspect.pickles.tree import Value
 from rpcinspect.rpc.callee import Name, passed_to
-from rpcinspect.rpc.command_codec import message_type_of
-from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import type_name
-from rpcinspect.rpc.questions import KEEPING, arguments_of, context_of, function_of, result_of, size_of
+from rpcinspect.rpc.questions import KEEPING, arguments_of, result_of, size_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, CallFailure
+from rpcinspect.session.provenance import NO_CONTEXT
 
 if TYPE_CHECKING:
     from rpcinspect.run.latency import Timing
@@ -211,6 +210,7 @@ def read_exchanges(run: RunModel) -> Exchanges:
                     UnmatchedAnswer(index, job, session.source(row), session.destination(row), record)
                 )
             continue
+        kind, context = session.provenance.kind_of(row), session.provenance.context[row]
         answer = None if partner == NONE else int(session.index[partner])
         response = None if answer is None else messages[answer]
         calls.append(
@@ -221,10 +221,10 @@ def read_exchanges(run: RunModel) -> Exchanges:
                 job=job,
                 caller=session.source(row),
                 callee=session.destination(row),
-                kind=message_type_of(record.rpc.command),
-                context=context_of(record),
-                wrapped=any(isinstance(e, RpcWithAutograd) for e in record.rpc.envelopes),
-                function=function_of(record),
+                kind=kind.type,
+                context=None if context == NO_CONTEXT else context,
+                wrapped=kind.autograd,
+                function=kind.function,
                 control=bool(columns.control[row]),
                 begin_ns=record.tp.first_ns,
                 arrived_ns=record.tp.last_ns,

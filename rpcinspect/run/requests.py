@@ -152,10 +152,7 @@ class Requests:
     @cached_property
     def _to(self) -> dict[WorkerKey, list[int]]:
         """Worker → the pipes to it."""
-        found: dict[WorkerKey, list[int]] = defaultdict(list)
-        for pipe, member in enumerate(zip(self.session.jobs, self.session.servers, strict=True)):
-            found[member].append(pipe)
-        return found
+        return self.session.pipes_of(self.session.servers)
 
     @cached_property
     def _lost(self) -> bool:

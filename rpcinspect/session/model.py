@@ -7,6 +7,7 @@ frozen records. Message numbers in these records are *indexes*: positions in the
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -348,6 +349,13 @@ class WorkerIdentities(Struct, frozen=True):
         """Label of the worker with this id."""
         known = self.names_of_ids[job] if job < len(self.names_of_ids) else {}
         return known.get(worker_id, f"worker:{worker_id}")
+
+    def pipes_of(self, labels: Sequence[str]) -> dict[tuple[int, str], list[int]]:
+        """Returns (job, worker) → the pipes at which it is the client or the server, as `labels` are."""
+        found: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for pipe, member in enumerate(zip(self.jobs, labels, strict=True)):
+            found[member].append(pipe)
+        return found
 
 
 class Session(WorkerIdentities, eq=False, kw_only=True, frozen=True):

@@ -37,13 +37,12 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.pickle_facts import SCRIPT
-from rpcinspect.rpc.questions import CALLS, context_of, function_of, is_builtin, python_udf_of
+from rpcinspect.rpc.questions import CALLS, context_of, failed, function_of, is_builtin, python_udf_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
 Id = tuple[int, int]
 NONE = -1
-EXCEPTION = MessageType.EXCEPTION
 AUTOGRAD = frozenset({MessageType.FORWARD_AUTOGRAD_REQ, MessageType.FORWARD_AUTOGRAD_RESP})
 
 MAX_NODES = 256
@@ -216,7 +215,7 @@ class Provenance:
             envelopes=tuple([envelope.message_type for envelope in rpc.envelopes]),
             grads=grads,
             elsewhere=elsewhere,
-            failed=facts.failed or kind == EXCEPTION,
+            failed=failed(record),
             whole=not record.problems,
         )
         if not record.tp.from_client or kind not in CALLS:

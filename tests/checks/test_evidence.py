@@ -9,7 +9,6 @@ from rpcinspect.checks.evidence import END_S, CaptureEvidence, due_s, usual_s
 from rpcinspect.checks.wire_facts import WireFacts
 from tests.checks.talks import SECOND, capture_until, closed
 from tests.replayer.talks import Workers
-from tests.session.records import entry
 
 
 def run(
@@ -63,15 +62,9 @@ def test_who_left_did_so_with_the_first_pipe_that_it_closed() -> None:
         assert CaptureEvidence(workers.finish(), WireFacts(ends=told)).left_ns == {(0, "w0"): 7}
 
 
-def test_names() -> None:
-    _, made = run(None, None, entry("names/1", "w1"), entry("addrs/w1", "uv://10.0.1.1:5000"))
-    assert (made.worker(1, 0), made.worker(9, 0)) == ("w1", "worker:9")
-    assert made.creator(1 << 48 | 5, 0) == "w1"
-
-
 def test_times_of_messages() -> None:
     _, made = run()
-    assert (made.time_ns(2), made.end_ns(3), made.job(2)) == (100, 150, 0)
+    assert (made.time_ns(2), made.end_ns(3), made.job_of(2)) == (100, 150, 0)
 
 
 def test_nine_of_ten() -> None:
