@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from rpcinspect.checks.check import Check
 from rpcinspect.checks.evidence import CaptureEvidence
+from rpcinspect.session.hosts import host_of
 from rpcinspect.session.model import Finding
 from rpcinspect.session.words import counted, duration, several, unique
 from rpcinspect.store.visits import Visit
@@ -93,7 +94,7 @@ def _refusals_by_visit(evidence: CaptureEvidence) -> dict[int, list[Refusal]]:
     readers: dict[tuple[str, str], list[Visit]] = defaultdict(list)
     for visit in evidence.wire.visits:
         for address in visit.read:
-            readers[_host(visit.client), address].append(visit)
+            readers[host_of(visit.client), address].append(visit)
     found: dict[int, list[Refusal]] = defaultdict(list)
     for one in evidence.wire.refusals:
         for visit in readers.get((one.host, one.server), ()):
@@ -125,20 +126,20 @@ class _Group:
         self._places: dict[str, set[str]] = defaultdict(set)
         """Where agents listen, by host."""
         for visit in visits:
-            self._of[visit.rank, _host(visit.client)].append(visit)
+            self._of[visit.rank, host_of(visit.client)].append(visit)
             if visit.place is not None:
-                self._places[_host(visit.place)].add(visit.place)
+                self._places[host_of(visit.place)].add(visit.place)
 
     def has_agent_elsewhere(self, visit: Visit) -> bool:
         """Returns whether the process has another connection to the store, from its agent."""
-        same = self._of[visit.rank, _host(visit.client)] if visit.rank is not None else ()
+        same = self._of[visit.rank, host_of(visit.client)] if visit.rank is not None else ()
         return any(v is not visit and (v.place or v.succeeded) and _overlap(v, visit) for v in same)
 
     def is_seen(self, visit: Visit, place: str) -> bool:
         """Whether there are others, and the capture shows all traffic between them and this agent."""
-        hosts = {_host(address) for address, who in visit.read.items() if who != visit.name}
+        hosts = {host_of(address) for address, who in visit.read.items() if who != visit.name}
         hosts |= {host for host, places in self._places.items() if places != {place}}
-        return bool(hosts) and all((_host(place), host) in self._talking for host in hosts)
+        return bool(hosts) and all((host_of(place), host) in self._talking for host in hosts)
 
 
 def _has_failed(
@@ -158,10 +159,6 @@ def _has_failed(
 def _overlap(one: Visit, other: Visit) -> bool:
     begin_ns = max(one.begin_ns, other.begin_ns)
     return all(visit.ended_ns is None or begin_ns <= visit.ended_ns for visit in (one, other))
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
 
 
 class _Pipes:

@@ -94,10 +94,10 @@ class TensorWriter(Closing):
     def feed(self, records: Sequence[RpcRecord | None]) -> None:
         """Takes the tensors of messages; None stands for one that is left out."""
         for record in records:
-            read = LastRead(self._source)
-            for number, meta in enumerate(() if record is None else record.rpc.tensors):
-                assert record is not None
-                self._take(record, number, meta, read)
+            if record is not None:
+                read = LastRead(self._source)
+                for number, meta in enumerate(record.rpc.tensors):
+                    self._take(record, number, meta, read)
 
     def finish(self) -> tuple[int, int]:
         """Writes what is left; returns how many tensors, and bytes of them, were written."""

@@ -19,7 +19,7 @@ from rpcinspect.errors import RecordError
 from rpcinspect.files.closing import Closing
 from rpcinspect.recorder.agent import AgentMechanism
 from rpcinspect.recorder.in_process import has_started_rpc, note_here, record_here
-from rpcinspect.recorder.processes import ProcessNote, is_running, read_notes
+from rpcinspect.recorder.processes import ProcessNote, read_notes, still_running
 from rpcinspect.recorder.record import VARIABLE, Outcome, surroundings, warnings
 
 
@@ -53,7 +53,7 @@ class FamilyRecording(Closing):
     @property
     def goes_on(self) -> bool:
         """Whether a worker of the job still runs: this process, or one that it has started."""
-        return has_started_rpc() or bool(_left(self._read_notes()))
+        return has_started_rpc() or bool(still_running(self._read_notes()) - {os.getpid()})
 
     def flush(self) -> None:
         """Writes what this process has sent until now into the log."""
@@ -63,7 +63,8 @@ class FamilyRecording(Closing):
         """Ends the recording; returns what makes it less than it should be, a line each."""
         self._stop()
         notes = self._read_notes()
-        return tuple(warnings(Outcome(0, self._mechanism.finish(notes, {}), notes, _left(notes))))
+        left = still_running(notes) - {os.getpid()}
+        return tuple(warnings(Outcome(0, self._mechanism.finish(notes, {}), notes, left)))
 
     def close(self) -> None:
         """Lets go of everything, also of a recording that has not been finished; closing twice is fine."""
@@ -84,9 +85,3 @@ class FamilyRecording(Closing):
         for end in self._ends:
             end()
         self._ends = []
-
-
-def _left(notes: list[ProcessNote]) -> frozenset[int]:
-    """The processes that were started and have not ended."""
-    pids = {note.pid for note in notes if note.ended is None} - {os.getpid()}
-    return frozenset(pid for pid in pids if is_running(pid))

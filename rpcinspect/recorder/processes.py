@@ -85,6 +85,11 @@ def is_running(pid: int, start: int | None = None) -> bool:
     return stat is not None and not is_zombie(stat) and start in (None, int(stat[START]))
 
 
+def still_running(notes: Iterable[ProcessNote]) -> frozenset[int]:
+    """Returns the processes that were started and have not ended."""
+    return frozenset(note.pid for note in notes if note.ended is None and is_running(note.pid))
+
+
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 STATE, START, EXIT_CODE = 0, 19, 49
 """Fields of /proc/PID/stat behind the name of the program, which may hold anything."""

@@ -21,7 +21,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from rpcinspect.recorder.launcher import CommandProcess
-from rpcinspect.recorder.processes import CommandProcesses, Process, ProcessNote, is_running, read_notes
+from rpcinspect.recorder.processes import CommandProcesses, Process, ProcessNote, read_notes, still_running
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.words import lack_of_memory
 
@@ -112,7 +112,7 @@ def record(
             code = command.wait()
         notes = read_notes(folder)
         ends = processes.ends(notes, command.statuses)
-        left = frozenset(note.pid for note in notes if note.ended is None and is_running(note.pid))
+        left = still_running(notes)
         return Outcome(code, mechanism.finish(notes, ends), notes, left, ends)
 
 

@@ -10,8 +10,8 @@ from rpcinspect.session.model import Session
 
 
 def host_of(address: str) -> str:
-    """Returns the host of `ip:port`, perhaps with a transport before it."""
-    return address.rpartition("://")[2].rpartition(":")[0]
+    """Returns the host of `ip:port`, perhaps with a transport before it; IPv6 without brackets."""
+    return address.rpartition("://")[2].rpartition(":")[0].strip("[]")
 
 
 def unseen_hosts(session: Session) -> tuple[str | None, list[str]]:

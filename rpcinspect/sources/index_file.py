@@ -158,7 +158,7 @@ def write_index(
         Preface(
             code=code_version(),
             captures=tuple(stamps),
-            known=tuple([_known(reader) for reader in readers]),
+            known=convert(readers, tuple[KnownCapture, ...], from_attributes=True),
             limits=limits,
             logs=not isinstance(facts, PacketFacts),
             facts=PackedPart(len(packed), len(told), zlib.crc32(packed)),
@@ -191,10 +191,6 @@ def _stamp(reader: CaptureReader, reach: int) -> CaptureStamp:
     if (stamp.size, stamp.changed_ns) != (state.st_size, state.st_mtime_ns):
         raise OutputError(f"{path}: it has changed since it was read, so that no index is made")
     return stamp
-
-
-def _known(reader: CaptureReader) -> KnownCapture:
-    return convert(reader, KnownCapture, from_attributes=True)
 
 
 def _most(captured: int, times: int) -> int:

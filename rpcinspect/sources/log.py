@@ -80,7 +80,7 @@ class LogSource(MessageSource):
 
     @property
     def progress(self) -> tuple[int, int | None]:
-        return read_of(self._readers, twice=lambda reader: False)
+        return read_of(self._readers)
 
 
 def log_facts(join: LogJoin) -> WireFacts:

@@ -112,7 +112,7 @@ def index_beside(paths: Sequence[CaptureInput]) -> Path | None:
 
 
 def read_of(
-    readers: Sequence[CaptureReader], twice: Callable[[CaptureReader], bool]
+    readers: Sequence[CaptureReader], twice: Callable[[CaptureReader], bool] = lambda reader: False
 ) -> tuple[int, int | None]:
     """Bytes that were read, and all of them; those of some captures count twice."""
     done, of = 0, 0

@@ -42,6 +42,11 @@ class Operation(Struct, frozen=True):
     """A value among the arguments is the key's from now on (or a part of it)."""
 
 
+def packed_string(data: bytes) -> bytes:
+    """Returns a key or a value as it is sent."""
+    return len(data).to_bytes(8, "little") + data
+
+
 def looks_like_store(first_client_bytes: bytes) -> StoreGeneration | None:
     """Returns the protocol generation of a client with these first bytes; None for other protocols, or too
     few bytes."""
@@ -111,7 +116,7 @@ OPERATIONS: dict[StoreGeneration, dict[int, Operation]] = {
 }
 """`QueryType` of each generation."""
 
-_INIT_KEY = (5).to_bytes(8, "little") + b"init/"
+_INIT_KEY = packed_string(b"init/")
 OPENING_2_2 = b"\x00\xce\xf7\x85\x3c"
 """What a client of 2.2 or later says first: VALIDATE with its magic number."""
 _OPENINGS = (

@@ -39,4 +39,10 @@ def test_nothing_is_known_to_be_missing(session: Session, pairs: list[tuple[str,
 
 def test_addresses() -> None:
     assert host_of("uv://10.0.0.1:4711") == "10.0.0.1"
-    assert host_of("[::1]:80") == "[::1]"
+    assert host_of("[::1]:80") == "::1"
+
+
+def test_a_worker_of_ipv6_is_of_the_host_of_its_pipes(session: Session) -> None:
+    seen = of_hosts(session, ("::1", "::2"), ("::1", "::1"))
+    worker = replace(session.workers[0], addresses=("[::1]:5", "[::2]:5"))
+    assert unseen_hosts(replace(seen, workers=(worker,))) == (None, [])

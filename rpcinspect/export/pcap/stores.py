@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rpcinspect.export.pcap.flows import CLIENT, Ports, Talk
+from rpcinspect.session.hosts import host_of
 from rpcinspect.session.model import Worker
-from rpcinspect.store.operations import OPENING_2_2, OPERATIONS, StoreGeneration
+from rpcinspect.store.operations import OPENING_2_2, OPERATIONS, StoreGeneration, packed_string
 
 NOWHERE = "127.0.0.1"
 """Host of the store of workers without any address on the network."""
@@ -28,12 +29,12 @@ def store_talk(workers: Sequence[Worker], time_ns: int, ports: Ports) -> Talk | 
     if not entries:
         return None
     addresses = [address for worker in workers for address in worker.addresses]
-    host = _host(addresses[0]) if addresses else NOWHERE
+    host = host_of(addresses[0]) if addresses else NOWHERE
     server = ports.take(host)
     talk = Talk(ports.take(host), server, time_ns)
     talk.greet(CLIENT, OPENING_2_2)
     for key, value in entries:
-        written = [_string(text.encode("utf-8", "surrogateescape")) for text in (key, value)]
+        written = [packed_string(text.encode("utf-8", "surrogateescape")) for text in (key, value)]
         talk.greet(CLIENT, bytes((SET,)) + b"".join(written))
     return talk
 
@@ -58,11 +59,3 @@ def _entries(worker: Worker) -> Iterator[tuple[str, str]]:
         yield f"{prefix}addrs/{worker.name}", f"uv://{address}"
     if not worker.addresses and worker.elsewhere:
         yield f"{prefix}addrs/{worker.name}", worker.elsewhere[0]
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
-
-
-def _string(data: bytes) -> bytes:
-    return len(data).to_bytes(8, "little") + data

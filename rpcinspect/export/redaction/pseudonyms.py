@@ -64,7 +64,7 @@ class Pseudonyms:
             for _ in range(width):
                 number, digit = divmod(number, len(ORDERED))
                 front.insert(0, ORDERED[digit])
-            found[name] = (bytes(front) + self._letters(name, len(name)))[: len(name)]
+            found[name] = (bytes(front) + self.filler(name))[: len(name)]
         return found
 
     def _pattern(self) -> re.Pattern[bytes]:
@@ -83,10 +83,11 @@ class Pseudonyms:
             re.VERBOSE,
         )
 
-    def _letters(self, data: bytes, length: int) -> bytes:
-        if not length:
+    def filler(self, data: bytes) -> bytes:
+        """Returns letters, which are no pickle, in place of unreadable bytes."""
+        if not data:
             return b""
-        noise = self.stream(b"word", data, length)
+        noise = self.stream(b"word", data, len(data))
         first = FIRST[noise[0] % len(FIRST)]
         return bytes([first, *[LETTERS[byte % len(LETTERS)] for byte in noise[1:]]])
 
@@ -100,7 +101,7 @@ class Pseudonyms:
             return named
         if len(data) in (1, 2) and all(byte in SHORT for byte in data):
             return self._short[len(data)][data]
-        return self._letters(data, len(data))
+        return self.filler(data)
 
     @cached_property
     def _short(self) -> dict[int, dict[bytes, bytes]]:
@@ -115,10 +116,6 @@ class Pseudonyms:
             digits = [word for word in words if word[:1].isdigit()]
             found[len(words[0])] = dict(zip([*plain, *digits], [*begins, *others], strict=True))
         return found
-
-    def filler(self, data: bytes) -> bytes:
-        """Returns letters, which are no pickle, in place of unreadable bytes."""
-        return self._letters(data, len(data))
 
     def noise(self, data: bytes) -> bytes:
         """Returns a stand-in for a string of bytes."""

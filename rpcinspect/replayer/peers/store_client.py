@@ -21,9 +21,9 @@ from rpcinspect.errors import ReplayError
 from rpcinspect.files.closing import Closing
 from rpcinspect.limits import DEFAULT_LIMITS
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
+from rpcinspect.store.operations import OPENING_2_2, packed_string
 
-VALIDATE_MAGIC = 0x3C85F7CE
-VALIDATE, SET, COMPARE_SET, GET, _, CHECK = range(6)
+SET, COMPARE_SET, GET, _, CHECK = range(1, 6)
 DELETE_KEY, APPEND = 8, 9
 ALL_THERE = b"\0"
 """The answer to CHECK where all keys exist."""
@@ -63,7 +63,7 @@ class StoreClient(Closing):
                 tap.opened(self._local, self._remote, False)
                 self._tap = tap
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._send(bytes((VALIDATE,)) + VALIDATE_MAGIC.to_bytes(4, "little"))
+            self._send(OPENING_2_2)
             # Whether it is a store, asked in a way that every release answers: 2.2 knows no PING.
             if not self.check():
                 raise ReplayError(f"{self._place} does not answer as a TCPStore of torch 2.2 or later")
@@ -76,7 +76,7 @@ class StoreClient(Closing):
 
     def set(self, key: str, value: bytes) -> None:
         """The key has this value from now on."""
-        self._ask(SET, key, _string(value))
+        self._ask(SET, key, packed_string(value))
 
     def get(self, key: str) -> bytes:
         """The value of a key. Raises `ReplayError` where there is none."""
@@ -94,12 +94,12 @@ class StoreClient(Closing):
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
         """Sets the key if its value is `expected` (empty: or if it has none); returns its new value."""
-        self._ask(COMPARE_SET, key, _string(expected), _string(desired))
+        self._ask(COMPARE_SET, key, packed_string(expected), packed_string(desired))
         return self._receive_string()
 
     def append(self, key: str, value: bytes) -> None:
         """The value goes behind what the key has."""
-        self._ask(APPEND, key, _string(value))
+        self._ask(APPEND, key, packed_string(value))
 
     def delete(self, key: str) -> bool:
         """Whether there was such a key; it is gone now."""
@@ -119,7 +119,7 @@ class StoreClient(Closing):
         self._send(bytes((operation,)) + self._key(key) + b"".join(values))
 
     def _key(self, key: str) -> bytes:
-        return _string((self.prefix + key).encode("utf-8", "surrogateescape"))
+        return packed_string((self.prefix + key).encode("utf-8", "surrogateescape"))
 
     def _begin(self) -> None:
         if self._closed:
@@ -168,7 +168,3 @@ class StoreClient(Closing):
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0.001)
-
-
-def _string(data: bytes) -> bytes:
-    return len(data).to_bytes(8, "little") + data
