@@ -55,13 +55,11 @@ from rpcinspect.rpc.command import (
     PythonRemoteCall,
     PythonResp,
     PythonRRefFetchCall,
-    ScriptCall,
     ScriptRemoteCall,
     ScriptRRefFetchCall,
 )
-from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd
-from rpcinspect.rpc.message import NO_TENSORS, RpcMessage, type_name
+from rpcinspect.rpc.message import NO_TENSORS, RpcMessage
 from rpcinspect.rpc.types import pack_id, unpack_id
 from rpcinspect.run.exchanges import Exchange
 
@@ -181,10 +179,7 @@ class AgentPeer:
             self._tell({**what, "error": command.text.decode("utf-8", "replace")})
             del self._async[request.message.id]
             return True
-        if not isinstance(command, PythonResp):
-            raise ReplayError(
-                f"torch's agent can't be made to answer with {type_name(message_type_of(command))}"
-            )
+        assert isinstance(command, PythonResp)  # the plan skips others, see `cannot`
         what |= self._linked(context, edge)
         self._tell(what, command.serialized_py_obj, message.tensor_table, tensors)
         del self._async[request.message.id]
@@ -218,7 +213,7 @@ class AgentPeer:
         elif isinstance(command, (PythonRRefFetchCall, ScriptRRefFetchCall)):
             real = self._rrefs.real(command.rref_id.to_value())
             self._tell({"do": "fetch", "n": n, "context": context, "rref": real})
-        elif isinstance(command, (PythonCall, ScriptCall, PythonRemoteCall, ScriptRemoteCall)):
+        else:
             if isinstance(command, (PythonCall, PythonRemoteCall)):
                 message = self._rrefs.with_own_ids(message, tensors, self._fork)
             told, pickle = call_of(read_message(message)[0], self._rrefs.real)
@@ -226,8 +221,6 @@ class AgentPeer:
             self._tell(what | told, pickle, message.tensor_table, tensors)
             if isinstance(command, (PythonRemoteCall, ScriptRemoteCall)):
                 self._rrefs.made(command.ret_rref_id.to_value(), self._until_made()["rref"])
-        else:
-            raise ReplayError(f"torch's agent can't be made to send {type_name(message_type_of(command))}")
 
     def _fork(self, rref: Sequence[int]) -> tuple[int, int]:
         """Makes one more fork of an RRef of torch's, which is about to be sent."""
@@ -395,9 +388,7 @@ class AgentPeer:
     def _hear_gradients(self, what: Object, blob: bytes) -> None:
         context, edge = int(what["context"]), int(what["edge"])
         _, storages = parts_of(what, blob)
-        sender = self._sent_edges.get((context, edge))
-        if sender is None:
-            raise ReplayError(f"{self.name}: a gradient for something that was not sent")
+        sender = self._sent_edges[context, edge]
         number = self._came[context, edge]
         self._came[context, edge] += 1
         retain = retained(self._part.calls.values(), AutogradMetadata(context, edge), number)

@@ -347,9 +347,6 @@ class _Arriving(Struct, eq=False):
         """Returns the id by which a connection is recognised."""
 
         def connected(connection: FrameConnection) -> None:
-            if self.pipe.lost:
-                connection.close()
-                return
             self.pipe.adopt(connection, f"{what} connection")
             self.arrived[what] = connection
             if what == "channel" and self.channel != BASIC:

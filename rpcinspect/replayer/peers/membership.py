@@ -68,8 +68,6 @@ class Membership:
         `fresh`: peers get ids that nobody has had in this group. `check` is called while joining, where an
         exception does no harm.
         """
-        if not peers:
-            raise ValueError("no worker to join")
         self._store = store
         self._peers = list(peers)
         self._timeout_s = timeout_s

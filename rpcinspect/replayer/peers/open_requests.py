@@ -26,8 +26,6 @@ from rpcinspect.rpc.message import RpcMessage
 
 T = TypeVar("T")
 
-LATE_IDS = 1 << 16
-"""Requests that were given up and whose answer would still be recognised."""
 NO_PIPE = -1
 """Of an engine that has no pipes to tell apart."""
 
@@ -93,8 +91,6 @@ class OpenRequests(Generic[T]):
                 self._given_up[number] = one.to
                 seconds = one.seconds or 0.0
                 self._loop.post(Unanswered(peer=self._name, to=one.to, message_id=number, timeout_s=seconds))
-        while len(self._given_up) > LATE_IDS:
-            del self._given_up[next(iter(self._given_up))]
 
     def not_sent(self, number: int, reason: str) -> None:
         """Posts that a request could not be sent; harmless if nothing is waited for."""

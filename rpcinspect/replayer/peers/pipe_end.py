@@ -251,12 +251,7 @@ class PeerPipe:
         """TensorPipe hands messages on in order, so a complete one waits for those before it."""
         while self._incoming and self._incoming[0].complete and not self.lost:
             incoming = self._incoming.popleft()
-            try:
-                message = from_payloads(incoming.payloads)
-            except DecodeError as error:
-                self.lose(str(error))
-                return
-            self._on_message(self, message, tuple(incoming.tensors))
+            self._on_message(self, from_payloads(incoming.payloads), tuple(incoming.tensors))
 
     def _check(self, now: float) -> None:
         timeout = self.loop.limits.timeout_s
