@@ -104,15 +104,12 @@ class Membership:
         """
         if not self._listed and not self._told:
             return
-        with contextlib.ExitStack() as stack:
-            failure: ReplayError | None = None
-            try:
-                stack.enter_context(self._token("leave"))
-            except ReplayError as error:
-                failure = error
-            self._undo()
-            if failure is not None:
-                raise failure
+        try:
+            with self._token("leave"):
+                self._undo()
+        except ReplayError:
+            self._undo()  # unless it was done
+            raise
 
     def handle(self, event: PeerEvent) -> bool:
         """Answers a request that is a matter of membership; True: it was one, nobody else need see it."""
@@ -187,6 +184,8 @@ class Membership:
 
     def _undo(self) -> None:
         """Removes members first, so that none is sent to an address without a process."""
+        if not self._listed and not self._told:
+            return
         told, self._told = self._told, []
         listed, self._listed = self._listed, []
         with contextlib.suppress(ReplayError):  # those whom a worker told that is gone since

@@ -50,7 +50,6 @@ class StoreClient(Closing):
         self._timeout_s = timeout_s
         self._place = f"store at {host}:{port}"
         self._deadline = time.monotonic() + timeout_s
-        self._closed = False
         self._tap: TrafficRecorder | None = None
         """Once both ends are known, and until the connection is closed."""
         try:
@@ -108,7 +107,6 @@ class StoreClient(Closing):
 
     def close(self) -> None:
         """Ends the connection; calling it again is fine."""
-        self._closed = True
         self._socket.close()
         tap, self._tap = self._tap, None
         if tap is not None:
@@ -122,7 +120,7 @@ class StoreClient(Closing):
         return packed_string((self.prefix + key).encode("utf-8", "surrogateescape"))
 
     def _begin(self) -> None:
-        if self._closed:
+        if self._socket.fileno() < 0:
             raise ReplayError(f"the connection to the {self._place} is closed")
         self._deadline = time.monotonic() + self._timeout_s
 
