@@ -24,7 +24,7 @@ from functools import cache
 from hashlib import blake2b, sha256
 from pathlib import Path
 from shlex import quote
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import zstandard
 from msgspec import Struct, convert
@@ -47,6 +47,9 @@ from rpcinspect.sources.message_store import (
 )
 from rpcinspect.sources.packets import PacketFacts
 from rpcinspect.sources.source import SourceFacts
+
+if TYPE_CHECKING:
+    from rpcinspect.sources.log import LogFacts
 
 NAME, FORMAT = b"rpcidx\0", b"\2"
 HEAD = struct.Struct("<8sII")
@@ -240,7 +243,7 @@ class IndexFile(Closing):
             raise DecodeError(LAYER, "facts or the table of blocks are damaged")
         return data
 
-    def _facts(self, offset: int) -> SourceFacts:
+    def _facts(self, offset: int) -> PacketFacts | LogFacts:
         part = self.preface.facts
         if part.size > _most(sum(self.captured), MAX_FACTS_TIMES):
             raise DecodeError(LAYER, "facts are larger than its captures can tell")

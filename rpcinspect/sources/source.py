@@ -36,7 +36,8 @@ class ReadWatch(Struct, frozen=True):
 
 
 class SourceFacts(Struct, kw_only=True):
-    """What a source knows beside its messages once all have come; an index holds it."""
+    """What a source knows beside its messages once all have come; an index holds it. Each kind has `count`
+    and `identities`, which are `facts` and `identities` of its source."""
 
     pipes: tuple[Pipe, ...]
     wire: WireFacts
@@ -53,15 +54,6 @@ class SourceFacts(Struct, kw_only=True):
         """Returns (pipe, call that ended without an answer), where that is told: what ends a call at its
         caller puts nothing on the wire."""
         return ()
-
-    @property
-    def count(self) -> int:
-        """Returns what `MessageSource.facts` is."""
-        raise NotImplementedError
-
-    def identities(self, evidence: IdentityEvidence) -> WorkerIdentities:
-        """Returns who is who."""
-        raise NotImplementedError
 
 
 class MessageSource(ABC):

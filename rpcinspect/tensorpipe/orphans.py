@@ -149,7 +149,6 @@ def _wants_more_luck(other: LaneMatch, match: LaneMatch) -> bool:
 def _give(match: LaneMatch) -> None:
     state, orphan = match.state, match.orphan
     client = _client(state, orphan.connection)
-    assert client is not None
     server = orphan.connection.other(client)
     orphan.connection.client = client
     if state.awaits_channel:
@@ -160,19 +159,16 @@ def _give(match: LaneMatch) -> None:
         state.end_lane(BASIC, direction, match.unsent[direction])
 
 
-def _client(state: PipeState, connection: Connection) -> Stream | None:
+def _client(state: PipeState, connection: Connection) -> Stream:
     """The stream that would be the client's: it goes to where the pipe's server listens."""
-    pipe = state.pipe
-    for stream in connection.streams:
-        if stream.flow.destination == pipe.server and stream.flow.source.host == pipe.client.host:
-            return stream
-    return None
+    ends = state.pipe.client.host, state.pipe.server
+    return next(one for one in connection.streams if (one.flow.source.host, one.flow.destination) == ends)
 
 
 def _matches(state: PipeState, orphan: LaneCandidate) -> Iterator[LaneMatch]:
     """Every possible answer for a pipe and a connection."""
     client = _client(state, orphan.connection)
-    if client is None or orphan.connection.client not in (None, client):
+    if orphan.connection.client not in (None, client):
         return
     streams = (client, orphan.connection.other(client))
     ends = [list(_ends(state, direction, streams[direction])) for direction in range(2)]
