@@ -313,28 +313,23 @@ def hand_through(agent: PlayedAgent) -> None:
     """Replaces what torch's C++ calls to pickle, to unpickle and to run; must come before the agent
     starts."""
     internal = torch.distributed.rpc.internal
-    before = {name: getattr(internal, name) for name in NAMES}
+    unpickle = internal.deserialize
 
     def deserialize(binary: bytes, tensors: list[torch.Tensor]) -> Any:
-        return Opaque(binary, tensors) if agent.begun else before["deserialize"](binary, tensors)
-
-    def serialize(found: Any) -> Any:
-        return (found.pickle, found.tensors) if isinstance(found, Opaque) else before["serialize"](found)
-
-    def run_function(call: Any) -> Any:
-        return agent.asked(call) if isinstance(call, Opaque) else before["_run_function"](call)
-
-    def handle_exception(found: Any) -> None:
-        if not isinstance(found, Opaque):
-            before["_handle_exception"](found)
+        return Opaque(binary, tensors) if agent.begun else unpickle(binary, tensors)
 
     internal.deserialize = deserialize
-    internal.serialize = serialize
-    internal._run_function = run_function
-    internal._handle_exception = handle_exception
+    ours: dict[str, Callable[[Opaque], Any]] = {
+        "serialize": lambda opaque: (opaque.pickle, opaque.tensors),
+        "_run_function": agent.asked,
+        "_handle_exception": lambda opaque: None,
+    }
+    for name, take in ours.items():
+        setattr(internal, name, partial(_taken, take, getattr(internal, name)))
 
 
-NAMES = ("deserialize", "serialize", "_run_function", "_handle_exception")
+def _taken(take: Callable[[Opaque], Any], otherwise: Callable[[Any], Any], found: Any) -> Any:
+    return take(found) if isinstance(found, Opaque) else otherwise(found)
 
 
 def play(control: Any, command: Object, join_group: Callable[[Any, Object, int], None]) -> None:
