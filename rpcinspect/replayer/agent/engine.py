@@ -72,7 +72,7 @@ def start_agents(
         for role, part in parts.items()
     }
     peers = {
-        role: AgentPeer(loop, parts[role], child.control, group.workers, inputs.ids, bring)
+        role: AgentPeer(loop, parts[role], child.control, group.workers, bring)
         for role, child in children.items()
     }
     for peer in peers.values():
@@ -86,8 +86,7 @@ def _part(role: str, inputs: SessionInputs, passes: RolePasses, place: MapDevice
     calls = [inputs.calls[step.message] for step in steps]
     return RoleInputs(
         role=role,
-        ids=inputs.worker_ids,
-        calls=inputs.calls,
+        inputs=inputs,
         asked=[call for call in calls if call.callee == role],
         passes=passes,
         place=place,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.equality.ids import AUTOGRAD_MESSAGE, IdMap
+from rpcinspect.equality.ids import AUTOGRAD_MESSAGE
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.agent.messages import (
     ExpectedQuestions,
@@ -42,6 +42,7 @@ from rpcinspect.replayer.agent.passes import PassProgress, RolePasses
 from rpcinspect.replayer.agent.values import MapDevice, rows_of, table_of
 from rpcinspect.replayer.peers.loop import READ, Loop, RequestArrived
 from rpcinspect.replayer.peers.open_requests import OpenRequests
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.workers.live_group import LiveWorker
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket, Object, parts_of, with_parts
 from rpcinspect.rpc.command import (
@@ -77,9 +78,7 @@ class RoleInputs(Struct, frozen=True, kw_only=True):
     """What a played worker has to do in its session."""
 
     role: str
-    ids: Mapping[str, int]
-    """Of all workers."""
-    calls: Mapping[int, Exchange]
+    inputs: SessionInputs
     asked: Sequence[Exchange]
     """What live workers ask it in the capture, in the order in which it is expected."""
     passes: RolePasses
@@ -104,11 +103,9 @@ class AgentPeer:
         part: RoleInputs,
         control: ControlSocket,
         live: Mapping[str, LiveWorker],
-        ids: IdMap,
         bring: Callable[[str, int], None],
     ) -> None:
-        """`ids`: captured → live, as the player learns them. `bring`: takes a context that another worker
-        made to a played one."""
+        """`bring`: takes a context that another worker made to a played one."""
         self._bring = bring
         self._brought: set[int] = set()
         self.name = part.role
@@ -116,8 +113,8 @@ class AgentPeer:
         self._part = part
         self._control = control
         self._live = live
-        self._ids = ids
-        self._names = {number: name for name, number in part.ids.items()}
+        self._ids = part.inputs.worker_ids
+        self._names = {number: name for name, number in self._ids.items()}
         self._open = OpenRequests[_SentByAgent](loop, part.role)
         self._expected = ExpectedQuestions(part.asked)
         self._async: dict[int, bool] = {}
@@ -150,7 +147,7 @@ class AgentPeer:
     ) -> int:
         """Sends a request as `Peer.send`. Raises `ReplayError` for what torch's agent can't send."""
         command, context, edge = read_message(message)
-        foreign = context is not None and unpack_id(context)[0] != self._part.ids[self.name]
+        foreign = context is not None and unpack_id(context)[0] != self._ids[self.name]
         if context is not None and foreign and context not in self._brought:
             self._brought.add(context)
             self._bring(self.name, context)
@@ -265,7 +262,7 @@ class AgentPeer:
         self._tell(what, b"", message.tensor_table, tensors)
 
     def _live_edge(self, captured: int) -> int:
-        found = self._ids.translate(AUTOGRAD_MESSAGE, captured)
+        found = self._part.inputs.ids.translate(AUTOGRAD_MESSAGE, captured)
         return found if isinstance(found, int) else captured
 
     def _release(self, context: int) -> None:
@@ -361,11 +358,11 @@ class AgentPeer:
         if context is None or (answer and edge is None):
             return []
         if edge is None:
-            edge = pack_id(self._part.ids[sender], self._made_up)
+            edge = pack_id(self._ids[sender], self._made_up)
             self._made_up += 1
         else:
             self._edges.add((context, int(edge)))
-        return [autograd_envelope(context, int(edge), self._part.ids[sender], command, answer=answer)]
+        return [autograd_envelope(context, int(edge), self._ids[sender], command, answer=answer)]
 
     def _hear_question(self, what: Object, blob: bytes) -> None:
         pickle, storages = parts_of(what, blob)
@@ -391,7 +388,7 @@ class AgentPeer:
         sender = self._sent_edges[context, edge]
         number = self._came[context, edge]
         self._came[context, edge] += 1
-        retain = retained(self._part.calls.values(), AutogradMetadata(context, edge), number)
+        retain = retained(self._part.inputs.calls.values(), AutogradMetadata(context, edge), number)
         command = PropagateGradientsReq(AutogradMetadata(context, edge), tuple(what["grads"]), retain)
         self._questions -= 1  # no question of torch's has such a number
         message = made(command, (), table_of(what["tensors"]))
@@ -399,12 +396,12 @@ class AgentPeer:
 
     def _hear_end(self, context: int, error: str | None) -> None:
         """A pass has ended: everything that left in it is answered."""
-        own = f"Error on Node {self._part.ids[self.name]}: "
+        own = f"Error on Node {self._ids[self.name]}: "
         error = None if error is None else _TYPES.sub(r"CPU\1Type", error.removeprefix(own))
         for n, one in list(self._open.on().items()):
             if one.what.context == context and isinstance(one.what.command, PropagateGradientsReq):
                 answer: Command = PropagateGradientsResp()
-                if error is not None and error.startswith(f"Error on Node {self._part.ids[one.to]}:"):
+                if error is not None and error.startswith(f"Error on Node {self._ids[one.to]}:"):
                     answer = ExceptionResponse(error.encode("utf-8", "surrogateescape"))
                 self._answered(n, made(answer))
 

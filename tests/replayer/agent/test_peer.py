@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rpcinspect.equality.ids import IdMap
+from rpcinspect.equality.rules import Rules
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.agent.passes import RolePasses
 from rpcinspect.replayer.agent.peer import AgentPeer, RoleInputs
@@ -24,6 +24,7 @@ from rpcinspect.replayer.peers.loop import (
     ResponseArrived,
     Unanswered,
 )
+from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.workers.worker_protocol import ControlSocket
 from rpcinspect.rpc.command import PythonCall, PythonResp, ScriptCall
 from rpcinspect.rpc.envelope import AutogradMetadata, RpcWithAutograd, peel
@@ -68,8 +69,14 @@ def ends() -> Iterator[Ends]:
     ours, theirs = ControlSocket.pair()
     part = RoleInputs(
         role="w0",
-        ids={"w0": 0, "w1": 1},
-        calls={},
+        inputs=SessionInputs(
+            planned=None,  # type: ignore[arg-type]
+            calls={},
+            read=lambda extent: b"",
+            rules=Rules(),
+            worker_ids={"w0": 0, "w1": 1},
+            ids_in_group={},
+        ),
         asked=(),
         passes=RolePasses({}, {}, frozenset()),
         place=lambda device: "cpu",
@@ -77,7 +84,7 @@ def ends() -> Iterator[Ends]:
     )
     brought: list[tuple[str, int]] = []
     with Loop() as loop:
-        peer = AgentPeer(loop, part, ours, {}, IdMap(), lambda *what: brought.append(what))
+        peer = AgentPeer(loop, part, ours, {}, lambda *what: brought.append(what))
         found = Ends(loop, peer, theirs, brought)
         assert found.told() == {"do": "begin", "contexts": [5]}
         yield found
