@@ -188,13 +188,12 @@ class Listener:
         self,
         loop: Loop,
         host: str,
-        port: int,
         new_pipe: Callable[[str], PeerPipe],
         lost: Callable[[str], None],
         terms: Terms = LOOPBACK_TERMS,
     ) -> None:
         """`new_pipe` makes the pipe for a client of that name; `lost` hears why a connection without a pipe
-        was given up. Port 0: any free one. Raises `ReplayError` if the port is taken.
+        was given up. Takes any free port. Raises `ReplayError` if the host is none of this machine.
         """
         self._loop = loop
         self._new_pipe = new_pipe
@@ -206,22 +205,15 @@ class Listener:
         self._ids = count()
         self._connections: list[FrameConnection] = []
         self._terms = terms
-        family = Address(terms.reach(host), port).family
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        family = Address(terms.reach(host), 0).family
         try:
-            # As TensorPipe does it: connections that just ended don't keep the port.
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind((host, port))
-            self._socket.listen(BACKLOG)
-            self._socket.setblocking(False)
-            self.address = Address(host, self._socket.getsockname()[1])
-            loop.watch(self, self._socket, READ)
-            loop.add_timer(self._check)
-        except BaseException as error:
-            self._socket.close()
-            if isinstance(error, OSError):
-                raise ReplayError(f"can't listen on {host} port {port}: {error.strerror}") from error
-            raise
+            self._socket = socket.create_server((host, 0), family=family, backlog=BACKLOG)
+        except OSError as error:
+            raise ReplayError(f"can't listen on {host}: {error.strerror}") from error
+        self._socket.setblocking(False)
+        self.address = Address(host, self._socket.getsockname()[1])
+        loop.watch(self, self._socket, READ)
+        loop.add_timer(self._check)
 
     def ready(self, events: int) -> None:
         """Accepts a connection."""

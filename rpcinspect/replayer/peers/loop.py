@@ -186,6 +186,7 @@ class Loop(Closing):
     def watch(self, handler: SocketHandler, sock: socket.socket, events: int) -> None:
         """Calls `handler` from now on when `events` are possible; 0: never, until it asks again."""
         if self._closed:
+            handler.close()
             raise ReplayError("the loop is closed")
         before = self._handlers.get(handler)
         if before is not None and before[1] == events:

@@ -37,18 +37,17 @@ class Peer(Closing):
         worker_id: int,
         *,
         host: str = "127.0.0.1",
-        port: int = 0,
         terms: Terms = LOOPBACK_TERMS,
     ) -> None:
-        """Listens at once; `host` is numeric, and within reach of the terms. Raises `ReplayError` if the port
-        is taken.
+        """Listens at once; `host` is numeric, and within reach of the terms. Raises `ReplayError` if it is
+        none of this machine.
         """
         self.loop = loop
         self.name = name
         self.worker_id = worker_id
         self.addresses: dict[str, str] = {}
         """Name of a live worker → its address, `uv://127.0.0.1:4711`."""
-        self._listener = Listener(loop, host, port, self._inbound, self._stranger_lost, terms)
+        self._listener = Listener(loop, host, self._inbound, self._stranger_lost, terms)
         self._terms = terms
         self._outbound: dict[str, PeerPipe] = {}
         self._pipes: dict[int, PeerPipe] = {}
