@@ -241,7 +241,8 @@ class LiveDebugger:
             self._look(message.label, head, {**_names(message), "names": dict(frame.f_locals)})
             return None
         message.debugger = debugger = self._debugger(message.label)
-        return debugger.trace_from_here(head, frame, _names(message))
+        debugger.stop_here_and_now(head, frame, _names(message))
+        return debugger.trace_dispatch  # the frame is traced already
 
     def _gradient_broke(
         self,

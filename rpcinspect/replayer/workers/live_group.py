@@ -140,7 +140,7 @@ class LiveGroup(Closing):
             exit=end,
             memory_bytes=one.memory_bytes,
             oom_kills=count_oom_kills() - self._oom_kills,
-            output=one.tail(),
+            output=one.output.tail(),
         )
 
     def _fork(self, command: Object, who: str) -> tuple[WorkerProcess, Object]:
@@ -168,7 +168,7 @@ class LiveGroup(Closing):
     def mute(self) -> None:
         """Shows nothing that is written from now on, such as that others have ended."""
         for one in self._processes:
-            one.mute()
+            one.output.mute()
 
     def close(self) -> None:
         """Ends the workers and the store; calling it again is fine."""

@@ -69,10 +69,6 @@ class DebugLink:
         it, which may get the answer first otherwise, and send the next message."""
         self.ask({"say": "go-on", "key": key, "to": to})
 
-    def quit(self) -> None:
-        """Asks our process to end the replay, and waits for that."""
-        self.ask({"say": "quit"})
-
 
 class _Terminal:
     """What pdb reads and writes."""
@@ -177,11 +173,6 @@ class RemotePdb(pdb.Pdb):
         self._head, self._names = head, names
         self.set_trace(frame)
 
-    def trace_from_here(self, head: str, frame: FrameType, names: Mapping[str, object]) -> Any:
-        """Returns what is to trace a frame that is traced already, at whose line it stops at once."""
-        self.stop_here_and_now(head, frame, names)
-        return self.trace_dispatch
-
     def release(self) -> None:
         """Says that nothing holds any more; harmless where nothing did."""
         key, self._key = self._key, None
@@ -283,7 +274,7 @@ class RemotePdb(pdb.Pdb):
 
     def do_quit(self, arg: str) -> bool | None:
         """q(uit), exit: ends the replay; the report says what was done until now."""
-        self._link.quit()
+        self._link.ask({"say": "quit"})  # never answered: our process ends this one
         return True
 
     do_q = do_exit = do_quit

@@ -77,6 +77,7 @@ class WorkerProcess:
     pid: int
     control: ControlSocket
     output: ProcessOutput
+    """Standard output and errors."""
     who: str
     """In words."""
     worker: str | None
@@ -88,21 +89,13 @@ class WorkerProcess:
         """Waits for the end of the process and returns it; None: the process still runs."""
         return self.workers.wait(self.pid, timeout_s)
 
-    def tail(self) -> str:
-        """The end of what the process has written, standard output and errors."""
-        return self.output.tail()
-
-    def mute(self) -> None:
-        """Stops printing what the process writes."""
-        self.output.mute()
-
     def end(self) -> None:
         """Kills the process, and waits until that has happened; calling it twice is fine."""
         self.workers.end(self.pid)
         self.release()
 
     def release(self) -> None:
-        """Closes what this process has of it; `tail` still works."""
+        """Closes what this process has of it; the end of its output is kept."""
         self.control.close()
         self.output.release()
 
@@ -197,18 +190,20 @@ class Workers(Closing):
                 with contextlib.suppress(ReplayError):
                     self._parent.send({"do": "kill", "pids": [child.pid], "signal": signal.SIGABRT})
                     child.wait(TRACEBACK_S)
-                text = f"{child.who} was not ready within {seconds:g} s{imports}{quoted(child.tail())}"
+                text = f"{child.who} was not ready within {seconds:g} s{imports}{quoted(child.output.tail())}"
                 raise ReplayError(text) from None
             if answer is None:
                 found = child.wait(END_S) or Exit(None)
-                raise ReplayError(f"{child.who} {found.text} while it started{imports}{quoted(child.tail())}")
+                raise ReplayError(
+                    f"{child.who} {found.text} while it started{imports}{quoted(child.output.tail())}"
+                )
             report = answer[0]
             if "importing" in report and "failed" not in report:
                 what = f"{child.who} to import {report['importing']}"
                 imports = f" (it imports {report['importing']})"
             elif "failed" in report:
                 why = failed_import(report) if "importing" in report else report["failed"]
-                raise ReplayError(f"{child.who} could not start: {why}{quoted(child.tail())}")
+                raise ReplayError(f"{child.who} could not start: {why}{quoted(child.output.tail())}")
             else:
                 return report
 

@@ -84,7 +84,7 @@ def test_workers_come_and_go_meanwhile(group: LiveGroup, store: StoreClient) -> 
         for n in range(4):
             guest = group.start(f"guest{n}", 10 + n)
             if not guest.leave(30.0):
-                went.append(guest.child.tail())
+                went.append(guest.child.output.tail())
         over.set()
 
     thread = threading.Thread(target=come_and_go)

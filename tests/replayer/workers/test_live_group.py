@@ -199,11 +199,11 @@ def test_what_a_worker_writes_is_kept(group: LiveGroup) -> None:
     worker = group.start("w", 0)
     run(group, "w", "os", "write", 2, b"to standard error\n")
     run(group, "w", "os", "write", 1, b"to standard output\n")
-    assert "to standard error\n" in worker.child.tail()
-    assert "to standard output\n" in worker.child.tail()
+    assert "to standard error\n" in worker.child.output.tail()
+    assert "to standard output\n" in worker.child.output.tail()
     run(group, "w", "os", "write", 1, b"x" * (1 << 17))
     worker.child.end()
-    kept = worker.child.tail()
+    kept = worker.child.output.tail()
     assert len(kept) == TAIL_BYTES
     assert "x" * 10_000 in kept
     assert "standard" not in kept
@@ -218,7 +218,7 @@ def test_a_killed_worker_tells_why(group: LiveGroup) -> None:
     assert ended is not None
     assert ended.signal == "SIGSEGV"
     assert (ended.peak_bytes or 0) > 100_000_000  # torch alone
-    assert "Segmentation fault" in worker.child.tail()
+    assert "Segmentation fault" in worker.child.output.tail()
 
 
 def test_who_has_ended_in_that_order(group: LiveGroup) -> None:

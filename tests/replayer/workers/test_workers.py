@@ -257,9 +257,9 @@ def test_workers_that_may_use_gpus_import_for_themselves(
         with LiveGroup(workers) as group:
             child = group.start("w0", 0).child
             end = time.monotonic() + SECONDS
-            while f":4096:8 imported by {child.pid}" not in child.tail() and time.monotonic() < end:
+            while f":4096:8 imported by {child.pid}" not in child.output.tail() and time.monotonic() < end:
                 time.sleep(0.02)
-            assert f":4096:8 imported by {child.pid}" in child.tail()
+            assert f":4096:8 imported by {child.pid}" in child.output.tail()
 
 
 @pytest.mark.usefixtures("nothing_left")
