@@ -55,9 +55,9 @@ class Stops(Struct, frozen=True, kw_only=True):
         """Returns whether a request is one to stop at, or calls a function to stop at."""
         return call.index in self.messages or self.names(names_of(call))
 
-    def names(self, names: Iterable[str]) -> bool:
+    def names(self, names: Sequence[str]) -> bool:
         """Returns whether one of these is a function to stop at."""
-        return any(is_named(word, name) for word in self.functions for name in names)
+        return any(is_named(word, *names) for word in self.functions)
 
     def check(self, sessions: Sequence[PlannedSession], calls: Mapping[int, Exchange]) -> None:
         """Raises `StopError` for a message, or a function, at which no live worker can be held in any
@@ -71,7 +71,7 @@ class Stops(Struct, frozen=True, kw_only=True):
         for index in sorted(self.messages - reached):
             raise StopError(_unreached(str(index), calls[index], sessions))
         for word in self.functions:
-            its = [call for call in calls.values() if not call.control and _has_name(word, call)]
+            its = [call for call in calls.values() if not call.control and is_named(word, *names_of(call))]
             if reached.isdisjoint(call.index for call in its):
                 raise StopError(_unreached(word, its[0], sessions))
 
@@ -86,21 +86,17 @@ def runs_python(call: Exchange) -> bool:
     return isinstance(call.request.rpc.command, (PythonCall, PythonRemoteCall))
 
 
-def is_named(word: str, name: str) -> bool:
-    """Returns whether a word is a qualified name, or the last parts of it; of an operator also without its
-    overload."""
-    without = name.partition(".")[0] if "::" in name else name
-    return any(one == word or one.endswith((f".{word}", f"::{word}")) for one in (name, without))
+def is_named(word: str, *names: str) -> bool:
+    """Returns whether a word is one of some qualified names, or the last parts of one; of an operator also
+    without its overload."""
+    without = [name.partition(".")[0] for name in names if "::" in name]
+    return any(one == word or one.endswith((f".{word}", f"::{word}")) for one in (*names, *without))
 
 
 def names_of(call: Exchange) -> list[str]:
     """Returns what a call's function is called: on the wire, and as the program has it."""
     found = [call.function, None if call.name is None else call.name.full]
     return [name for name in dict.fromkeys(found) if name is not None]
-
-
-def _has_name(word: str, call: Exchange) -> bool:
-    return any(is_named(word, name) for name in names_of(call))
 
 
 def _unreached(word: str, call: Exchange, sessions: Sequence[PlannedSession]) -> str:
@@ -134,7 +130,7 @@ def _known(word: str, calls: Mapping[int, Exchange]) -> str:
     names = list(
         dict.fromkeys(name for call in calls.values() if not call.control for name in names_of(call))
     )
-    if any(is_named(word, name) for name in names):
+    if is_named(word, *names):
         return word
     some = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
     what = f"not a message, {ERROR}, {NONFINITE} or a function that the capture calls"
