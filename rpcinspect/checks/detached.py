@@ -225,7 +225,7 @@ def _of_modules(pickle: PythonPickle) -> frozenset[int]:
 
 def _bare(kind: MessageKind) -> bool:
     """Whether tensors that require grad travel outside of an autograd envelope."""
-    return kind.grads and not kind.autograd and kind.whole
+    return kind.grads > 0 and not kind.autograd and kind.whole
 
 
 def _one_way(session: Session) -> MessageGroups:
@@ -239,4 +239,4 @@ def _one_way(session: Session) -> MessageGroups:
 
 
 def _may_be_one_way(kind: MessageKind) -> bool:
-    return kind.autograd and kind.grads and kind.type in ANSWERED_AT_ONCE
+    return kind.autograd and kind.grads > 0 and kind.type in ANSWERED_AT_ONCE

@@ -44,7 +44,7 @@ class UnexpectedEnvelopes(Check):
             return []
         found = []
         if (kind.envelopes or kind.type in WRAPPED) and record.tp.from_client:
-            wrong = wrong_request(kind.type, kind.builtin, kind.envelopes, kind.grads)
+            wrong = wrong_request(kind.type, kind.builtin, kind.envelopes, kind.grads > 0)
             if wrong is not None:
                 found.append(wrong)
         if not kind.autograd:
@@ -100,4 +100,4 @@ def _wrong_pair(request: MessageKind, answer: MessageKind) -> str | None:
     if not (request.envelopes or answer.envelopes) or not (request.whole and answer.whole):
         return None
     exception = answer.type == MessageType.EXCEPTION
-    return wrong_answer(request.envelopes, answer.envelopes, answer.grads, exception)
+    return wrong_answer(request.envelopes, answer.envelopes, answer.grads > 0, exception)

@@ -58,8 +58,6 @@ class Pattern(Struct, eq=False):
     """Outermost message type."""
     sender_id: int | None
     """That its envelope tells."""
-    edges: int
-    """Its own tensors that require grad."""
 
     def with_ids(self, tp: TpMessage, ids: Ids) -> DecodedRpc:
         """A message of this pattern, decoded."""
@@ -126,10 +124,9 @@ class Patterns:
             self._layouts[key] = layout = _Layout(tp.descriptor, cut)
         self._count += 1
         self._bytes += size
-        edges = sum([meta.requires_grad and meta.part_of is None for meta in rpc.tensors])
         envelope = rpc.envelopes[0] if rpc.envelopes else None
         sender = envelope.from_worker_id if isinstance(envelope, RpcWithAutograd) else None
-        layout.patterns[cut(payload)[::2], table] = Pattern(rpc, facts, rpc.message.type, sender, edges)
+        layout.patterns[cut(payload)[::2], table] = Pattern(rpc, facts, rpc.message.type, sender)
 
     def _forget(self) -> None:
         self._layouts.clear()

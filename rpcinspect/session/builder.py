@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 
 from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import (
-    CleanupAutogradContextReq,
     PropagateGradientsReq,
     PythonRRefFetchCall,
-    RRefBackwardReq,
     RRefChildAccept,
     ScriptRRefFetchCall,
 )
@@ -30,7 +28,7 @@ from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.pickle_facts import PickleFacts
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.types import is_worker_id, unpack_id
-from rpcinspect.session.contexts import BACKWARD, CLEANUP, TOUCH, ContextLog
+from rpcinspect.session.contexts import read_contexts, receivers
 from rpcinspect.session.identity import EndKey, IdentityEvidence
 from rpcinspect.session.model import (
     NONE,
@@ -54,8 +52,6 @@ T = TypeVar("T")
 
 ID = 1
 """The payload with the id of a message."""
-MANY_FACTS = 512
-"""Of contexts that are put into columns at once."""
 MAX_SUM = (1 << 63) - 1
 """Lengths that were announced may be absurd; sums stay numbers that JSON readers can hold."""
 
@@ -74,7 +70,6 @@ class SessionBuilder:
         self._by_type: Counter[int] = Counter()
         self._problems = 0
         self._missing_bytes = 0
-        self._contexts = ContextLog()
         self.provenance = Provenance(source)
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
@@ -106,7 +101,6 @@ class SessionBuilder:
 
     def _note(self, records: Sequence[RpcRecord]) -> None:
         """Notes what messages show of workers, contexts and RRefs; of a pattern, without decoding them."""
-        add = self._contexts.add
         self.provenance.feed(records)
         for record in records:
             pattern = record.pattern
@@ -116,22 +110,16 @@ class SessionBuilder:
                 except Exception as error:
                     record.give_up(error, "session")
             elif record.ids:
-                ids = record.ids
                 if pattern.sender_id is not None:
-                    add((ids[0], ids[1], record.row, pattern.edges))
                     self._note_id((record.tp.pipe.number, record.tp.from_client, pattern.sender_id))
-                elif len(ids) == 2:
-                    add((ids[0], ids[1], record.row, BACKWARD))
-                    self._note_gradient(record, ids[1])
-                else:
-                    add((ids[0], NONE, record.row, CLEANUP))
-        self._contexts.settle(MANY_FACTS)
+                elif len(record.ids) == 2:
+                    self._note_gradient(record, record.ids[1])
 
     def _note_whole(self, record: RpcRecord) -> None:
         self._note_command(record, record.facts)
         for envelope in record.rpc.envelopes:
             if isinstance(envelope, RpcWithAutograd):
-                self._note_autograd(record, envelope)
+                self._note_id((record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id))
         if record.tp.payload_missing is not None:
             self._missing_bytes += sum(record.tp.payload_missing)
 
@@ -141,7 +129,7 @@ class SessionBuilder:
             self._problems += len(record.problems)
 
     def _note_command(self, record: RpcRecord, facts: PickleFacts) -> None:
-        command, row = record.rpc.command, record.row
+        command = record.rpc.command
         pipe, from_client = record.tp.pipe.number, record.tp.from_client
         if facts.responder is not None and not from_client:
             self.evidence.id(pipe, False, facts.responder[0])
@@ -156,14 +144,7 @@ class SessionBuilder:
             # whoever forks an RRef gives the fork its id, and is told by the new user
             self.evidence.id(pipe, False, command.fork_id.created_on)
         elif isinstance(command, PropagateGradientsReq):
-            metadata = command.autograd_metadata
-            ids = (metadata.autograd_context_id, metadata.autograd_message_id)
-            self._contexts.add((*ids, row, BACKWARD))
-            self._note_gradient(record, metadata.autograd_message_id)
-        elif isinstance(command, CleanupAutogradContextReq):
-            self._contexts.add((command.context_id, NONE, row, CLEANUP))
-        elif isinstance(command, RRefBackwardReq):
-            self._contexts.add((command.autograd_context_id, NONE, row, TOUCH))
+            self._note_gradient(record, command.autograd_metadata.autograd_message_id)
 
     def _note_gradient(self, record: RpcRecord, autograd_message: int) -> None:
         """Notes the receiver of a gradient: it sent the forward message, and gave this id to its edge."""
@@ -177,12 +158,6 @@ class SessionBuilder:
             self._ids.add(said)
             self.evidence.id(*said)
 
-    def _note_autograd(self, record: RpcRecord, envelope: RpcWithAutograd) -> None:
-        metadata = envelope.autograd_metadata
-        tensors = sum(1 for meta in record.rpc.tensors if meta.requires_grad and meta.part_of is None)
-        self._contexts.add((metadata.autograd_context_id, metadata.autograd_message_id, record.row, tensors))
-        self._note_id((record.tp.pipe.number, record.tp.from_client, envelope.from_worker_id))
-
     def join_ends(self, pipes: Sequence[Pipe]) -> None:
         """Adds to the evidence what ends that nothing names have received, as far as what they send shows
         it: gradients the forward message, requests about a fork the message that brought it. Call it when all
@@ -195,7 +170,7 @@ class SessionBuilder:
         }
         if not nameless:
             return
-        for end, receiver in self._contexts.receivers(self.columns, nameless):
+        for end, receiver in receivers(self.provenance, self.columns, nameless):
             self.evidence.receivers[end].add(receiver)
         pipe_of, from_client = self.columns.pipe, self.columns.from_client
         events = list(self.provenance.events())
@@ -264,7 +239,7 @@ class SessionBuilder:
                 unread.append(unexpected(error, "session", Location()))
                 return ()
 
-        rrefs, contexts = told(read_rrefs), told(self._contexts.finish)
+        rrefs, contexts = told(read_rrefs), told(read_contexts)
         failures, lost = _failures(session, failed)
         return replace(
             session,

@@ -1,13 +1,13 @@
 """Distributed autograd contexts: their edges, which gradients came back, and when each began and ended.
 
-In: what each message does in a context, as it comes; then a session. Out: an `AutogradContext` for each, and
-a `ContextSpan` of those that are asked for. An *edge* is a send function and its recv function: one forward
-message with tensors that require grad; its gradients go the other way and name the same autograd message id.
+In: a session, whose provenance says what each message does in a context. Out: an `AutogradContext` for each,
+and a `ContextSpan` of those that are asked for. An *edge* is a send function and its recv function: one
+forward message with tensors that require grad; its gradients go the other way and name the same autograd
+message id.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -18,87 +18,80 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import PASSES
 from rpcinspect.rpc.types import unpack_id
 from rpcinspect.session.identity import EndKey
 from rpcinspect.session.model import NONE, AutogradContext, Edge, MessageColumns, Session
-from rpcinspect.session.provenance import NO_CONTEXT
+from rpcinspect.session.provenance import NO_CONTEXT, Provenance
 
 
-class ContextLog:
-    """Collects the rows of every autograd context, as columns: each message may have one."""
+def receivers(
+    provenance: Provenance, columns: MessageColumns, ends: Collection[EndKey]
+) -> Iterator[tuple[EndKey, EndKey]]:
+    """Yields each of these ends with each end that received the forward message of an edge for which the
+    first sent a gradient."""
+    row, context, message, what = _facts(provenance)
+    if not ends or not len(row):
+        return
+    pipe, client = np.asarray(columns.pipe)[row], np.asarray(columns.from_client)[row]
+    sender = pipe * 2 + client
+    asked = np.isin(sender, [number * 2 + way for number, way in ends]) & (what == BACKWARD)
+    if not asked.any():
+        return
+    forth = (what > 0) & np.isin(message, message[asked])
+    keys = (array[forth].tolist() for array in (context, message, pipe, client))
+    receiver: dict[tuple[int, int], set[EndKey]] = defaultdict(set)
+    for one, other, number, way in zip(*keys, strict=True):
+        receiver[one, other].add((number, not way))
+    found = zip(context[asked].tolist(), message[asked].tolist(), sender[asked].tolist(), strict=True)
+    for one, other, end in set(found):
+        for its in receiver.get((one, other), ()):
+            yield (end >> 1, bool(end & 1)), its
 
-    def __init__(self) -> None:
-        self._context = array("q")
-        self._message = array("q")
-        """Autograd message ids."""
-        self._row = array("q")
-        self._what = array("q")
-        """Of a wrapped message, its tensors that require grad; else one of the numbers below."""
-        self._added: list[tuple[int, int, int, int]] = []
-        self.add = self._added.append
-        """Takes (context, autograd message, row, what)."""
 
-    def settle(self, least: int = 1) -> None:
-        """Moves what was added to the columns, where it takes less memory, if it is that much."""
-        if len(self._added) < least:
-            return
-        columns = (self._context, self._message, self._row, self._what)
-        for column, numbers in zip(columns, zip(*self._added, strict=True), strict=True):
-            column.fromlist(list(numbers))
-        self._added.clear()
+def read_contexts(session: Session) -> tuple[AutogradContext, ...]:
+    """Returns one record per context and job, by job and id; labels and indexes are the session's."""
+    m = session.messages
+    row, context, message, what = _facts(session.provenance)
+    pipe, index = np.asarray(m.pipe)[row], session.index[row]
+    job: NDArray[np.int64] = np.asarray(session.jobs, dtype=np.int64)[pipe]
+    # unsigned, ids have their creator in the upper bits: this is the order of unpack_id
+    order = np.lexsort((index, context.view(np.uint64), job))
+    forth = np.asarray(m.from_client)[row]
+    columns = (job, context, message, what, index, pipe, forth)
+    *facts, pipes, ways = [column[order].tolist() for column in columns]
+    labels = [
+        list(zip(session.servers, session.clients, strict=True)),
+        list(zip(session.clients, session.servers, strict=True)),
+    ]
+    ends = [labels[way][pipe] for pipe, way in zip(pipes, ways, strict=True)]
+    out = []
+    for (number, identifier), its in groupby(zip(*facts, ends, strict=True), key=itemgetter(0, 1)):
+        creator = session.by_id(unpack_id(identifier)[0], number)
+        out.append(_context(identifier, number, creator, list(its)))
+    return tuple(out)
 
-    def receivers(self, columns: MessageColumns, ends: Collection[EndKey]) -> Iterator[tuple[EndKey, EndKey]]:
-        """Yields each of these ends with each end that received the forward message of an edge for which the
-        first sent a gradient."""
-        self.settle()
-        if not ends or not self._row:
-            return
-        row, what = np.asarray(self._row), np.asarray(self._what)
-        pipe, client = np.asarray(columns.pipe)[row], np.asarray(columns.from_client)[row]
-        sender = pipe * 2 + client
-        asked = np.isin(sender, [number * 2 + way for number, way in ends]) & (what == BACKWARD)
-        if not asked.any():
-            return
-        context, message = np.asarray(self._context), np.asarray(self._message)
-        forth = (what > 0) & np.isin(message, message[asked])
-        keys = (array[forth].tolist() for array in (context, message, pipe, client))
-        receiver: dict[tuple[int, int], set[EndKey]] = defaultdict(set)
-        for one, other, number, way in zip(*keys, strict=True):
-            receiver[one, other].add((number, not way))
-        found = zip(context[asked].tolist(), message[asked].tolist(), sender[asked].tolist(), strict=True)
-        for one, other, end in set(found):
-            for its in receiver.get((one, other), ()):
-                yield (end >> 1, bool(end & 1)), its
 
-    def finish(self, session: Session) -> tuple[AutogradContext, ...]:
-        """Returns one record per context and job, by job and id; labels and indexes are the session's."""
-        self.settle()
-        m = session.messages
-        context, row = np.asarray(self._context), np.asarray(self._row)
-        pipe, index = np.asarray(m.pipe)[row], session.index[row]
-        job: NDArray[np.int64] = np.asarray(session.jobs, dtype=np.int64)[pipe]
-        # unsigned, ids have their creator in the upper bits: this is the order of unpack_id
-        order = np.lexsort((index, context.view(np.uint64), job))
-        columns = (job, context, np.asarray(self._message), np.asarray(self._what), index, pipe)
-        forth = np.asarray(m.from_client)[row]
-        *facts, pipes, ways = [column[order].tolist() for column in (*columns, forth)]
-        labels = [
-            list(zip(session.servers, session.clients, strict=True)),
-            list(zip(session.clients, session.servers, strict=True)),
-        ]
-        ends = [labels[way][pipe] for pipe, way in zip(pipes, ways, strict=True)]
-        out = []
-        for (number, identifier), its in groupby(zip(*facts, ends, strict=True), key=itemgetter(0, 1)):
-            creator = session.by_id(unpack_id(identifier)[0], number)
-            out.append(_context(identifier, number, creator, list(its)))
-        return tuple(out)
+def _facts(provenance: Provenance) -> tuple[NDArray[np.int64], ...]:
+    """Returns columns: the row of each message of a context, the context, its autograd message id, and what
+    it does: of a wrapped message its tensors that require grad, else one of the numbers below."""
+    contexts = np.asarray(provenance.context)
+    row = np.flatnonzero(contexts != NO_CONTEXT)
+    what = np.asarray([DOES.get(kind.type, kind.grads) for kind in provenance.kinds], dtype=np.int64)
+    of_row = what[np.asarray(provenance.kind)[row]]
+    return row, contexts[row], np.asarray(provenance.autograd_message)[row], of_row
 
 
 ContextKey: TypeAlias = tuple[int, int]
 """(job, context)."""
 
 BACKWARD, CLEANUP, TOUCH = -1, -2, -3
+DOES: dict[int, int] = {
+    MessageType.BACKWARD_AUTOGRAD_REQ: BACKWARD,
+    MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ: CLEANUP,
+    MessageType.RREF_BACKWARD_REQ: TOUCH,
+}
 
 ContextFact: TypeAlias = tuple[int, int, int, int, int, tuple[str, str]]
 """Job, context; what one message does there: autograd message, what, its index, (sender, receiver)."""

@@ -35,6 +35,7 @@ from rpcinspect.rpc.command import (
     ScriptRRefFetchCall,
 )
 from rpcinspect.rpc.command_codec import message_type_of
+from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.questions import CALLS, context_of, failed, function_of, is_builtin, python_udf_of
@@ -93,8 +94,8 @@ class MessageKind(Struct, frozen=True):
     """It belongs to an autograd context."""
     envelopes: tuple[int, ...] = ()
     """Types of these, outermost first."""
-    grads: bool = False
-    """One of its own tensors requires grad."""
+    grads: int = 0
+    """How many of its own tensors require grad."""
     elsewhere: bool = False
     """One of its tensors is not on the CPU."""
     whole: bool = True
@@ -147,6 +148,8 @@ class Provenance:
         """Of each row, its place in `kinds`."""
         self.context = array("q")
         """Of each row its autograd context, else `NO_CONTEXT`."""
+        self.autograd_message = array("q")
+        """Of each row the autograd message id that it names; any number where it names none."""
         self._numbers: dict[MessageKind, int] = {}
         self._of_pattern: dict[int, tuple[object, int, bool]] = {}
         """Of patterns by id(); each is held, so that its id stays its own."""
@@ -158,21 +161,26 @@ class Provenance:
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes the next records."""
-        patterns, kinds, contexts = self._of_pattern, self.kind, self.context
+        patterns = self._of_pattern
         for record in records:
             known = None if record.pattern is None else patterns.get(id(record.pattern))
             if known is None or (known[2] and record.tp.tensors):
                 record.told(self._feed_one)
             else:
-                kinds.append(known[1])
-                contexts.append(record.ids[0] if record.ids else NO_CONTEXT)
+                self._append(known[1], record.ids)
+
+    def _append(self, kind: int, ids: Sequence[int]) -> None:
+        """Takes the number of a message's kind and the ids of its context and autograd message."""
+        self.kind.append(kind)
+        self.context.append(ids[0] if ids else NO_CONTEXT)
+        self.autograd_message.append(ids[-1] if ids else NONE)
 
     def _feed_one(self, record: RpcRecord) -> None:
         """Takes the next record; keeps nothing of a record at which this fails."""
         pattern = record.pattern
         if pattern is None:
             kind, marks = self._kind(record)
-            number, context, events = self._number(kind), context_of(record), list(_events(record))
+            number, ids, events = self._number(kind), _autograd_ids(record), list(_events(record))
             tensors = self._tensors_of(record) if kind.type in CARRIERS else []
             for event in events:
                 for column, part in zip(self._events, event, strict=True):
@@ -185,12 +193,11 @@ class Provenance:
                 known = pattern, self._number(replace(kind, marks=marks)), kind.type in CARRIERS
                 self._of_pattern[id(pattern)] = known
             _, number, carries = known
-            context = record.ids[0] if record.ids else None
+            ids = record.ids
             tensors = self._tensors_of(record) if carries else []
         if tensors:
             _extend(self._tensors, record.row, tensors)
-        self.kind.append(number)
-        self.context.append(NO_CONTEXT if context is None else context)
+        self._append(number, ids)
 
     def _tensors_of(self, record: RpcRecord) -> list[int]:
         return _tensors(record, self._source) if record.tp.tensors and self._source is not None else []
@@ -205,16 +212,12 @@ class Provenance:
     def _kind(self, record: RpcRecord) -> tuple[MessageKind, tuple[int, ...]]:
         rpc, facts = record.like, record.facts
         kind = message_type_of(rpc.command)
-        grads = elsewhere = False
-        for meta in rpc.tensors:
-            grads = grads or (meta.requires_grad and meta.part_of is None)
-            elsewhere = elsewhere or meta.device != "cpu"
         found = MessageKind(
             kind,
             wrapped=context_of(record) is not None,
             envelopes=tuple([envelope.message_type for envelope in rpc.envelopes]),
-            grads=grads,
-            elsewhere=elsewhere,
+            grads=sum([meta.requires_grad and meta.part_of is None for meta in rpc.tensors]),
+            elsewhere=any(meta.device != "cpu" for meta in rpc.tensors),
             failed=failed(record),
             whole=not record.problems,
         )
@@ -291,6 +294,16 @@ def _by_row(columns: tuple[array[int], array[int]], rows: Collection[int]) -> di
         if row in wanted:
             found[row].append(mark)
     return found
+
+
+def _autograd_ids(record: RpcRecord) -> tuple[int, ...]:
+    """Returns the autograd context that a message belongs to, and the autograd message id that it names."""
+    context, metadata = context_of(record), getattr(record.rpc.command, "autograd_metadata", None)
+    for envelope in record.rpc.envelopes:
+        if metadata is None and isinstance(envelope, RpcWithAutograd):
+            metadata = envelope.autograd_metadata
+    ids = () if metadata is None else (metadata.autograd_message_id,)
+    return () if context is None else (context, *ids)
 
 
 def _tensors(record: RpcRecord, source: CaptureBytes) -> list[int]:
