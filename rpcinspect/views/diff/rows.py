@@ -11,6 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
@@ -39,28 +40,6 @@ MAX_FUNCTION = 160
 RowKind: TypeAlias = Literal["parts", "follows", "unknown", "order", "tolerated", "information"]
 
 
-class DifferenceLine(Struct, frozen=True):
-    """A difference as it is shown."""
-
-    code: str
-    path: str
-    values: tuple[str, str] | None
-    notes: tuple[str, ...]
-    stats: tuple[tuple[str, str], ...]
-    """Of elements: (name, number)."""
-    chart: Chart | None
-    counts: bool
-
-
-class SideText(Struct, frozen=True):
-    """A message of one run."""
-
-    index: int
-    seconds: str
-    context: str | None
-    text: str
-
-
 class Brief(Struct, frozen=True):
     """What a message is."""
 
@@ -82,30 +61,18 @@ class Differing(Struct, frozen=True):
     control: bool
     answers: Link | None
     cause: Link | None
-    a: SideText | None
-    b: SideText | None
-    lines: tuple[DifferenceLine, ...]
+    a: SimpleNamespace | None
+    b: SimpleNamespace | None
+    lines: tuple[SimpleNamespace, ...]
     more: str | None
     """Differences that are not shown, by code."""
-
-
-class Fold(Struct, frozen=True):
-    """Consecutive messages without a difference, or without a row."""
-
-    folded: ClassVar[bool] = True
-    count: int
-    first: str
-    last: str
-    rows: tuple[Brief, ...]
-    left_out: int
-    codes: str | None
-    """Differences in messages that have no row, by code."""
 
 
 class DiffRows(Struct, frozen=True):
     """All rows, and the number of those that found no room."""
 
-    items: tuple[Differing | Fold, ...]
+    items: tuple[Differing | SimpleNamespace, ...]
+    """Messages in which something differs, and folds of consecutive ones in which nothing does."""
     shown: int
     """Messages with a row."""
     hidden: int
@@ -170,11 +137,11 @@ class _Maker:
             charts_left_out=self.charts_left_out,
         )
 
-    def _items(self) -> list[Differing | Fold]:
+    def _items(self) -> list[Differing | SimpleNamespace]:
         edges = [-1, *sorted(self.chosen), len(self.comparison.messages)]
         gaps = sum(after - before > 1 for before, after in pairwise(edges))
         per_fold = max(MIN_FOLDED, MAX_FOLDED // max(1, gaps))
-        items: list[Differing | Fold] = []
+        items: list[Differing | SimpleNamespace] = []
         for before, after in pairwise(edges):
             if after - before > 1:
                 items.append(self._fold(range(before + 1, after), per_fold))
@@ -182,9 +149,11 @@ class _Maker:
                 items.append(self._row(after))
         return items
 
-    def _fold(self, places: range, most: int) -> Fold:
+    def _fold(self, places: range, most: int) -> SimpleNamespace:
+        """Consecutive messages without a difference, or without a row."""
         messages = self.comparison.messages
-        return Fold(
+        return SimpleNamespace(
+            folded=True,
             count=len(places),
             first=numbers(messages[places[0]]),
             last=numbers(messages[places[-1]]),
@@ -216,7 +185,8 @@ class _Maker:
         anchor = f"m{place}" if place in self.chosen else None
         return Link(numbers(self.comparison.messages[place]), anchor)
 
-    def _cell(self, side: int, message: Aligned) -> SideText | None:
+    def _cell(self, side: int, message: Aligned) -> SimpleNamespace | None:
+        """A message of one run."""
         index = message.b if side else message.a
         if index is None:
             return None
@@ -227,18 +197,19 @@ class _Maker:
             request = self.comparison.messages[message.answers]
             at = request.b if side else request.a
             context = None if at is None else context_of(run.messages[at])
-        return SideText(
+        return SimpleNamespace(
             index=index,
             seconds=f"{(record.tp.first_ns - self.starts[side]) / 1e9:.6f}",
             context=None if context is None else packed(context),
             text=shorten(self.phrases.phrase(record), MAX_PHRASE),
         )
 
-    def _line(self, found: Found) -> DifferenceLine:
+    def _line(self, found: Found) -> SimpleNamespace:
+        """A difference as it is shown; `stats` of elements: (name, number)."""
         difference = found.difference
         its = told(difference, MAX_VALUE)
         notes = [its.kind, its.text, "within the tolerance" if difference.tolerated else None]
-        return DifferenceLine(
+        return SimpleNamespace(
             code=difference.code,
             path="" if its.path == difference.code else its.path,
             values=its.values,

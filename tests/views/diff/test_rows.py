@@ -9,7 +9,7 @@ import pytest
 from rpcinspect.diff.compare import compare_runs
 from rpcinspect.diff.model import Comparison
 from rpcinspect.equality.rules import Rules
-from rpcinspect.views.diff.rows import MIN_FOLDED, Differing, DiffRows, Fold, rows_of
+from rpcinspect.views.diff.rows import MIN_FOLDED, Differing, DiffRows, rows_of
 from tests.diff.stories import Story
 
 
@@ -39,7 +39,7 @@ def check_nothing_is_lost(comparison: Comparison, rows: DiffRows) -> None:
     place = 0
     found: Counter[str] = Counter()
     for item in rows.items:
-        if isinstance(item, Fold):
+        if item.folded:
             assert item.count == len(item.rows) + item.left_out
             found += codes_in(item.codes)
             place += item.count
@@ -49,7 +49,7 @@ def check_nothing_is_lost(comparison: Comparison, rows: DiffRows) -> None:
             place += 1
     assert place == len(comparison.messages)
     assert found == comparison.counts
-    hidden = sum((codes_in(item.codes) for item in rows.items if isinstance(item, Fold)), Counter())
+    hidden = sum((codes_in(item.codes) for item in rows.items if item.folded), Counter())
     assert codes_in(rows.hidden_codes) == hidden
     assert rows.shown == len(rows.by_place())
 
@@ -58,9 +58,9 @@ def test_rows_stand_between_folds() -> None:
     comparison, rows = compared(story(1, 2, 3, more=5), story(1, 9, 3, more=5))
     check_nothing_is_lost(comparison, rows)
     before, row, after = rows.items
-    assert isinstance(before, Fold)
+    assert before.folded
     assert isinstance(row, Differing)
-    assert isinstance(after, Fold)
+    assert after.folded
     assert (before.count, before.first, before.last, before.codes) == (3, "#0", "#2", None)
     assert (row.place, row.kind, row.brief.function) == (3, "parts", "app.f")
     assert row.answers is not None
@@ -138,5 +138,5 @@ def test_folds_are_bounded() -> None:
     comparison, rows = compared(story(1, more=1500), story(1, more=1500))
     check_nothing_is_lost(comparison, rows)
     (fold,) = rows.items
-    assert isinstance(fold, Fold)
+    assert fold.folded
     assert MIN_FOLDED < len(fold.rows) < fold.count == 3002
