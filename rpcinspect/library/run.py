@@ -291,8 +291,7 @@ class Run(Closing):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is worth knowing of the run or its captures, with remedies."""
-        of = self.model.session
-        return of.findings if self._shown is None else self._shown.findings(of)
+        return self.model.findings
 
     def message(self, index: int) -> Message:
         """Returns a message by its index. Raises `IndexError` where there is none."""
