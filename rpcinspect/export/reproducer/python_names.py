@@ -91,10 +91,7 @@ def quoted(text: str) -> str:
 
 def quoted_bytes(raw: bytes) -> str:
     """Returns a literal for bytes, in the style of `quoted`."""
-    literal = repr(raw)
-    if literal[1] == "'" and '"' not in literal and "\\'" not in literal:
-        return f'b"{literal[2:-1]}"'
-    return literal
+    return f"b{quoted(raw.decode('latin-1'))}"
 
 
 def is_name(text: str) -> bool:
