@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from rpcinspect.equality.ids import WORKER
 from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
-from rpcinspect.replayer.peers.loop import Handle, Loop, RequestArrived, limits_for
-from rpcinspect.replayer.peers.membership import Membership, NameTakenError, farewell, read_members
+from rpcinspect.replayer.peers.loop import Handle, Loop, limits_for
+from rpcinspect.replayer.peers.membership import Membership, NameTakenError, read_members
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.replayer.peers.running_group import HeldSignals, StoreAddress, addresses_of, own_host
 from rpcinspect.replayer.peers.store_client import StoreClient
@@ -28,11 +28,9 @@ from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.replayer.planning.model import PlannedSession
 from rpcinspect.replayer.playing.inputs import SessionInputs
 from rpcinspect.replayer.playing.player import Player
-from rpcinspect.replayer.playing.translate import LiveRecords, ids_of
-from rpcinspect.replayer.playing.uncaptured import acknowledgement, refusal
+from rpcinspect.replayer.playing.releasing import Releases
+from rpcinspect.replayer.playing.translate import ids_of
 
-RELEASE_S = 5.0
-"""The longest wait until live workers have dropped what is left of a session."""
 NAME_TRIES = 5
 """Another replay may take a name between our choice and our turn."""
 MAX_NAME = 100
@@ -101,7 +99,7 @@ def play_joined(
                 finally:
                     with signals.quiet():
                         if player is not None:
-                            _release(player, names.renames, peers, membership)
+                            Releases(player.progress, peers, loop, membership.handle).run()
                         try:
                             membership.leave()
                         except ReplayError as error:
@@ -134,25 +132,6 @@ def _trouble(error: ReplayError, peers: Iterable[Peer], options: JoinOptions) ->
         f"the group could not be left properly: {error}; its members were told; to remove what is left "
         f"in its store: rpcinspect leave {options.store} {names} --yes"
     )
-
-
-def _release(
-    player: Player, names: Mapping[str, str], peers: Mapping[str, Peer], membership: Membership
-) -> None:
-    """Lets live workers, of these names in the group, drop what is left. Requests that come meanwhile are
-    acknowledged or refused.
-    """
-    records = LiveRecords()
-    by_name = {peer.name: peer for peer in peers.values()}
-
-    def asked(event: RequestArrived) -> None:
-        if not membership.handle(event):
-            live = records.decode(event.message, event.tensors)
-            with contextlib.suppress(ReplayError):  # it is gone
-                by_name[event.peer].answer(event, acknowledgement(live.record) or refusal())
-
-    releases = player.progress.leftovers.releases()
-    farewell(((peers[role], names.get(to, to), message) for role, to, message in releases), RELEASE_S, asked)
 
 
 # --- who is who -------------------------------------------------------------------------------------------
