@@ -205,18 +205,12 @@ def _check_indices(sparse: Sparse, storages: Sequence[bytes]) -> None:
 def _row(meta: TensorMeta, number: int, storages: Sequence[bytes]) -> list[int]:
     """Returns one row of a matrix of indices, or a vector of them."""
     assert meta.storage is not None
-    count = meta.sizes[-1]
-    if count == 0:
-        return []
     item_bytes = DTYPES[meta.dtype].item_bytes
     storage = storages[meta.storage]
     numbers = memoryview(storage)[: len(storage) // item_bytes * item_bytes]
     numbers = numbers.cast("q" if item_bytes == 8 else "i")
     start = meta.storage_offset + (number * meta.strides[0] if len(meta.sizes) == 2 else 0)
-    step = meta.strides[-1]
-    if step == 0:
-        return [numbers[start]] * count
-    return numbers[start : start + (count - 1) * step + 1 : step].tolist()
+    return [numbers[start + place * meta.strides[-1]] for place in range(meta.sizes[-1])]
 
 
 def repeats(meta: TensorMeta) -> bool:
