@@ -149,8 +149,10 @@ class FrameConnection:
 
     def ready(self, events: int) -> None:
         if self._connecting:
-            self._finish_connecting()
-            return
+            error = self._error or self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                self._lose(f"could not be opened: {os.strerror(error)}")
+                return
         if events & WRITE:
             self._write()
         if events & READ and not self.closed:
@@ -180,15 +182,6 @@ class FrameConnection:
         if self._loop.tap is not None:
             self._loop.tap.opened(self._local, self._remote, accepted)
             self._tap = self._loop.tap
-
-    def _finish_connecting(self) -> None:
-        error = self._error or self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            self._lose(f"could not be opened: {os.strerror(error)}")
-            return
-        self._write()  # the hello
-        if not self.closed:
-            self._watch()
 
     def _watch(self) -> None:
         if self.closed:
