@@ -76,7 +76,5 @@ def _send_again(lost: list[int]) -> None:
     except IndexError:
         return
     main = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, number)  # so that its wait in the system ends, too
-    else:
-        signal.raise_signal(number)
+    assert main is not None
+    signal.pthread_kill(main, number)  # so that its wait in the system ends, too

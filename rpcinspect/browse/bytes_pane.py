@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from rpcinspect.browse.lines import LineSource, LinesView, ListLine, NoLines
+from rpcinspect.browse.lines import LineSource, LinesView, ListLine
 from rpcinspect.browse.message_bytes import ByteListing, ByteSpan, MessageBytes
 from rpcinspect.browse.node import Ranges
 from rpcinspect.errors import RpcInspectError
@@ -123,8 +123,8 @@ class BytesPane(LinesView):
             """Of the message's bytes."""
             self.at = at
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(NoLines(), id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self._hex: HexLines | None = None
         self._bytes: MessageBytes | None = None
         self._ranges: Ranges = ()
@@ -133,16 +133,12 @@ class BytesPane(LinesView):
         self.byte = (0, 0)
         """The part, and which byte of it the cursor is on."""
 
-    def show_bytes(self, message: MessageBytes | None, why: str = "") -> None:
-        """Shows the bytes of a message, or words for why there are none."""
+    def show_bytes(self, message: MessageBytes) -> None:
+        """Shows the bytes of a message."""
         self._bytes = message
         self._ranges = ()
         self.byte, self._column = (0, 0), 0
-        self._hex = None
-        if message is None:
-            self.show(NoLines(why))
-        else:
-            self._lay()
+        self._lay()
 
     def on_resize(self) -> None:
         """Puts as many bytes in a line as there is room for."""

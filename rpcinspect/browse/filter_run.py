@@ -44,7 +44,8 @@ class FilterRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the filter has judged every message, with all that is known at the end of the capture."""
+        """Returns whether every message was judged by all that is known at the end of the capture; until then
+        `rows` says what is picked by what is known so far."""
         return self.shown is not None
 
     def start(self) -> None:

@@ -6,7 +6,6 @@ as long as everything else that the first screen needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from rich.style import Style
@@ -51,28 +50,22 @@ class KeyLine(Widget):
             shown[HELP] = shown.pop(HELP)
         return list(shown.values())
 
-    def _labels(self) -> Iterator[tuple[int, str, Binding]]:
-        """Yields where each label begins, its key in words, and the binding; what has no room is left out."""
-        labels = [(self.app.get_key_display(one), one) for one in self._shown_bindings()]
-        widths = [len(key) + len(one.description) + 3 for key, one in labels]
-        last = bool(labels) and labels[-1][1].action == HELP
-        room, at, is_full = self.size.width - (widths[-1] if last else 0), 0, False
-        for number, ((key, binding), width) in enumerate(zip(labels, widths, strict=True)):
-            if last and number == len(labels) - 1:
-                yield max(at, room), key, binding
-            elif not is_full and at + width <= room:
-                yield at, key, binding
-                at += width
-            else:
-                is_full = True  # no later one stands out of its order
+    def _label(self, binding: Binding) -> Text:
+        style = self.get_component_rich_style("key-line--key", partial=True)
+        click = Style(meta={"@click": f"app.simulate_key('{binding.key}')"})
+        key = self.app.get_key_display(binding)
+        return Text.assemble((f" {key}", style + click), (f" {binding.description}", click))
 
     def render(self) -> Text:
-        """Returns the keys and what they do, as text with the keys in their colour."""
-        style = self.get_component_rich_style("key-line--key", partial=True)
+        """Returns the keys and what they do, with the keys in their colour; what has no room is left out."""
+        labels = [(one.action == HELP, self._label(one)) for one in self._shown_bindings()]
+        room = self.size.width - sum(len(label) + 1 for last, label in labels if last)
         text = Text(no_wrap=True, overflow="ellipsis")
-        for at, key, binding in self._labels():
-            text.append(" " * (at - len(text)))
-            click = Style(meta={"@click": f"app.simulate_key('{binding.key}')"})
-            text.append(f" {key}", style + click)
-            text.append(f" {binding.description}", click)
+        for last, label in labels:
+            if last:
+                text.append(" " * (room - len(text))).append_text(label)
+            elif len(text) + len(label) < room:
+                text.append_text(label).append(" ")
+            else:
+                room = 0  # no later one stands out of its order
         return text

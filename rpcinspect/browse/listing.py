@@ -7,7 +7,6 @@ and calls stand below the one that they were certainly sent for, as `decode --ca
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -34,8 +33,6 @@ ENDS_WIDTH = 34
 """Cells at most for who sends to whom."""
 TIME_WIDTH = 11
 MAX_DEPTH = 8
-MAX_ROWS = 50_000
-"""Rows that are looked at in one go: no key waits for more."""
 NO_ANSWER = "no answer"
 
 
@@ -58,10 +55,13 @@ class RowList(LineSource):
         self._seen = 0
         """Rows that were looked at, of a capture that is being read."""
         self.final = reading.run is not None and (listed.matching is None or listed.matching.finished)
-        self._places: array[int] | NDArray[np.int64] = array("q")
+        self._places = np.zeros(0, np.int64)
+        """The row of each line."""
         self._depths: Mapping[int, int] = {}
         if self.final:
-            self._places = self._all_places()
+            assert reading.run is not None
+            order = reading.run.session.order
+            self._places = order[self._listed(0, len(order))[order]]
             if listed.what == "calls":
                 self._nest()
         else:
@@ -76,10 +76,9 @@ class RowList(LineSource):
 
     def place_of(self, row: int) -> int | None:
         """Returns the line of a row, or of its request where only that is listed; None where neither is."""
-        places = np.frombuffer(self._places, np.int64) if isinstance(self._places, array) else self._places
         requests = (self.reading.columns.partner[row],) if self.listed.what == "calls" else ()
         for wanted in (row, *requests):
-            found = np.flatnonzero(places == wanted)
+            found = np.flatnonzero(self._places == wanted)
             if len(found):
                 return int(found[0])
         return None
@@ -88,38 +87,24 @@ class RowList(LineSource):
         """Takes notice of rows that have come; returns whether lines were added."""
         if self.final:
             return False
-        assert isinstance(self._places, array)
-        reading, listed, before = self.reading, self.listed, len(self._places)
-        matching = listed.matching
-        last = reading.count if matching is None else min(reading.count, matching.count)
-        forth, kinds = reading.columns.from_client, reading.kinds
-        last = min(last, self._seen + MAX_ROWS)
-        calls = listed.what == "calls"
-        every = listed.every or (matching is not None and not calls)
-        for row in range(self._seen, last):
-            if calls and not forth[row]:
-                continue
-            if not every and kinds[row] & HOUSEKEEPING:
-                continue
-            if matching is None or matching.rows[row]:
-                self._places.append(row)
+        count, matching = self.reading.count, self.listed.matching
+        last = count if matching is None else min(count, matching.count)
+        added = np.flatnonzero(self._listed(self._seen, last)) + self._seen
+        self._places = np.concatenate([self._places, added])
         self._seen = last
-        return len(self._places) > before
+        return bool(len(added))
 
-    def _all_places(self) -> NDArray[np.int64]:
-        """Returns the rows that are listed in the order of time; only once all is known."""
-        reading, listed = self.reading, self.listed
-        assert reading.run is not None
-        session = reading.run.session
-        shown = np.ones(len(session.order), bool)
-        picked = None if listed.matching is None else listed.matching.shown
-        if picked is not None:
-            shown &= np.frombuffer(picked.rows, np.uint8) != 0
-        if not listed.every and (picked is None or listed.what == "calls"):
-            shown &= (np.frombuffer(bytes(reading.kinds), np.uint8) & HOUSEKEEPING) == 0
-        if listed.what == "calls":
-            shown &= np.frombuffer(bytes(session.messages.from_client), np.uint8) != 0
-        return session.order[shown[session.order]]
+    def _listed(self, first: int, last: int) -> NDArray[np.bool_]:
+        """Returns which of some rows are listed. Of columns, which may grow meanwhile, a copy is looked at."""
+        reading, matching, calls = self.reading, self.listed.matching, self.listed.what == "calls"
+        shown = np.ones(last - first, bool)
+        if matching is not None:
+            shown &= np.array(matching.rows[first:last]) != 0
+        if not self.listed.every and (matching is None or calls):
+            shown &= np.array(reading.kinds[first:last]) & HOUSEKEEPING == 0
+        if calls:
+            shown &= np.array(reading.columns.from_client[first:last]) != 0
+        return shown
 
     def _nest(self) -> None:
         """Puts calls below the one that they were certainly sent for, where few enough are known to be."""

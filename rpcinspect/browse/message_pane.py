@@ -33,12 +33,12 @@ class MessagePane(Container):
     MessagePane.narrow BytesPane { width: 2fr; }
     """
 
-    def __init__(self, reading: GrowingRun, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, reading: GrowingRun) -> None:
+        super().__init__(id="message")
         self._reading = reading
         self._source = reading.decoding.bytes_beside()
-        self.structure_pane = StructurePane(id="structure")
-        self.bytes_pane = BytesPane(id="bytes")
+        self.structure_pane = StructurePane()
+        self.bytes_pane = BytesPane()
         self.structure: Structure | None = None
 
     def compose(self) -> ComposeResult:

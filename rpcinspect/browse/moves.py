@@ -7,6 +7,7 @@ are possible, and those that are not certain say so. Everything is the run's: no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -90,28 +91,21 @@ def _rrefs(run: RunModel, index: int) -> Iterator[Destination]:
 
 def _life(rref: RRef) -> Iterator[Destination]:
     """Everything that was captured of a reference, in the order of time."""
-    name = f"rref {rref.rref_id[0]}:{rref.rref_id[1]}"
-    found: list[tuple[int, str]] = []
-
-    def add(message: int | None, what: str) -> None:
-        if message is not None:
-            found.append((message, f"{name}: {what}"))
-
-    add(rref.created, "created")
-    add(rref.confirmed, "creation answered")
+    found = [(rref.created, "created"), (rref.confirmed, "creation answered")]
     for fork in rref.forks:
         holder = fork.holder or "?"
-        add(fork.begin, f"brought to {holder}")
-        add(fork.requested, f"registered by {holder}")
-        add(fork.accepted, f"accepted by {holder}")
-        add(fork.deleted, f"deleted by {holder}")
-        add(fork.acknowledged, "delete answered")
-    for fetch in rref.fetches:
-        add(fetch, "value fetched")
-    for backward in rref.backwards:
-        add(backward, "backward called")
-    for message, text in sorted(dict(reversed(found)).items()):
-        yield Destination(message, text)
+        found += [
+            (fork.begin, f"brought to {holder}"),
+            (fork.requested, f"registered by {holder}"),
+            (fork.accepted, f"accepted by {holder}"),
+            (fork.deleted, f"deleted by {holder}"),
+            (fork.acknowledged, "delete answered"),
+        ]
+    found += [(fetch, "value fetched") for fetch in rref.fetches]
+    found += [(backward, "backward called") for backward in rref.backwards]
+    told = {message: text for message, text in reversed(found) if message is not None}
+    for message, text in sorted(told.items()):
+        yield Destination(message, f"rref {rref.rref_id[0]}:{rref.rref_id[1]}: {text}")
 
 
 def _no_parent(run: RunModel, index: int) -> str:
@@ -142,9 +136,4 @@ MOVES: tuple[MessageMove, ...] = (
 
 def targets(move: MessageMove, run: RunModel, index: int) -> list[Destination]:
     """Returns where a move leads from a message."""
-    found: list[Destination] = []
-    for target in move.targets(run, index):
-        found.append(target)
-        if len(found) == MAX_TARGETS:
-            break
-    return found
+    return list(islice(move.targets(run, index), MAX_TARGETS))

@@ -99,7 +99,7 @@ class PairBrowser(ListApp):
     # -- what is on the screen
 
     def compose(self) -> ComposeResult:
-        """Makes the panes."""
+        """Makes the title, the list of both runs above what is said of one message, and the keys."""
         yield self.title_line
         with Container(id="panes"):
             yield self.lines_view
@@ -107,7 +107,7 @@ class PairBrowser(ListApp):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Begins to read."""
+        """Begins to read both captures; how far that is, is looked at until they are compared."""
         self.lines_view.focus()
         self.reading.start()
         self._ticks = self.set_interval(TICK_S, self._tick)
@@ -115,7 +115,7 @@ class PairBrowser(ListApp):
 
     @property
     def compared(self) -> ComparedRuns | None:
-        """Both runs, once they are compared."""
+        """Returns both runs with what comparing them came to; None until all is read and compared."""
         return self.reading.compared
 
     def _tick(self) -> None:

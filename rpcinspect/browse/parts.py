@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rpcinspect.browse.lines import MAX_LINE, LineLook, LineSource, ListLine
 from rpcinspect.fields.phrases import shorten
 from rpcinspect.views.columns import Cell, Links, Table
-from rpcinspect.views.text.columns import BETWEEN, Part, cell_text
+from rpcinspect.views.text.columns import Part, cell_text, table_lines
 from rpcinspect.views.text.console import StyledText
 
 NAMED = re.compile(r"(?<!\w)#(\d{1,18})\b")
@@ -25,8 +25,6 @@ NAMED = re.compile(r"(?<!\w)#(\d{1,18})\b")
 MAX_CELL = 120
 MAX_TARGETS = 200
 LOOKS: dict[str, LineLook] = {
-    "bad": "bad",
-    "odd": "odd",
     "red": "bad",
     "yellow": "odd",
     "dim": "dim",
@@ -44,6 +42,8 @@ class Destination(Struct, frozen=True):
 
 
 class _Row(Struct, frozen=True):
+    """A row of a table, or a line beside tables, whatever its length."""
+
     text: str
     look: LineLook = ""
     links: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -55,11 +55,12 @@ class _Row(Struct, frozen=True):
 
 
 class _Piece(Struct, frozen=True):
-    """What of a row stands in a line."""
+    """What of a row stands in one line of the list: of a table's row all, of a sentence what has room."""
 
     row: _Row
     text: str
     begins: bool
+    """Whether it is the first of its row: that line is found by the whole text."""
 
 
 class PartLines(LineSource):
@@ -87,7 +88,7 @@ class PartLines(LineSource):
         return ""
 
     def line(self, at: int, width: int) -> ListLine:
-        """Returns a line."""
+        """Returns a line as it was laid out: a row of a table, or a piece of a sentence."""
         piece = self._pieces[at]
         return ListLine(piece.text, piece.row.look)
 
@@ -133,11 +134,10 @@ def _rows_of(part: Part) -> Iterable[_Row]:
 def _table_rows(table: Table) -> Iterable[_Row]:
     titles = [column.title for column in table.columns]
     texts = [[shorten(cell_text(cell), MAX_CELL) for cell in row] for row in table.rows]
-    widths = [max(map(cell_len, column)) for column in zip(titles, *texts, strict=True)]
-    right = [column.right for column in table.columns]
-    yield _Row(_joined(titles, widths, right), "title")
-    for at, (row, cells, style) in enumerate(zip(table.rows, texts, table.styles, strict=True)):
-        yield _Row(_joined(cells, widths, right), LOOKS.get(style, ""), _links(titles, row), at)
+    (header, _), *lines = table_lines(Table(table.columns, texts, table.styles))
+    yield _Row(header, "title")
+    for at, ((line, style), row) in enumerate(zip(lines, table.rows, strict=True)):
+        yield _Row(line, LOOKS.get(style, ""), _links(titles, row), at)
     if table.left_out:
         yield _Row(f"{table.left_out:,} more are left out", "dim")
 
@@ -148,11 +148,3 @@ def _links(titles: Sequence[str], row: Sequence[Cell]) -> tuple[tuple[str, tuple
         for title, cell in zip(titles, row, strict=True)
         if isinstance(cell, Links) and cell.messages
     )
-
-
-def _joined(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    padded = []
-    for cell, width, to_right in zip(cells, widths, right, strict=True):
-        space = " " * (width - cell_len(cell))
-        padded.append(space + cell if to_right else cell + space)
-    return (" " * BETWEEN).join(padded).rstrip()

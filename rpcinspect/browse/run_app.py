@@ -30,7 +30,7 @@ from rpcinspect.browse.output_lines import OutputLines, OutputScreen
 from rpcinspect.browse.parts import PartLines
 from rpcinspect.browse.timeline import Timeline
 from rpcinspect.browse.view_bar import ViewBar
-from rpcinspect.browse.views import VIEWS, BrowseView, answer_lines, opened_lines
+from rpcinspect.browse.views import VIEWS, BrowseView, answer_lines
 from rpcinspect.fields.phrases import amount, captures_title, counted, printable
 from rpcinspect.unexpected import fault
 
@@ -62,9 +62,9 @@ class RunApp(ListApp):
         self.marks = marks
         self.export = ExportFlow(self, reading, marks, self._scopes)
         self.title_line = Static(id="title", markup=False)
-        self.view_bar = ViewBar({view.name: view.short for view in VIEWS}, id="views")
+        self.view_bar = ViewBar({view.name: view.short for view in VIEWS})
         self.panes = Container(id="panes", classes=LAYOUTS[0])
-        self.message = MessagePane(reading, id="message")
+        self.message = MessagePane(reading)
         """The panes of one message."""
         self.note_line = NoteLine()
         self.filter_line = FilterLine(reading)
@@ -90,7 +90,8 @@ class RunApp(ListApp):
     # -- what is on the screen
 
     def compose(self) -> ComposeResult:
-        """Makes the panes."""
+        """Makes the title, the names of the views, the list and the panes of one message, and below them its
+        note, the line for a filter and the keys."""
         yield self.title_line
         yield self.view_bar
         with self.panes:
@@ -101,7 +102,7 @@ class RunApp(ListApp):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Begins to read."""
+        """Begins to read the captures, and looks again and again at what has come."""
         self.lines_view.can_follow, self.lines_view.following = True, self.reading.follows
         self.show_view(self.view)
         self.lines_view.focus()
@@ -109,7 +110,7 @@ class RunApp(ListApp):
         self.set_interval(TICK_S, self._tick)
 
     async def on_event(self, event: events.Event) -> None:
-        """Has the reading give way to keys, clicks and the wheel."""
+        """Has the reading rest for a moment at keys, clicks and the wheel: they are answered at once."""
         if isinstance(event, events.InputEvent) and not isinstance(event, events.MouseMove):
             self.reading.give_way()
         await super().on_event(event)
@@ -149,7 +150,7 @@ class RunApp(ListApp):
 
     @property
     def settled(self) -> bool:
-        """Whether the list shows all there is to show."""
+        """Returns whether the list shows all there is to show: capture and filter are at their end."""
         return self.reading.state != "reading" and not self._waits
 
     def _title(self) -> None:
@@ -183,7 +184,8 @@ class RunApp(ListApp):
         cursor: int | None = None,
         row: int | None = None,
     ) -> None:
-        """Shows a view: at a line, or where a row's message is."""
+        """Shows a view at a line, or where the message of a row is; until it is there, words for why.
+        `opened`: the row of its table of which more is shown."""
         self.view, self.opened = view, opened
         self.view_bar.chosen = view.name
         reading, matching = self.reading, self.listed.matching
@@ -246,13 +248,12 @@ class RunApp(ListApp):
         assert run is not None
         if shown is not None:
             run = run.narrowed(shown.rows, shown.touched)
-        lines: LineSource | None
+        lines: LineSource
         try:
-            lines = answer_lines(view, run, shown) if opened is None else opened_lines(view, run, opened)
+            lines = answer_lines(view, run, shown, opened)
         except Exception as error:
             lines = NoLines(printable(fault(error)))
-        if lines is not None:
-            self.call_from_thread(self._answered, (view, opened, matching), lines, cursor)
+        self.call_from_thread(self._answered, (view, opened, matching), lines, cursor)
 
     def _answered(
         self, asked: tuple[BrowseView, int | None, FilterRun | None], lines: LineSource, cursor: int | None
@@ -295,7 +296,7 @@ class RunApp(ListApp):
             self.show_row(self.row)
 
     def show_row(self, row: int) -> None:
-        """Shows a message in its panes."""
+        """Shows the message of a row: its structure, its bytes and the note on it."""
         self.row = row
         self.message.show(row)
         self.note_line.show(row, self.marks, self.reading)
@@ -349,7 +350,7 @@ class RunApp(ListApp):
         return scopes_of(self.reading, self.row, self.marks, self.listed.matching)
 
     def on_unmount(self) -> None:
-        """Stops what is still being written."""
+        """Stops what is still being written, of which nothing is left then."""
         self.export.stop()
 
     def action_layout(self) -> None:

@@ -101,16 +101,15 @@ class StructurePane(LinesView):
     class TensorChosen(NodeSelected):
         """Enter was pressed on a tensor, or on what refers to one: `node.tensor` is its number."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(NoLines("no message is chosen"), id=id)
+    def __init__(self) -> None:
+        super().__init__(NoLines("no message is chosen"))
         self.structure: Structure | None = None
         self._shown: NodeLines | None = None
 
-    def show_structure(self, structure: Structure | None, why: str = "") -> None:
-        """Shows the tree of a message, or words for why there is none."""
-        self.structure = structure
-        self._shown = None if structure is None else NodeLines(structure.root)
-        self.show(NoLines(why) if self._shown is None else self._shown)
+    def show_structure(self, structure: Structure) -> None:
+        """Shows the tree of a message."""
+        self.structure, self._shown = structure, NodeLines(structure.root)
+        self.show(self._shown)
 
     @property
     def node(self) -> Node | None:

@@ -35,11 +35,9 @@ class TensorPane(LinesView):
     """Shows one tensor: what it is, what all of its elements come to, and each element. Begins with what the
     message says of it; the rest is added as it becomes known."""
 
-    def __init__(
-        self, record: RpcRecord, source: CaptureBytes, number: int, *, id: str | None = None
-    ) -> None:
+    def __init__(self, record: RpcRecord, source: CaptureBytes, number: int) -> None:
         """`source`: nobody else may be moving its window while it is used here."""
-        super().__init__(id=id)
+        super().__init__()
         self._record = record
         self._source = source
         self._number = number

@@ -19,9 +19,9 @@ class ViewBar(Widget):
     auto_links = reactive(False)
     chosen: reactive[str] = reactive("")
 
-    def __init__(self, names: Mapping[str, str], *, id: str | None = None) -> None:
+    def __init__(self, names: Mapping[str, str]) -> None:
         """`names` of all views, with what they are called where there is little room."""
-        super().__init__(id=id)
+        super().__init__()
         self._names = names
 
     def render(self) -> Text:

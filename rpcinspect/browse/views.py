@@ -100,14 +100,11 @@ VIEWS: tuple[BrowseView, ...] = (
 BY_NAME = {view.name: view for view in VIEWS}
 
 
-def answer_lines(view: BrowseView, run: RunModel, shown: Shown | None = None) -> PartLines:
-    """Works a view out; `shown`: what a filter has left of the run."""
+def answer_lines(
+    view: BrowseView, run: RunModel, shown: Shown | None = None, opened: int | None = None
+) -> PartLines:
+    """Works a view out, or what a row of it opens to; `shown`: what a filter has left of the run."""
+    if opened is not None and view.opens is not None:
+        return PartLines(view.opens(run, opened), len(run.messages))
     assert view.parts is not None
     return PartLines(view.parts(run, shown), len(run.messages))
-
-
-def opened_lines(view: BrowseView, run: RunModel, item: int) -> PartLines | None:
-    """Works out what a row of a view opens to; None where that is nothing."""
-    if view.opens is None:
-        return None
-    return PartLines(view.opens(run, item), len(run.messages))

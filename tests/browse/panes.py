@@ -18,11 +18,11 @@ Story = Callable[["Panes", Pilot[None]], Coroutine[Any, Any, None]]
 
 
 class Panes(App[None]):
-    """Structure above bytes, half of the screen each."""
+    """Structure above bytes, half of the screen each; without one as before a message is chosen."""
 
     CSS = "StructurePane, BytesPane { height: 1fr; }"
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure | None = None) -> None:
         super().__init__()
         self.tree_pane, self.bytes_pane = StructurePane(), BytesPane()
         self.structure = structure
@@ -34,8 +34,9 @@ class Panes(App[None]):
         yield self.bytes_pane
 
     def on_mount(self) -> None:
-        self.tree_pane.show_structure(self.structure)
-        self.bytes_pane.show_bytes(self.structure.bytes)
+        if self.structure is not None:
+            self.tree_pane.show_structure(self.structure)
+            self.bytes_pane.show_bytes(self.structure.bytes)
         self.tree_pane.focus()
 
     def on_structure_pane_node_selected(self, message: StructurePane.NodeSelected) -> None:

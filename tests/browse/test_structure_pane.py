@@ -84,10 +84,9 @@ def test_captured_markup_and_escapes_are_shown_as_they_are() -> None:
 
 def test_nothing_to_show() -> None:
     async def story(pilot: Pilot[None]) -> None:
-        app.tree_pane.show_structure(None, "it is still being read")
         await pilot.press("down", "left", "right", "enter", "end")
-        assert screen(app.tree_pane)[0] == " it is still being read"
+        assert screen(app.tree_pane)[0] == " no message is chosen"
         assert app.tree_pane.select_byte(0, 0) is None
 
-    app = Panes(Structure(*call()))
+    app = Panes()
     drive(app, story)
