@@ -58,14 +58,15 @@ class KeyLine(Widget):
 
     def render(self) -> Text:
         """Returns the keys and what they do, with the keys in their colour; what has no room is left out."""
-        labels = [(one.action == HELP, self._label(one)) for one in self._shown_bindings()]
-        room = self.size.width - sum(len(label) + 1 for last, label in labels if last)
+        shown = self._shown_bindings()
+        help_ = [self._label(one) for one in shown if one.action == HELP]
+        room = self.size.width - sum(len(label) + 1 for label in help_)
         text = Text(no_wrap=True, overflow="ellipsis")
-        for last, label in labels:
-            if last:
-                text.append(" " * (room - len(text))).append_text(label)
-            elif len(text) + len(label) < room:
-                text.append_text(label).append(" ")
-            else:
-                room = 0  # no later one stands out of its order
+        for label in map(self._label, shown[: len(shown) - len(help_)]):
+            between = " " if text else ""
+            if len(text) + len(between) + len(label) >= room:
+                break
+            text.append(between).append_text(label)
+        for label in help_:
+            text.append(" " * (room - len(text))).append_text(label)
         return text

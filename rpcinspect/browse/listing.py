@@ -95,7 +95,7 @@ class RowList(LineSource):
         return bool(len(added))
 
     def _listed(self, first: int, last: int) -> NDArray[np.bool_]:
-        """Returns which of some rows are listed. Of columns, which may grow meanwhile, a copy is looked at."""
+        """Returns which of some rows are listed; looks at copies of columns, which may grow meanwhile."""
         reading, matching, calls = self.reading, self.listed.matching, self.listed.what == "calls"
         shown = np.ones(last - first, bool)
         if matching is not None:
