@@ -353,7 +353,7 @@ class _Aligner:
 
     def _level(self, lane: Candidates, key: Callable[[int, int], Hashable]) -> Level:
         a, b = ([key(side, index) for index in lane[side]] for side in (0, 1))
-        return Level(a, b, crossing=True)
+        return Level(a, b)
 
     def _general(self) -> Candidates:
         """Returns all calls that code sends."""

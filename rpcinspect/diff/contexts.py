@@ -124,10 +124,10 @@ def _pairs(
 ) -> list[tuple[int, int]]:
     counts = len(lane_a), len(lane_b)
 
-    def level(look: Callable[[ContextGroups, ContextCalls], Hashable], *, crossing: bool = False) -> Level:
-        return Level([look(a, one) for one in lane_a], [look(b, one) for one in lane_b], crossing)
+    def level(look: Callable[[ContextGroups, ContextCalls], Hashable]) -> Level:
+        return Level([look(a, one) for one in lane_a], [look(b, one) for one in lane_b])
 
-    pairs = align(*counts, [level(ContextGroups.says, crossing=True)])
+    pairs = align(*counts, [level(ContextGroups.says)])
     left = unpaired(*counts, pairs)
     if left[0] and left[1]:
         some_a = [place for place in left[0] if len(lane_a[place].calls) > 1]
@@ -136,9 +136,8 @@ def _pairs(
             [a.requests(lane_a[place]) for place in some_a], [b.requests(lane_b[place]) for place in some_b]
         )
         pairs += [(some_a[i], some_b[j]) for i, j in alike]
-        pairs = align(*counts, [level(ContextGroups.begins, crossing=True)], pairs)
+        pairs = align(*counts, [level(ContextGroups.begins)], pairs)
     for look in (ContextGroups.shape, ContextGroups.kind, ContextGroups.ends):
         if len(pairs) < min(counts):
-            keys = [look(a, one) for one in lane_a], [look(b, one) for one in lane_b]
-            pairs = in_time(lane_a, lane_b, pairs, keys)
+            pairs = in_time(lane_a, lane_b, pairs, level(look))
     return pairs

@@ -25,8 +25,6 @@ class Level(NamedTuple):
 
     a: Sequence[Hashable]
     b: Sequence[Hashable]
-    crossing: bool = False
-    """Equal keys belong together wherever they stand, not only in the same order."""
 
 
 def align(count_a: int, count_b: int, levels: Iterable[Level], known: IndexPairs | None = None) -> IndexPairs:
@@ -41,10 +39,9 @@ def align(count_a: int, count_b: int, levels: Iterable[Level], known: IndexPairs
             found = in_order([level.a[i] for i in gap_a], [level.b[j] for j in gap_b])
             pairs += [(gap_a[i], gap_b[j]) for i, j in found]
         left_a, left_b = unpaired(count_a, count_b, pairs)
-        if level.crossing:
-            found = anywhere([level.a[i] for i in left_a], [level.b[j] for j in left_b])
-            pairs += [(left_a[i], left_b[j]) for i, j in found]
-            left_a, left_b = unpaired(count_a, count_b, pairs)
+        found = anywhere([level.a[i] for i in left_a], [level.b[j] for j in left_b])
+        pairs += [(left_a[i], left_b[j]) for i, j in found]
+        left_a, left_b = unpaired(count_a, count_b, pairs)
     return sorted(pairs)
 
 
