@@ -269,4 +269,4 @@ def _share(made: _Made) -> str:
     found = made.numbers
     both = ((found.nan, "NaN"), (found.infinite, "infinite"))
     kinds = [f"{count:,} {name}" for count, name in both if count]
-    return f"{' and '.join(kinds)} of {found.elements:,} elements of tensor#{made.tensor}"
+    return f"{' and '.join(kinds)} of {counted(found.elements, 'element')} of tensor#{made.tensor}"

@@ -17,6 +17,7 @@ from rpcinspect.equality.elements import ElementBlock
 from rpcinspect.equality.floats import FLOATS, Codes, FloatLayout
 from rpcinspect.equality.rules import Rules, Tolerance
 from rpcinspect.rpc.dtypes import DTYPES, element_value
+from rpcinspect.session.words import counted
 
 KINDS = ("zero-sign", "nan-payload", "ulp", "value")
 """From the least to the most; an element is of one of them, a complex one of the worst of its parts."""
@@ -130,7 +131,8 @@ class Tally(Struct):
         if self.differing:
             out.append(self._difference(path))
         if self.unknown:
-            text = f"{self.unknown:,} of {self.numel:,} elements have bytes that were not captured"
+            verb = "has" if self.unknown == 1 else "have"
+            text = f"{self.unknown:,} of {counted(self.numel, 'element')} {verb} bytes that were not captured"
             place = f"{path}.elements[{self.first_unknown}]"
             out.append(Difference(code="unknown", path=place, text=text, both=not self.half_known))
         return out

@@ -30,6 +30,7 @@ from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.message import type_name
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import error_of
+from rpcinspect.session.words import counted
 
 
 def compare_messages(
@@ -89,7 +90,8 @@ class _Comparison(Struct, eq=False):
         missing = [sum(record.tp.payload_missing or ()) for record in (a, b)]
         if any(missing):
             yield from self.field("type", type_name(a.rpc.message.type), type_name(b.rpc.message.type))
-            text = f"{sum(missing):,} bytes of it were not captured"
+            verb = "was" if sum(missing) == 1 else "were"
+            text = f"{counted(sum(missing), 'byte')} of it {verb} not captured"
             yield Difference(code="unknown", path="payload", text=text, both=all(missing))
             return
         self.matching.contexts = contexts_of(a.rpc.envelopes)

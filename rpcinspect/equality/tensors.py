@@ -62,7 +62,9 @@ def compare_elements(
     storage_a, storage_b = a.storage(meta_a), b.storage(meta_b)
     if storage_a is None or storage_b is None or storage_a.extent is None or storage_b.extent is None:
         states = _state(storage_a), _state(storage_b)
-        text = f"all {numel:,} elements have bytes that were not captured"
+        text = "bytes of its element were not captured"
+        if numel > 1:
+            text = f"all {numel:,} elements have bytes that were not captured"
         both = not any(s is not None and s.extent is not None for s in (storage_a, storage_b))
         return [
             Difference(code="unknown", path=path, a_value=states[0], b_value=states[1], text=text, both=both)
@@ -288,7 +290,8 @@ def _other_indices(path: str, a: _Entries, b: _Entries) -> Difference:
     set_a, set_b = set(rows_a), set(rows_b)
     first_a = next((row for row in rows_a if row not in set_b), None)
     first_b = next((row for row in rows_b if row not in set_a), None)
-    text = f"{len(set_a ^ set_b):,} indices are in one of the two only"
+    count = len(set_a ^ set_b)
+    text = f"{count:,} {'index is' if count == 1 else 'indices are'} in one of the two only"
     return Difference(
         code="value",
         path=path,

@@ -37,6 +37,7 @@ from rpcinspect.rpc.command import (
 from rpcinspect.rpc.command_codec import message_type_of
 from rpcinspect.rpc.envelope import RpcWithAutograd
 from rpcinspect.rpc.message import MessageType, type_name
+from rpcinspect.rpc.patterns import Pattern
 from rpcinspect.rpc.pickle_facts import SCRIPT
 from rpcinspect.rpc.questions import CALLS, context_of, failed, function_of, is_builtin, python_udf_of
 from rpcinspect.rpc.record import RpcRecord
@@ -151,8 +152,8 @@ class Provenance:
         self.autograd_message = array("q")
         """Of each row the autograd message id that it names; any number where it names none."""
         self._numbers: dict[MessageKind, int] = {}
-        self._of_pattern: dict[int, tuple[object, int, bool]] = {}
-        """Of patterns by id(); each is held, so that its id stays its own."""
+        self._of_pattern: dict[Pattern | None, int] = {}
+        """Pattern → the number of its kind."""
         self._events = tuple(array("q") for _ in range(7))
         self._marks = (array("q"), array("q"))
         """(row, mark) of values."""
@@ -161,13 +162,12 @@ class Provenance:
 
     def feed(self, records: Sequence[RpcRecord]) -> None:
         """Takes the next records."""
-        patterns = self._of_pattern
         for record in records:
-            known = None if record.pattern is None else patterns.get(id(record.pattern))
-            if known is None or (known[2] and record.tp.tensors):
+            number = self._of_pattern.get(record.pattern)
+            if number is None or (record.tp.tensors and self.kinds[number].type in CARRIERS):
                 record.told(self._feed_one)
             else:
-                self._append(known[1], record.ids)
+                self._append(number, record.ids)
 
     def _append(self, kind: int, ids: Sequence[int]) -> None:
         """Takes the number of a message's kind and the ids of its context and autograd message."""
@@ -178,25 +178,22 @@ class Provenance:
     def _feed_one(self, record: RpcRecord) -> None:
         """Takes the next record; keeps nothing of a record at which this fails."""
         pattern = record.pattern
-        if pattern is None:
+        number = self._of_pattern.get(pattern)
+        marks: tuple[int, ...] = ()
+        if number is None:
             kind, marks = self._kind(record)
-            number, ids, events = self._number(kind), _autograd_ids(record), list(_events(record))
-            tensors = self._tensors_of(record) if kind.type in CARRIERS else []
+            number = self._number(kind if pattern is None else replace(kind, marks=marks))
+        tensors = self._tensors_of(record) if self.kinds[number].type in CARRIERS else []
+        if pattern is None:
+            ids, events = _autograd_ids(record), list(_events(record))
             for event in events:
                 for column, part in zip(self._events, event, strict=True):
                     column.append(part)
             _extend(self._marks, record.row, marks)
         else:  # of RRefs it says nothing
-            known = self._of_pattern.get(id(pattern))
-            if known is None:
-                kind, marks = self._kind(record)
-                known = pattern, self._number(replace(kind, marks=marks)), kind.type in CARRIERS
-                self._of_pattern[id(pattern)] = known
-            _, number, carries = known
             ids = record.ids
-            tensors = self._tensors_of(record) if carries else []
-        if tensors:
-            _extend(self._tensors, record.row, tensors)
+            self._of_pattern[pattern] = number
+        _extend(self._tensors, record.row, tensors)
         self._append(number, ids)
 
     def _tensors_of(self, record: RpcRecord) -> list[int]:

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rpcinspect.late_pattern import late
 from rpcinspect.session.identity import End, EndKey, IdentityEvidence, WorkerKey
@@ -282,7 +282,7 @@ def resolve_logged_workers(
     names = [names_by_id(its) for its in ids]
     workers: dict[Worker, None] = {}
     for worker in told:
-        workers[_worker(worker, numbers[worker.job])] = None
+        workers[Worker(**{**asdict(worker), "job": numbers[worker.job]})] = None
     there = {(worker.job, worker.name) for worker in workers}
     there |= {(worker.job, address) for worker in workers for address in worker.addresses}
     there |= {(w.job, f"worker:{w.id}") for w in workers if w.name is None}
@@ -301,17 +301,6 @@ def resolve_logged_workers(
 
 def _job_order(job: LogJob) -> tuple[bool, int, str]:
     return (False, job, "") if isinstance(job, int) else (True, 0, job)
-
-
-def _worker(told: LoggedWorker, job: int) -> Worker:
-    return Worker(
-        name=told.name,
-        id=told.id,
-        group=told.group,
-        addresses=told.addresses,
-        elsewhere=told.elsewhere,
-        job=job,
-    )
 
 
 def _named(label: str, job: int, ids: dict[str, set[int]], names: dict[int, str]) -> Worker:
