@@ -232,6 +232,7 @@ class PassProgress(Struct, eq=False):
     """(context, live id) of what was received with an edge, as it comes."""
     number: dict[int, int] = field(default_factory=lambda: defaultdict(lambda: -1))
     left: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Context → live ids of what has still to leave in the pass that is under way."""
 
     def leaves(self, context: int, edge: int) -> list[int]:
         """Live ids of the received messages whose gradients hang at what is to be sent."""
@@ -256,7 +257,3 @@ class PassProgress(Struct, eq=False):
                 self.left[context] = [number for number in known if number != edge]
                 return one, known
         raise ReplayError("no backward pass of the capture has this gradient")
-
-    def last(self, context: int) -> bool:
-        """Whether no more gradients leave in the pass."""
-        return not self.left[context]

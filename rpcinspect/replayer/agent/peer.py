@@ -257,7 +257,7 @@ class AgentPeer:
             "pass": None
             if begun is None
             else {"root": begun[0].root, "edges": begun[1], "retain": begun[0].retain},
-            "last": self._progress.last(context),
+            "last": not self._progress.left[context],
         }
         self._tell(what, b"", message.tensor_table, tensors)
 

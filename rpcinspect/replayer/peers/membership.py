@@ -83,7 +83,8 @@ class Membership:
         """Makes all peers members, each known to all others. Raises `ReplayError`, and then nobody joined."""
         with self._token("join"):
             try:
-                self._check_group()
+                if self._store.compare_set(IS_STATIC, b"", b"false") != b"false":
+                    raise ReplayError(STATIC)
                 members = read_members(self._store)
                 self._check_free(members)
                 for peer in self._peers:
@@ -142,10 +143,6 @@ class Membership:
             self._peers[0].loop.wait_until(self.handle, POLL_S)
 
         return held_token(self._store, self._peers[0].name, what, self._timeout_s, wait)
-
-    def _check_group(self) -> None:
-        if self._store.compare_set(IS_STATIC, b"", b"false") != b"false":
-            raise ReplayError(STATIC)
 
     def _check_free(self, members: dict[str, int]) -> None:
         ids = {worker_id: name for name, worker_id in members.items()}

@@ -188,7 +188,7 @@ class _BindingReader:
     ) -> None:
         """Its variables are its own; `:=` in it binds outside."""
         for generator in node.generators:
-            self._changed(generator.target, Place(None, class_=place.class_, me=place.me))
+            self._target(generator.target, None, Place(None, class_=place.class_, me=place.me))
             self._all((generator.iter, *generator.ifs), place)
         self._all((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,), place)
 
@@ -211,7 +211,7 @@ class _BindingReader:
     def _other(self, node: ast.AST, place: Place) -> None:
         """Compound statements, handlers, patterns and expressions: whatever in them is a target."""
         if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
-            self._changed(node, place)
+            self._target(node, None, place)
             return
         for name in (getattr(node, "name", None), getattr(node, "rest", None)):
             if isinstance(name, str):  # of an exception, or of a pattern
@@ -221,18 +221,20 @@ class _BindingReader:
 
     # --- targets --------------------------------------------------------------------------------------------
 
-    def _target(self, target: ast.AST, value: ast.AST, place: Place) -> None:
-        """Binds a target of an assignment."""
+    def _target(self, target: ast.AST, value: ast.AST | None, place: Place) -> None:
+        """Binds the names in a target of an assignment; `value` None: it gets what the text does not show, or
+        is deleted."""
+        how: BindingKind = "other" if value is None else "assign"
         if isinstance(target, ast.Name):
-            self._bind(target.id, "assign", value, place)
+            self._bind(target.id, how, value or target, place)
         elif isinstance(target, ast.Attribute):
             self.read(target.value, place)
-            self._attribute(target, "assign", value, place)
-        elif parts := _parts(target, value):
-            for part, of in parts:
+            self._attribute(target, how, value or target, place)
+        elif isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
+            for part, of in _parts(target, value):
                 self._target(part, of, place)
-        else:
-            self._changed(target, place)
+        else:  # an item: it binds no name
+            self._all(ast.iter_child_nodes(target), place)
 
     def _declared(self, node: ast.AnnAssign, place: Place) -> None:
         """`name: type` in a class, with or without a default: objects may have such an attribute, as those of
@@ -242,20 +244,6 @@ class _BindingReader:
         if isinstance(node.target, ast.Name) and place.scope not in (None, self._module) and not of_class:
             assert place.scope is not None
             self._add(place.scope.attributes, _mangled(node.target.id, place), "other", node, place)
-
-    def _changed(self, target: ast.AST, place: Place) -> None:
-        """Binds the names in a target that gets what the text does not show, or is deleted."""
-        if isinstance(target, ast.Name):
-            self._bind(target.id, "other", target, place)
-        elif isinstance(target, ast.Attribute):
-            self.read(target.value, place)
-            self._attribute(target, "other", target, place)
-        elif isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
-            for part in ast.iter_child_nodes(target):
-                if isinstance(part, ast.expr):
-                    self._changed(part, place)
-        else:  # an item: it binds no name
-            self._all(ast.iter_child_nodes(target), place)
 
     def _bind(
         self,
@@ -306,13 +294,14 @@ def _binds(node: ast.expr) -> bool:
     return any(isinstance(part, (ast.NamedExpr, ast.comprehension)) for part in ast.walk(node))
 
 
-def _parts(target: ast.AST, value: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
-    """Returns the parts of a target with their parts of the value; none where the text does not show them."""
-    if not (isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))):
-        return []
-    if any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts)):
-        return []
-    return list(zip(target.elts, value.elts)) if len(target.elts) == len(value.elts) else []  # noqa: B905
+def _parts(target: ast.AST, value: ast.AST | None) -> list[tuple[ast.expr, ast.expr | None]]:
+    """Returns the parts of a target with their parts of the value; with None where the text does not show
+    them."""
+    parts = [part for part in ast.iter_child_nodes(target) if isinstance(part, ast.expr)]
+    values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+    if len(parts) != len(values) or any(isinstance(part, ast.Starred) for part in (*parts, *values)):
+        return [(part, None) for part in parts]
+    return list(zip(parts, values, strict=True))
 
 
 def _mangled(name: str, place: Place) -> str:
