@@ -254,9 +254,7 @@ class AgentPeer:
             "context": context,
             "edge": edge,
             "grads": list(command.grads),
-            "pass": None
-            if begun is None
-            else {"root": begun[0].root, "edges": begun[1], "retain": begun[0].retain},
+            "pass": begun and {"root": begun[0].root, "edges": begun[1], "retain": begun[0].retain},
             "last": not self._progress.left[context],
         }
         self._tell(what, b"", message.tensor_table, tensors)

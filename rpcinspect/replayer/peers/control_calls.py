@@ -59,13 +59,8 @@ def read_control_call(message: RpcMessage) -> ControlCall | None:
 
 def membership_call(name: str, worker_id: int, *, is_join: bool) -> RpcMessage:
     """Tells a member that the worker joins or leaves; no devices, no device map, as of a CPU worker."""
-    info = (
-        _global(_WORKER_INFO)
-        + _EMPTY_TUPLE
-        + _NEWOBJ
-        + (_text(name) + _integer(worker_id) + _TUPLE2)
-        + _BUILD
-    )
+    state = _text(name) + _integer(worker_id) + _TUPLE2
+    info = _global(_WORKER_INFO) + _EMPTY_TUPLE + _NEWOBJ + state + _BUILD
     args = _MARK + info + _EMPTY_LIST + _EMPTY_DICT + (_TRUE if is_join else _FALSE) + _TUPLE
     return _call(_UPDATE_GROUP_MEMBERSHIP, args)
 

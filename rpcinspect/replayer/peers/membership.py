@@ -171,11 +171,8 @@ class Membership:
     def _tell(self, peer: Peer, member: str, *, is_join: bool) -> None:
         if is_join:  # also if it fails: nobody knows then whether it was done
             self._told.append((peer, member))
-        answer = peer.call(
-            member,
-            membership_call(peer.name, peer.worker_id, is_join=is_join),
-            timeout_s=self._timeout_s,
-        ).message
+        call = membership_call(peer.name, peer.worker_id, is_join=is_join)
+        answer = peer.call(member, call, timeout_s=self._timeout_s).message
         if answer.type != MessageType.PYTHON_RET or not _is_none(answer):
             raise ReplayError(f"{member} does not let {peer.name!a} {'join' if is_join else 'leave'}")
 

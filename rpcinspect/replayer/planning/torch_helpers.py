@@ -87,11 +87,8 @@ def _bound(signature: Signature, args: Value, kwargs: Value) -> dict[str, Value]
     fused = len(args) > len(signature.named) + 1 or found.get("fused") not in (None, False)
     if fused and is_optimizer:
         return None
-    return (
-        found
-        if all(signature.named[name](found[name]) for name in signature.named if name in found)
-        else None
-    )
+    fits = all(signature.named[name](found[name]) for name in signature.named if name in found)
+    return found if fits else None
 
 
 def _method(judge: Judge, function: Global, maker: Global | None, method: str, methods: Methods) -> None:
