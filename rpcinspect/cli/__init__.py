@@ -64,12 +64,9 @@ def main() -> None:
 
 def _prepare_streams() -> None:
     """Opens standard streams that were closed as empty ones; escapes characters that an encoding lacks."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115 - as long as the process
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=PLAIN)

@@ -53,7 +53,7 @@ def report_results(asked: ReportOptions, suite: "Callable[[], SuiteResult]") -> 
     """Writes what is wanted of a suite, which is made only then."""
     if not wanted(asked):
         return
-    from rpcinspect.cli.output import open_output, write_command
+    from rpcinspect.cli.output import open_output, write_error
     from rpcinspect.views.ci.github import workflow_commands
     from rpcinspect.views.ci.junit import junit_xml
 
@@ -63,7 +63,7 @@ def report_results(asked: ReportOptions, suite: "Callable[[], SuiteResult]") -> 
             output.write(junit_xml(made))
     if _annotates(asked):
         for line in workflow_commands(made.annotations):
-            write_command(line)
+            write_error(f"{line}\n", commands=True)
 
 
 @contextmanager

@@ -144,19 +144,12 @@ def show_line(name: str, line: str) -> None:
     write_error(f"{shorten(printable(name), MAX_NAME)} | {printable(line.expandtabs())}\n")
 
 
-def write_error(text: str) -> None:
-    """Writes to standard error; in a log of GitHub Actions nothing of it is a command."""
-    _write_error(inert(text) if is_github_log() else text)
-
-
-def write_command(line: str) -> None:
-    """Writes a workflow command to a log of GitHub Actions, where the runner reads standard error, too."""
-    _write_error(f"{line}\n")
-
-
-def _write_error(text: str) -> None:
-    """Writes without Python's buffer: a thread that waits there for a reader would keep its lock, and nobody
-    could end this process then."""
+def write_error(text: str, *, commands: bool = False) -> None:
+    """Writes to standard error; in a log of GitHub Actions, where the runner reads that too, nothing of it is
+    a command, unless it is `commands`. Without Python's buffer: a thread that waits there for a reader would
+    keep its lock, and nobody could end this process then."""
+    if is_github_log() and not commands:
+        text = inert(text)
     stream = sys.stderr.file if isinstance(sys.stderr, InertText) else sys.stderr
     try:
         number = stream.fileno() if isinstance(stream, io.TextIOWrapper) else None
