@@ -74,11 +74,8 @@ class HexLines(LineSource):
     def offset(self, span: ByteSpan) -> str:
         """Returns where the first byte of a line is; dots where nobody knows."""
         part = self.message.parts[span.part]
-        if span.kind == "hole":
-            place = part.offset(span.start) if part.storage is None else None
-        else:
-            known = (part.offset(at) for at in range(span.start, span.end))
-            place = next((at for at in known if at is not None), None)
+        line = range(span.start, min(span.end, span.start + self.per_line))
+        place = next((place for at in line if (place := part.offset(at)) is not None), None)
         return "·" * self._digits if place is None else f"{place:0{self._digits}x}"
 
     def cells(self, span: ByteSpan) -> list[tuple[str, str]]:

@@ -30,7 +30,8 @@ class Marks(Mapping[int, str]):
         """Of rows on which there are notes, or were."""
         self._seen = 0
         """Rows among which notes of files were looked for."""
-        self._news: list[str] = []
+        self.news: list[str] = []
+        """What is to be told; whoever tells it clears it."""
         self._told: set[str] = set()
         self._judged = False
         for one in notes:
@@ -53,16 +54,6 @@ class Marks(Mapping[int, str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something is to be told."""
-        return bool(self._news)
-
-    def news(self) -> list[str]:
-        """Returns what is worth telling since this was asked last."""
-        told, self._news = self._news, []
-        return told
 
     def toggle(self, record: RpcRecord) -> None:
         """Marks a message, or takes its mark and note away."""
@@ -129,7 +120,7 @@ class Marks(Mapping[int, str]):
         """Has something told once."""
         if what not in self._told:
             self._told.add(what)
-            self._news.append(what)
+            self.news.append(what)
 
 
 def _notes_of(capture: Path) -> NotesInMemory:

@@ -145,9 +145,4 @@ class PairReading:
 
     def _run(self, decoding: Decoding, name: str) -> RunModel:
         self._doing, self._progress = f"reading {name}", (0, None)
-        records = []
-        for some in decoding.blocks():
-            if self._stop:
-                raise _GivenUp
-            records += some
-        return RunModel.of(decoding, records)
+        return RunModel.of(decoding, list(decoding.records()))

@@ -118,17 +118,16 @@ class RunApp(ListApp):
     def _tick(self) -> None:
         """Takes notice of what has come."""
         self._title()
-        if self.marks.find(self.reading) or self.marks.has_news:
+        if self.marks.find(self.reading) or self.marks.news:
             self._marked()
         matching = self.listed.matching
         if matching is not None and matching.why:
             self.say(f"the filter was given up: {matching.why}", "error")
             self._use(None)
-        if self.reading.state == "failed" and not self._said:
+        if self.reading.state in ("done", "failed") and not self._said:
             self._said = True
-            self.say(self.reading.why, "error", 60)
-        if self.reading.state == "done" and not self._said:
-            self._said = True
+            if self.reading.why:
+                self.say(self.reading.why, "error", 60)
             for line in self.reading.notices:
                 self.say(line, timeout=15)
         rows = self._rows
@@ -335,8 +334,9 @@ class RunApp(ListApp):
 
     def _marked(self) -> None:
         """Shows marks as they are now."""
-        for told in self.marks.news():
+        for told in self.marks.news:
             self.say(told, "warning", 10)
+        self.marks.news.clear()
         self.note_line.show(self.row, self.marks, self.reading)
         self.lines_view.refresh()
 

@@ -140,7 +140,7 @@ class TextPrompt(AskScreen[str | None]):
 class HelpScreen(AskScreen[None]):
     """Shows the keys of the pane that one is in, and those that work everywhere."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,?,enter", "dismiss", "close")]
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll { width: 90%; max-width: 100; height: auto; max-height: 90%;

@@ -86,7 +86,7 @@ class TensorScreen(AskScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape,backspace", "dismiss", "back"),
-        Binding("question_mark", "app.help", "help", key_display="?"),
+        Binding("?", "app.help", "help"),
     ]
 
     def __init__(self, record: RpcRecord, source: CaptureBytes, number: int) -> None:

@@ -67,7 +67,7 @@ def test_marks_and_notes_are_there_again(chain: Path) -> None:
         expected = {number: f"this is {number}" for number in range(24) if number != gone}
         assert notes(reading, marks) == expected
         assert marked_numbers(reading, marks) == sorted(expected)
-        assert marks.news() == []
+        assert marks.news == []
 
 
 def test_a_log_has_places_too(tmp_path: Path) -> None:
@@ -143,12 +143,12 @@ def test_another_version_of_the_capture_is_told(chain: Path) -> None:
     chain.write_bytes(CHAIN.read_bytes()[:-1])
     with read(chain) as (reading, marks):
         assert notes(reading, marks) == {6: "six", 13: "thirteen"}
-        (told,) = marks.news()
+        (told,) = marks.news
         assert "chain.pcap has changed" in told
     chain.write_bytes(DETACH.read_bytes())
     with read(chain) as (reading, marks):
         assert notes(reading, marks) == {}
-        (told,) = marks.news()
+        (told,) = marks.news
         assert "2 of 2 notes" in told
         note(reading, marks, 2, "of this one")
     chain.write_bytes(CHAIN.read_bytes())
@@ -162,7 +162,8 @@ def test_what_is_no_file_has_marks_in_memory_and_tells_it_once(chain: Path) -> N
         note(reading, marks, 6, "six")
         note(reading, marks, 8, "eight")
         assert notes(reading, marks) == {6: "six", 8: "eight"}
-        (told,) = marks.news()
+        (told,) = marks.news
         assert "until the end of this program" in told
+        marks.news.clear()
         note(reading, marks, 10, "ten")
-        assert marks.news() == []
+        assert marks.news == []
