@@ -99,7 +99,7 @@ def _givers(
     found: dict[tuple[int, int], dict[str, tuple[str, ...]]] = defaultdict(dict)
     for row, context in enumerate(session.provenance.context) if contexts else ():
         key = (session.job(row), context)
-        if key in contexts and session.provenance.kind_of(row).wrapped:
+        if key in contexts:
             its, receiver = found[key], session.destination(row)
             its[receiver] = unique([*its.get(receiver, ()), session.source(row)])
     return found

@@ -103,7 +103,7 @@ class Likelihood:
         kind, context = requests.kind(row), requests.context(row)
         over = -NEVER if kind.type in REMOTE else requests.over(row)
         for one in rows:
-            inside = None if kind.builtin else requests.inside(one)
+            inside = None if kind.builtin else requests.context(one)
             if inside is not None and inside != context:
                 yield requests.kind(one).asynchronous
             else:

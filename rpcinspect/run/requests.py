@@ -129,13 +129,9 @@ class Requests:
         return self.kind(call).type in REMOTE or self.over(call) <= self.answered(row)
 
     def context(self, row: int) -> int | None:
-        """Returns the autograd context of the request."""
+        """Returns the autograd context of the request; of a call, in which its function runs."""
         context = self.provenance.context[row]
         return None if context == NO_CONTEXT else context
-
-    def inside(self, row: int) -> int | None:
-        """The autograd context in which its function runs."""
-        return self.context(row) if self.kind(row).wrapped else None
 
     def unseen_until(self, member: WorkerKey) -> int:
         """Returns the time until which a worker may have served requests that were not captured; before the
@@ -295,13 +291,13 @@ class Serving:
         requests = self._requests
         while self._next < len(self._waiting) and requests.arrived[self._waiting[self._next]] <= time_ns:
             row = self._waiting[self._next]
-            self._open[row] = self._inside[requests.inside(row)][row] = None
+            self._open[row] = self._inside[requests.context(row)][row] = None
             heappush(self._ends, (requests.answered(row), row))
             self._next += 1
         while self._ends and self._ends[0][0] < time_ns:
             self._closed.append(heappop(self._ends))
             row = self._closed[-1][1]
-            inside = requests.inside(row)
+            inside = requests.context(row)
             del self._open[row], self._inside[inside][row]
             if not self._inside[inside]:
                 del self._inside[inside]
@@ -324,7 +320,7 @@ class Serving:
         group = self._open if context is None else self._inside.get(context, {})
         found = list(islice(reversed(group), MAX_OPEN))[::-1]
         late = (row for _, row in self._closed[bisect_left(self._closed, (since, -1)) :][-MAX_OPEN:])
-        before = [row for row in late if context is None or requests.inside(row) == context]
+        before = [row for row in late if context is None or requests.context(row) == context]
         return sorted(before + found, key=requests.arrived.__getitem__) if before else found
 
     def first_in(self, context: int) -> int | None:

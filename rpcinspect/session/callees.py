@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from rpcinspect.pickles.tree import Global
-from rpcinspect.rpc.callee import Name, name_of
+from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Name, name_of
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Id, What
 
@@ -30,12 +30,12 @@ def classes_of(session: Session) -> dict[JobRRef, Global]:
         job, kind = session.job(event.row), provenance.kind_of(event.row)
         if event.what == What.MADE:
             makers[job, event.rref].add(kind.maker)
-        elif event.what == What.BROUGHT and kind.asks_class:
+        elif event.what == What.BROUGHT and kind.function == str(TYPE_OF):
             asked[event.row] = event.rref
         elif event.what == What.BROUGHT and not columns.from_client[event.row]:
             partner = columns.partner[event.row]
             request = None if partner == NONE else provenance.kind_of(partner)
-            if request is not None and request.maker is not None and request.makes:
+            if request is not None and request.maker is not None and request.function in MAKERS:
                 makers[job, event.rref].add(request.maker)
     for row, rref in asked.items():
         partner = columns.partner[row]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rpcinspect.pickles.semantic import remote_module, rref_fork, tensor_reference
 from rpcinspect.pickles.tree import Dict, Global, PickleCall, Value, children
-from rpcinspect.rpc.callee import MAKERS, TYPE_OF, Callee, callee_of, maker_of
+from rpcinspect.rpc.callee import Callee, callee_of, maker_of
 from rpcinspect.rpc.command import (
     PythonRemoteCall,
     PythonRRefFetchCall,
@@ -91,8 +91,6 @@ class MessageKind(Struct, frozen=True):
     builtin: bool = False
     asynchronous: bool = False
     """The function is decorated with async_execution: it goes on after it has returned."""
-    wrapped: bool = False
-    """It belongs to an autograd context."""
     envelopes: tuple[int, ...] = ()
     """Types of these, outermost first."""
     grads: int = 0
@@ -105,10 +103,6 @@ class MessageKind(Struct, frozen=True):
     """Who is called, as far as a request says it."""
     maker: Global | None = None
     """What makes the object whose RRef the request makes, or gets as its answer."""
-    makes: bool = False
-    """It gets it as its answer."""
-    asks_class: bool = False
-    """It asks for the class of an RRef's object."""
     failed: bool = False
     """It is an answer that reports an error."""
     value: Global | None = None
@@ -211,7 +205,6 @@ class Provenance:
         kind = message_type_of(rpc.command)
         found = MessageKind(
             kind,
-            wrapped=context_of(record) is not None,
             envelopes=tuple([envelope.message_type for envelope in rpc.envelopes]),
             grads=sum([meta.requires_grad and meta.part_of is None for meta in rpc.tensors]),
             elsewhere=any(meta.device != "cpu" for meta in rpc.tensors),
@@ -229,8 +222,6 @@ class Provenance:
             asynchronous=bool(getattr(rpc.command, "is_async_execution", False)),
             callee=callee_of(record),
             maker=maker_of(python_udf_of(record)),
-            makes=function in MAKERS,
-            asks_class=function == str(TYPE_OF),
         )
         return found, self._values(record)
 

@@ -35,7 +35,7 @@ def test_what_workers_sent_and_served() -> None:
     assert (requests.session.source(third), requests.session.destination(third)) == ("w1", "w0")
     assert (requests.answered(first), requests.answered(second)) == (59, NEVER)
     assert (requests.over(first), requests.over(second)) == (60, NEVER)
-    assert (requests.inside(first), requests.inside(third)) == (5, None)
+    assert (requests.context(first), requests.context(third)) == (5, None)
     assert requests.code((first, second, third)) == [first, third]
     assert requests.of_types((MessageType.FORWARD_AUTOGRAD_REQ,), (first, second)) == []
     assert requests.of_types((MessageType.PYTHON_CALL,), (first, second)) == [first]
@@ -142,7 +142,7 @@ def test_what_is_open(drawn: Drawn) -> None:
         assert [row for row in there if row in serving] == there
         assert sorted(serving.latest(None)) == sorted(there)
         for context in (1, 2):
-            inside = [row for row in there if requests.inside(row) == context]
+            inside = [row for row in there if requests.context(row) == context]
             assert sorted(serving.latest(context)) == sorted(inside)
             first = serving.first_in(context)
             assert (first is None) == (not inside)
