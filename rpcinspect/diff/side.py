@@ -250,10 +250,8 @@ class DiffSide:
 
     def forward(self, call: Exchange) -> MessagePlace | None:
         """The forward message whose edge a gradient request goes back along."""
-        metadata = getattr(call.request.rpc.command, "autograd_metadata", None)
-        if metadata is None:
-            return None
-        edge = (call.job, metadata.autograd_context_id, metadata.autograd_message_id)
+        provenance, row = self.opened.session.provenance, call.request.row
+        edge = (call.job, provenance.context[row], provenance.autograd_message[row])
         forward = self.opened.edges.get(edge)
         if forward is None:
             return None

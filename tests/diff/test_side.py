@@ -34,7 +34,6 @@ def test_a_gradient_goes_back_along_the_edge_of_a_message() -> None:
     run = story.run()
     gradient = next(call for call in run.calls.values() if call.kind == 0x111)
     assert run.forward(gradient) == MessagePlace(0, False)
-    assert run.forward(run.calls[0]) is None
 
 
 def test_one_context_is_its_calls_and_what_follows_from_them(repo: Path) -> None:
