@@ -63,13 +63,12 @@ class SearchPath:
 
     def __init__(self, paths: Sequence[Path], script: Path | None = None, after: Sequence[Path] = ()) -> None:
         """`script`: that of `--main`, whose folder comes after those of the user; `after` comes last."""
-        self._files = frozenset(path.parent.resolve() / path.name for path in paths if os.path.isfile(path))
-        own = [
-            _Folder(path.parent if os.path.isfile(path) else path, not os.path.isfile(path)) for path in paths
-        ]
-        named = {folder.path.resolve() for folder in own if folder.named}
+        files = [path for path in paths if os.path.isfile(path)]
+        self._files = frozenset(path.parent.resolve() / path.name for path in files)
+        named = {path.resolve() for path in paths if path not in files}
         beside = [] if script is None else [script.resolve().parent]
-        order = [*(folder.path.resolve() for folder in own), *beside, *(path.resolve() for path in after)]
+        own = [(path.parent if path in files else path).resolve() for path in paths]
+        order = [*own, *beside, *(path.resolve() for path in after)]
         self._folders = tuple(_Folder(path, path in named, path in beside) for path in dict.fromkeys(order))
         self._names = cache(_names)
 
