@@ -166,12 +166,18 @@ class _RRefs:
                 yield event.rref
 
     def _alone(self, rref: Id, case: Case) -> list[int]:
-        """The open requests that brought an RRef, if nothing else of the worker had it."""
+        """The open requests that brought an RRef, if nothing else of the worker had it, and those that use
+        what these make, which holds it before their answer is sent."""
         begin = self._requests.begin[case.row]
         if self._known.get(rref, NEVER) <= begin or rref not in self._forks:
             return []
-        holders = self._forks[rref].at(begin, self._requests.wanted(case.row), self._requests)
-        return holders if set(holders).issubset(case.rows) else []
+        requests = self._requests
+        holders = self._forks[rref].at(begin, requests.wanted(case.row), requests)
+        if any(requests.kind(row).asynchronous for row in holders):
+            return []  # such a function leaves what it got to whoever sets its future
+        made = {event.rref for row in holders for event in requests.made(row)}
+        users = {row for row in case.rows if any(event.rref in made for event in requests.brought(row))}
+        return sorted(users.union(holders)) if users.union(holders).issubset(case.rows) else []
 
 
 class _Forks:

@@ -231,6 +231,10 @@ class Requests:
             found[event.row].append(event)
         return found
 
+    def made(self, row: int) -> list[Event]:
+        """The RRef that a remote call makes."""
+        return [event for event in self.events.get(row, ()) if event.what == What.MADE]
+
     def brought(self, row: int) -> list[Event]:
         """The forks that a message brings in its pickles."""
         return [event for event in self.events.get(row, ()) if event.what == What.BROUGHT]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rpcinspect.rpc.command import PythonCall, RRefAck, RRefUserDelete
+from rpcinspect.rpc.command import PythonCall, PythonRemoteCall, RemoteRet, RRefAck, RRefUserDelete
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.run.run import RunModel
-from tests.replayer.planning.pickled import rref
+from tests.replayer.planning.pickled import name, request, rref
 from tests.replayer.talks import Workers, udf
 from tests.run.told import MS, ask, delete, fetch
 
@@ -94,6 +94,37 @@ def test_a_function_with_threads_sends_while_one_of_them_fetches() -> None:
     delete(workers, 1, 100, 7, 8)
     ask(workers, (1, 2), (22, 28), "leaf", 5)
     parents, certain = workers.run().causes.of(3)
+    assert (set(parents), certain) == ({BROUGHT, OTHER}, False)
+
+
+def test_what_uses_an_object_may_fetch_by_what_the_object_holds() -> None:
+    """A remote call makes it of an RRef; a request for it runs before the answer to that call is sent."""
+    workers = Workers(3)
+    made = PythonRemoteCall(
+        tensors=(),
+        serialized_py_obj=request(name("app", "Holder"), rref(7, fork=8)),
+        ret_rref_id=GloballyUniqueId(0, 5),
+        ret_fork_id=GloballyUniqueId(0, 6),
+        is_async_execution=False,
+    )
+    workers.call(0, 1, 10 * MS, 31 * MS, made, RemoteRet(GloballyUniqueId(0, 5), GloballyUniqueId(0, 6)))
+    ask(workers, (0, 1), (11, 61), "use", rref(5, fork=9))
+    ask(workers, (2, 1), (12, 62), "b", 3)
+    fetch(workers, 1, (20, 30), 7)
+    delete(workers, 1, 100, 7, 8)
+    run = workers.run()
+    assert run.causes.of(3) == ((1, 0), False)
+    assert not run.causes.doubts[3].own
+
+
+def test_an_asynchronous_function_leaves_what_it_got_to_others() -> None:
+    workers = Workers(3)
+    call = PythonCall(request(name("app", "put"), rref(7, fork=8)), True)
+    workers.call(0, 1, 10 * MS, 60 * MS, call)
+    ask(workers, (2, 1), (11, 61), "take", 3)
+    fetch(workers, 1, (20, 30), 7)
+    delete(workers, 1, 100, 7, 8)
+    parents, certain = workers.run().causes.of(USED)
     assert (set(parents), certain) == ({BROUGHT, OTHER}, False)
 
 
