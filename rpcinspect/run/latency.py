@@ -47,8 +47,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     busy_ns: int | None
     """From the last byte of the request to the first of the answer; `nested_ns` is within it."""
     nested_ns: int | None
-    """The part of it in which at least one call was out that the callee made while it served this one, and
-    had to wait for, or in which a gradient was away that came back."""
+    """The part of it in which at least one call was out that the callee certainly made while it served this
+    one, or in which a gradient was away that came back."""
     answer_ns: int | None
     """The answer was on the wire."""
 
@@ -122,7 +122,7 @@ class Straggler(Struct, frozen=True):
 
     @property
     def nested(self) -> bool:
-        """Returns whether the callee waited for calls of its own most of the time."""
+        """Returns whether calls of the callee's own were out most of the time."""
         return 2 * (self.timing.nested_ns or 0) > self.total_ns
 
 

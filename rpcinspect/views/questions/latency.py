@@ -24,7 +24,7 @@ MAX_STRAGGLERS = 20
 LEGEND = (
     "rows: sorted by total time",
     "times: from a request's first byte to its answer's last; own: at the callee, without nested",
-    "nested: waiting for its own calls, and for gradients to come back",
+    "nested: while its own calls were under way, or gradients until they came back",
     "nested, on the wire, requests, answers: sums over the group",
 )
 
@@ -87,7 +87,9 @@ STRAGGLER = (
     Column("median_ns", title="of the median", cell=_times, right=True),
     Column(title="from → to", cell=_straggler_ends),
     Column(title="function", of="timing.call.what", words=what_words, gives_way=True),
-    Column("nested", title="why", words=lambda it: "waits for its own calls" if it else "", unless="empty"),
+    Column(
+        "nested", title="why", words=lambda it: "its own calls were under way" if it else "", unless="empty"
+    ),
 )
 
 _timing = Picked(
@@ -146,6 +148,12 @@ def _show(run: RunModel, every: bool) -> Iterator[Part]:
         yield f"{counted(hidden, 'housekeeping exchange')} hidden; --all shows them", ""
     if shown.functions:
         yield from ((line, "dim") for line in LEGEND)
+    doubtful = sum(bool(one.call.parents) and not one.call.parent_certain for one in shown.timings)
+    if doubtful:
+        yield (
+            f"{counted(doubtful, 'call')} may be nested, but not for certain: own has their time, too",
+            "dim",
+        )
 
 
 def _cut(part: Table) -> Iterator[Part]:

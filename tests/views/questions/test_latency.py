@@ -64,6 +64,13 @@ def test_no_request_is_an_answer() -> None:
     assert shown("basic_chain", latency=nothing) == ["no request was seen"]
 
 
+def test_calls_that_may_be_nested_are_counted() -> None:
+    """In the first job nothing that a program could have sent by itself is nested."""
+    assert not any("may be nested" in line for line in shown("basic_chain"))
+    lines = shown("pairs/order_async")
+    assert "3 calls may be nested, but not for certain: own has their time, too" in lines
+
+
 def test_housekeeping_is_counted_and_shown_on_demand() -> None:
     latency = workload_trace("rref_relay").latency
     lines = shown("rref_relay")

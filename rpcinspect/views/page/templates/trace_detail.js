@@ -91,7 +91,7 @@ class Detail {
     const [request, answer] = run.is(place, REQUEST) ? [place, partner] : [partner, place];
     const busy = Math.max(0, run.begin[answer] - run.end(request)), nested = Math.min(busy, run.nested[request]);
     const parts = [["request on the wire", run.took[request], "wire"], ["callee works", busy - nested, "own"],
-      ["waits for its own calls", nested, "nested"], ["answer on the wire", run.took[answer], "wire"]];
+      ["own calls under way", nested, "nested"], ["answer on the wire", run.took[answer], "wire"]];
     return stacked(parts.filter(([, ns]) => ns > 0), `${duration(run.latency(place))} in all`);
   }
 
