@@ -87,9 +87,7 @@ STRAGGLER = (
     Column("median_ns", title="of the median", cell=_times, right=True),
     Column(title="from → to", cell=_straggler_ends),
     Column(title="function", of="timing.call.what", words=what_words, gives_way=True),
-    Column(
-        "nested", title="why", words=lambda it: "its own calls were under way" if it else "", unless="empty"
-    ),
+    Column("nested", title="why", words=lambda it: "its own calls under way" if it else "", unless="empty"),
 )
 
 _timing = Picked(

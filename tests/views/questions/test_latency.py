@@ -67,7 +67,7 @@ def test_no_request_is_an_answer() -> None:
 def test_calls_that_may_be_nested_are_counted() -> None:
     """In the first job nothing that a program could have sent by itself is nested."""
     assert not any("may be nested" in line for line in shown("basic_chain"))
-    lines = shown("pairs/order_async")
+    lines = told(QUESTION.show(workload_trace("pairs/order_async"), False))
     assert "3 calls may be nested, but not for certain: own has their time, too" in lines
 
 
