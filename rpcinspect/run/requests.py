@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
+from rpcinspect.session.hosts import host_of
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, MessageKind, What
@@ -134,11 +135,11 @@ class Requests:
         return None if context == NO_CONTEXT else context
 
     def unseen_until(self, member: WorkerKey) -> int:
-        """Returns the time until which a worker may have served requests that were not captured; before the
-        capture if none is missing. Requests are missing where a pipe to the worker began before the capture
-        or can't be seen, where the owner of a pipe is unknown, where bytes were lost, and before an answer to
-        a missing request."""
-        if self._nameless or self._lost:
+        """Returns the time until which a worker may have served requests that were not captured, or not when
+        their times say; before the capture if there is none. Requests are missing where a pipe to the worker
+        began before the capture or can't be seen, where the owner of a pipe is unknown, where bytes were
+        lost, and before an answer to a missing request."""
+        if self._nameless or self._lost or self._by_other_clocks(member):
             return NEVER
         pipes = self._to.get(member, ())
         if any(not _whole(self.session.pipes[pipe]) for pipe in pipes):
@@ -160,6 +161,32 @@ class Requests:
         logs = {capture.capture for capture in self.session.captures if capture.reader == "log"}
         cut = any(one.layer == "capture" and one.location.capture in logs for one in self.session.problems)
         return cut or bool(codes & LOSSES) or (elsewhere and "invisible-transport" in codes)
+
+    def _by_other_clocks(self, member: WorkerKey) -> bool:
+        """Whether what a worker served and what it sent have times of clocks that nobody compared."""
+        traffic = self.workers.get(member)
+        if traffic is None or len(set(self._clocks.values())) < 2:
+            return False
+        pipe, capture = self._pipe, self.session.messages.capture
+        served = {self._clocks[pipe[row], capture[row]] for row in self.code(traffic.received)}
+        sent = {self._clocks[pipe[row], capture[row]] for row in traffic.sent}
+        return bool(served) and len(served | sent) > 1
+
+    @cached_property
+    def _clocks(self) -> dict[tuple[int, int], tuple[str, int | str]]:
+        """(pipe, capture) → whose clock its messages have there: in a log that of the caller's host; of
+        captures each one's own that shares no packets with the first."""
+        session, columns = self.session, self.session.messages
+        hosts = {(one.job, one.label): host_of(one.addresses[0]) for one in session.workers if one.addresses}
+        compared = {0, *(one.capture for one in session.captures if one.clock is not None)}
+        found: dict[tuple[int, int], tuple[str, int | str]] = {}
+        for pipe, capture in set(zip(columns.pipe, columns.capture, strict=True)):
+            host = hosts.get((session.jobs[pipe], session.clients[pipe]))
+            if not session.pipes[pipe].logged:
+                found[pipe, capture] = "capture", 0 if capture in compared else capture
+            else:
+                found[pipe, capture] = ("log", capture) if host is None else ("host", host)
+        return found
 
     @cached_property
     def _nameless(self) -> bool:

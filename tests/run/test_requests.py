@@ -12,7 +12,7 @@ from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving
 from rpcinspect.session.model import CaptureInfo, Finding
-from rpcinspect.tensorpipe.records import Visibility
+from rpcinspect.tensorpipe.records import MessageOrigin, Visibility
 from tests.replayer.talks import NONE, Workers
 from tests.session.records import Talk, pipe
 from tests.thorough import examples
@@ -75,6 +75,28 @@ def test_of_a_log_that_is_cut_or_damaged_all_may_be_missing(reader: str, layer: 
     session = replace(session, captures=(capture,), problems=(problem,))
     missing = Requests(session).unseen_until((0, "w1")) == NEVER
     assert missing == (reader == "log" and layer == "capture")
+
+
+@pytest.mark.parametrize(("hosts", "all_may_be"), [("11", False), ("12", True)])
+def test_times_of_hosts_whose_clocks_nobody_compared_tell_nothing(hosts: str, all_may_be: bool) -> None:
+    """Each worker's log has the times of its own host, and of what it serves the callers' logs tell."""
+    session = served().run().session
+    for one in session.pipes:
+        one.origin = MessageOrigin.LOG
+    named = {worker.name: worker for worker in session.workers}
+    workers = tuple(replace(named[f"w{n}"], addresses=(f"10.0.0.{hosts[n]}:99",)) for n in range(2))
+    requests = Requests(replace(session, workers=workers))
+    assert (requests.unseen_until((0, "w1")) == NEVER) == all_may_be
+
+
+def test_a_worker_that_serves_nothing_has_one_clock() -> None:
+    workers = Workers(2)
+    workers.call(0, 1, 10, 60, "app.a")
+    session = workers.run().session
+    for one in session.pipes:
+        one.origin = MessageOrigin.LOG
+    named = (replace(one, addresses=(f"10.0.0.{one.name}:99",)) for one in session.workers)
+    assert Requests(replace(session, workers=tuple(named))).unseen_until((0, "w0")) < 0
 
 
 @pytest.mark.parametrize("visible", [Visibility.HANDSHAKE_ONLY, Visibility.NO_HANDSHAKE])
