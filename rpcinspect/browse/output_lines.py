@@ -72,7 +72,6 @@ class OutputScreen(AskScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,o", "dismiss", "close")]
     DEFAULT_CSS = """
-    OutputScreen { align: center middle; }
     OutputScreen > Vertical { width: 100%; height: 90%; border: round $primary; background: $surface; }
     OutputScreen Static { height: 1; text-style: bold; }
     OutputScreen LinesView { height: 1fr; }

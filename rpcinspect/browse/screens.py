@@ -28,6 +28,8 @@ T = TypeVar("T")
 class AskScreen(ModalScreen[T]):
     """A screen that answers once, however often enter was pressed; closed it answers None."""
 
+    DEFAULT_CSS = "AskScreen { align: center middle; }"
+
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Answers; does nothing where that was done."""
         return super().dismiss(result) if self.is_active else AwaitComplete.nothing()  # type: ignore[no-untyped-call]
@@ -38,7 +40,6 @@ class Chooser(AskScreen[int | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "close")]
     DEFAULT_CSS = """
-    Chooser { align: center middle; }
     Chooser > Vertical { width: 90%; max-width: 110; height: auto; max-height: 80%; border: round $primary;
         background: $surface; }
     Chooser Static { height: 1; text-style: bold; }
@@ -71,7 +72,6 @@ class PasteScreen(Chooser):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "copy", "copy")]
     DEFAULT_CSS = """
-    PasteScreen { align: center middle; }
     PasteScreen > Vertical { width: 95%; max-width: 140; max-height: 95%; }
     PasteScreen .title { height: auto; }
     PasteScreen #command { height: auto; max-height: 12; margin-top: 1; padding: 0 1; text-style: none; }
@@ -142,7 +142,6 @@ class HelpScreen(AskScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,?,enter", "dismiss", "close")]
     DEFAULT_CSS = """
-    HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll { width: 90%; max-width: 100; height: auto; max-height: 90%;
         border: round $primary; background: $surface; padding: 0 1; }
     """
