@@ -18,12 +18,12 @@ from msgspec import Struct, field
 from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.evidence import CaptureEvidence
 from rpcinspect.pickles.tree import Dict, Global
-from rpcinspect.rpc.callee import PROXIES, Callee, Name, callee_of, name_of
+from rpcinspect.rpc.callee import PROXIES, Name, name_of
 from rpcinspect.rpc.questions import CALLS, arguments_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.callees import classes_of
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding, Session
-from rpcinspect.session.provenance import MAX_MARKS, NO_CONTEXT, Id, MessageKind, mark_of
+from rpcinspect.session.provenance import MAX_MARKS, Id, MessageKind, mark_of
 from rpcinspect.session.words import counted, numbers, packed, unique
 
 STEP = "step"
@@ -64,14 +64,13 @@ class PlainSteps(Check):
     KINDS = CALLS
 
     def __init__(self) -> None:
-        self._calls: list[tuple[int, Callee, bool]] = []
-        """(row, who is called, whether it is given nothing)."""
+        self._calls: dict[int, bool] = {}
+        """Row → whether it is given nothing."""
 
     def feed(self, record: RpcRecord, kind: MessageKind) -> bool:
-        if record.facts.forks:
-            callee = callee_of(record)
-            if callee is not None and callee.through and callee.what == STEP:
-                self._calls.append((record.row, callee, _given_nothing(record)))
+        callee = kind.callee
+        if record.facts.forks and callee is not None and callee.through and callee.what == STEP:
+            self._calls[record.row] = _given_nothing(record)
         return False  # what repeats brings no RRef
 
     def finish(self, evidence: CaptureEvidence) -> Iterable[Finding]:
@@ -99,14 +98,16 @@ class PlainSteps(Check):
         """Returns the steps that may have needed gradients, in the order of time."""
         provenance, columns = session.provenance, session.messages
         classes = classes_of(session)
-        for row, callee, alone in sorted(self._calls, key=lambda call: int(session.index[call[0]])):
+        for row in sorted(self._calls, key=session.index.__getitem__):
+            callee = provenance.kind_of(row).callee
+            assert callee is not None
             answer, job = columns.partner[row], session.job(row)
             if answer == NONE or provenance.kind_of(answer).failed or row not in brought:
                 continue
             made = classes.get((job, brought[row][0]))
             optimizer = _is_optimizer(made) or _is_optimizer(callee.owner)
-            context = None if provenance.context[row] == NO_CONTEXT else provenance.context[row]
-            if optimizer or (alone and context is not None):
+            context = provenance.context_of(row)
+            if optimizer or (self._calls[row] and context is not None):
                 ends = session.source(row), session.destination(row)
                 yield _PlainStep(row, job, *ends, brought[row][0], context, name_of(callee, made), optimizer)
 

@@ -23,7 +23,7 @@ from rpcinspect.rpc.message import MessageType, type_name
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, CallFailure, Edge, Finding, Session
-from rpcinspect.session.provenance import NO_CONTEXT, MessageKind
+from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import counted, duration, numbers, several, shorten, unique
 
 MAX_TEXT = 200
@@ -53,8 +53,8 @@ class UnansweredRequests(Check):
         passes: dict[int, int] = {}
         """Row of a gradient request without an answer → its context."""
         for row in rows.tolist():
-            kind, context = session.provenance.kind_of(row), session.provenance.context[row]
-            if kind.type == MessageType.BACKWARD_AUTOGRAD_REQ and context != NO_CONTEXT:
+            kind, context = session.provenance.kind_of(row), session.provenance.context_of(row)
+            if kind.type == MessageType.BACKWARD_AUTOGRAD_REQ and context is not None:
                 passes[row] = context
             if row in session.failures or not evidence.damaged(columns.pipe[row], False):
                 severity, why = _judge(evidence, row, kind, longest_ns)

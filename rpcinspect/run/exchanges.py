@@ -19,7 +19,6 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.rpc.remote_error import RemoteError, error_of
 from rpcinspect.session.callees import names_of
 from rpcinspect.session.model import NONE, CallFailure
-from rpcinspect.session.provenance import NO_CONTEXT
 
 if TYPE_CHECKING:
     from rpcinspect.run.latency import Timing
@@ -210,7 +209,7 @@ def read_exchanges(run: RunModel) -> Exchanges:
                     UnmatchedAnswer(index, job, session.source(row), session.destination(row), record)
                 )
             continue
-        kind, context = session.provenance.kind_of(row), session.provenance.context[row]
+        kind = session.provenance.kind_of(row)
         answer = None if partner == NONE else int(session.index[partner])
         response = None if answer is None else messages[answer]
         calls.append(
@@ -222,7 +221,7 @@ def read_exchanges(run: RunModel) -> Exchanges:
                 caller=session.source(row),
                 callee=session.destination(row),
                 kind=kind.type,
-                context=None if context == NO_CONTEXT else context,
+                context=session.provenance.context_of(row),
                 wrapped=kind.autograd,
                 function=kind.function,
                 control=bool(columns.control[row]),

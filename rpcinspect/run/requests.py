@@ -21,7 +21,7 @@ from rpcinspect.rpc.questions import CALLS, REMOTE
 from rpcinspect.session.hosts import host_of
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
-from rpcinspect.session.provenance import NO_CONTEXT, Event, Id, MessageKind, What
+from rpcinspect.session.provenance import Event, Id, MessageKind, What
 from rpcinspect.tensorpipe.records import Pipe, Visibility
 
 NEVER = (1 << 63) - 1
@@ -131,8 +131,7 @@ class Requests:
 
     def context(self, row: int) -> int | None:
         """Returns the autograd context of the request; of a call, in which its function runs."""
-        context = self.provenance.context[row]
-        return None if context == NO_CONTEXT else context
+        return self.provenance.context_of(row)
 
     def unseen_until(self, member: WorkerKey) -> int:
         """Returns the time until which a worker may have served requests that were not captured, or not when

@@ -255,6 +255,11 @@ class Provenance:
         """What a message is."""
         return self.kinds[self.kind[row]]
 
+    def context_of(self, row: int) -> int | None:
+        """Returns the autograd context that a message belongs to."""
+        context = self.context[row]
+        return None if context == NO_CONTEXT else context
+
     def values(self, rows: Collection[int]) -> dict[int, frozenset[int]]:
         """Returns the marks of values of each of these rows."""
         found = _by_row(self._marks, rows)

@@ -87,7 +87,6 @@ class _RRefReader:
     def __init__(self, session: Session, accepted: Mapping[RRefKey, int]) -> None:
         self._session = session
         self._accepted = accepted
-        self._names = {(worker.job, worker.id): worker.name for worker in session.workers}
 
     def rref(self, job: int, rref: Id, seen: _RRefMessages) -> RRef:
         owner: str | None = None
@@ -102,7 +101,7 @@ class _RRefReader:
             rref_id=rref,
             job=job,
             owner=owner,
-            creator=self._names.get((job, rref[0])) if creator is None else creator,
+            creator=self._session.names_of_ids[job].get(rref[0]) if creator is None else creator,
             what=self._kind_of(seen.created).function if seen.created is not None else None,
             created=seen.created,
             confirmed=self._answer(seen.created),
