@@ -346,7 +346,7 @@ def test_one_record_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("where", "part", "lost"),
-    [(builder, "read_rrefs", "rref"), (builder.ContextLog, "finish", "context")],
+    [(builder, "read_rrefs", "rref"), (builder, "read_contexts", "context")],
     ids=["rrefs", "contexts"],
 )
 def test_a_part_of_the_session(where: object, part: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
