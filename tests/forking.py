@@ -164,6 +164,7 @@ def run(arguments: list[str]) -> int:
 def prepare(folder: str, modules: list[str]) -> None:
     """Imports what the programs need. With `folder` that is everything of the commands of the rpcinspect
     there, whose live workers can be forks too (`tests/forks.py`); the parser of the options is made."""
+    gc.disable()  # what is imported stays, and would be looked through again and again
     for name in modules:
         importlib.import_module(name)
     if folder:
@@ -171,6 +172,7 @@ def prepare(folder: str, modules: list[str]) -> None:
         importlib.import_module("tests.golden.importing").import_commands()
         importlib.import_module("tests.forks")
         sys.path.remove(folder)
+    gc.enable()
     gc.collect()
     gc.freeze()
 

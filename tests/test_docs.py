@@ -63,6 +63,8 @@ PRIVATE_PATHS = re.compile(
     rb"|/tmp/(?!pytest|rpcinspect_h6_canary)[A-Za-z0-9_]{3}"
 )
 """Absolute paths of somebody's machine, in text or in a capture; the ones left out were put there instead."""
+PRIVATE_WORDS = (b"/home/", b"/Users/", b"/root/", b"/work/", b"/tmp/")
+"""One is in each of them."""
 UNREAD = {"tests/test_docs.py", "captures/reports/hostile/payload_bomb.rpclog.zst"}
 """These expressions, and what unpacks to 1.9 GB."""
 
@@ -301,5 +303,7 @@ def test_no_file_names_the_machine_that_made_it() -> None:
         if path.relative_to(ROOT).as_posix() in UNREAD:
             continue
         data = content(path)
+        if not any(word in data for word in PRIVATE_WORDS):  # ten times as fast
+            continue
         found += [f"{path.relative_to(ROOT)}: {match[0]!r}" for match in PRIVATE_PATHS.finditer(data)]
     assert found == []

@@ -16,13 +16,16 @@ from tests import decoded
 from tests.carriers import frames
 from tests.recorder.parts import parted, workloads
 from tests.recorder.recording import Ran, need_own_network, record
-from tests.thorough import some
+from tests.thorough import THOROUGH
 from tests.truth import Workload
 
 pytestmark = [pytest.mark.rooted, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("job.py")
 DEFAULT = "transport_matrix,default"
+IN_OTHERS = (
+    "make test-thorough: quick, the killed worker here and those of test_worker_ends.py start in these ways"
+)
 WIRE = ("-o", "x.pcap", "--via", "wire", "--private-net", "--")
 
 
@@ -93,13 +96,14 @@ def check_job(done: Ran, folder: Path) -> decoded.Decoded:
     return output
 
 
-@pytest.mark.parametrize("how", some(["fork", "spawn"], 2))
+@pytest.mark.skipif(not THOROUGH, reason=IN_OTHERS)
+@pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_children_of_python_are_recorded(tmp_path: Path, how: str) -> None:
-    """Quick, forks: those that torch spawns are recorded in test_worker_ends.py."""
     done = well(record(*WIRE, sys.executable, JOB, how, folder=tmp_path))
     assert check_job(done, tmp_path).problems() == []
 
 
+@pytest.mark.skipif(not THOROUGH, reason=IN_OTHERS)
 def test_workers_of_torchrun_are_recorded(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
     done = well(record(*WIRE, *torchrun, JOB, folder=tmp_path))
