@@ -363,8 +363,8 @@ class Meanings:
         wraps = _is_one_of(called, WRAPPERS) or _is_one_of(called, PARTIAL)
         if isinstance(node.func, ast.Call):  # torch.no_grad()(f)
             wraps = _is_one_of(self.expression(file, scope, node.func.func), WRAPPER_MAKERS)
-        # nothing else: lru_cache(8) would give a decorator
-        return FUNCTION if wraps and of.kind == "function" else alias(words(node))
+        # nothing else, be it in one place only: lru_cache(8) would give a decorator
+        return FUNCTION if wraps and of.kind == "function" and not of.literal else alias(words(node))
 
     def _object(self, made: Meaning) -> Meaning:
         """An object of a class of the user's: what a call of it runs must be the user's too."""

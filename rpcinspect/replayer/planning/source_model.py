@@ -83,7 +83,7 @@ class Meaning(Struct, frozen=True):
     classes: tuple[OwnClass, ...] = ()
     """Of a class: more than one if several places define it."""
     literal: bool = False
-    """Of a value: whether it is only data."""
+    """Of a value: whether it is only data. Of a function: whether in some place it is a value instead."""
     definitions: tuple[ast.AST, ...] = ()
     """Of a function, where each place that binds it leads to one."""
 
@@ -119,7 +119,8 @@ def combined(meanings: Sequence[Meaning]) -> Meaning:
     if classes:
         return Meaning("class", classes=classes)
     if kinds == {"function"}:
+        literal = any(meaning.literal for meaning in meanings)
         known = all(meaning.definitions for meaning in meanings)
         definitions = dict.fromkeys(node for meaning in meanings for node in meaning.definitions)
-        return Meaning("function", definitions=tuple(definitions) if known else ())
+        return Meaning("function", literal=literal, definitions=tuple(definitions) if known else ())
     return OBJECT if kinds else LITERAL

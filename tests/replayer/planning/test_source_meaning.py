@@ -98,6 +98,14 @@ NAMES: dict[str, tuple[str, str]] = {
         "x = functools.partial(Foreign)",
         "alias functools.partial(Foreign)",
     ),
+    "a number that is kept": (
+        "def y(): ...\nif own(1):\n y = 8\nx = functools.lru_cache(y)",
+        "alias functools.lru_cache(y)",
+    ),
+    "partial of what may be None": (
+        "y = own if own(1) else None\nx = functools.partial(y)",
+        "alias functools.partial(y)",
+    ),
     "a decorator's call": ("x = torch.no_grad()(own)", "function"),
     "a sentinel": ("x = object()", "value"),
     "a dict by call": ("x = dict(a=own)", "value"),

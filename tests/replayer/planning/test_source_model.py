@@ -22,6 +22,7 @@ from rpcinspect.replayer.planning.source_model import (
 ONE = OwnClass("One", ParsedFile("job", Path("job.py"), True, Scope(), lambda name: False))
 TWO = OwnClass("Two", ONE.file)
 CLASS = Meaning("class", classes=(ONE,))
+EITHER = Meaning("function", literal=True)
 MODULE = foreign("helpers", "the module helpers")
 
 
@@ -33,7 +34,8 @@ MODULE = foreign("helpers", "the module helpers")
         ([LITERAL, LITERAL], LITERAL),
         ([LITERAL, OBJECT], OBJECT),
         ([OBJECT, FUNCTION], OBJECT),
-        ([LITERAL, FUNCTION], FUNCTION),
+        ([LITERAL, FUNCTION], EITHER),
+        ([EITHER, LITERAL], EITHER),
         ([LITERAL, CLASS], CLASS),  # None where an import fails
         ([CLASS, Meaning("class", classes=(TWO,))], Meaning("class", classes=(ONE, TWO))),
         ([CLASS, OBJECT], alias("a class, or something else")),
