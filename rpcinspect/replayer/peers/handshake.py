@@ -206,10 +206,13 @@ class Listener:
         self._connections: list[FrameConnection] = []
         self._terms = terms
         family = Address(terms.reach(host), 0).family
+        ipv6 = family == socket.AF_INET6  # members may be at an IPv4 address in the form of IPv6
         try:
-            self._socket = socket.create_server((host, 0), family=family, backlog=BACKLOG)
-        except OSError as error:
-            raise ReplayError(f"can't listen on {host}: {error.strerror}") from error
+            self._socket = socket.create_server(
+                (host, 0), family=family, backlog=BACKLOG, dualstack_ipv6=ipv6
+            )
+        except (OSError, ValueError) as error:  # `ValueError`: the system has no IPv6
+            raise ReplayError(f"can't listen on {host}: {getattr(error, 'strerror', error)}") from error
         self._socket.setblocking(False)
         self.address = Address(host, self._socket.getsockname()[1])
         loop.watch(self, self._socket, READ)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from rpcinspect.errors import ReplayError
+from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
 from rpcinspect.replayer.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived
 from rpcinspect.replayer.peers.peer import Peer
 from rpcinspect.tensorpipe.control import frame, read_brochure_answer, write_brochure
@@ -49,6 +51,21 @@ def test_what_our_listener_answers(peer: Peer) -> None:
             channel_for_device_pair=(((CPU, CPU), "basic"),),
         )
         assert lost(peer).reason == "the handshake was not complete within 0.4 s"
+
+
+def test_a_listener_at_an_ipv4_address_in_the_form_of_ipv6() -> None:
+    with Loop(LIMITS) as loop:
+        try:
+            peer = Peer(loop, "cat", 0, host="::ffff:127.0.0.1", terms=MEMBER_TERMS)
+        except ReplayError as error:
+            assert "Invalid argument" not in str(error)
+            pytest.skip("no IPv6")
+        port = int(peer.address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), 5) as sock:
+            sock.sendall(HELLO + BROCHURE)
+            turn(loop)
+            answer, _ = read_brochure_answer(receive_frame(sock))
+            assert answer.address == f"[::ffff:127.0.0.1]:{port}"
 
 
 def test_a_pipe_opened_by_hand_carries_messages() -> None:
