@@ -23,7 +23,7 @@ from rpcinspect.replayer.peers.loop import READ, WRITE, Loop
 from rpcinspect.replayer.peers.traffic_pcap import TrafficRecorder
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES
 
-READ_BYTES = 1 << 18
+READ_BYTES = 1 << 19
 JOIN_BYTES = 1 << 16
 """Frames that are sent together are one piece up to this size: fewer, larger writes."""
 
