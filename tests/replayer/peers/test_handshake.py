@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpcinspect.errors import ReplayError
 from rpcinspect.replayer.peers.handshake import MEMBER_TERMS
 from rpcinspect.replayer.peers.loop import Loop, PeerLimits, PipeLost, RequestArrived
 from rpcinspect.replayer.peers.peer import Peer
@@ -53,13 +52,10 @@ def test_what_our_listener_answers(peer: Peer) -> None:
         assert lost(peer).reason == "the handshake was not complete within 0.4 s"
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6")
 def test_a_listener_at_an_ipv4_address_in_the_form_of_ipv6() -> None:
     with Loop(LIMITS) as loop:
-        try:
-            peer = Peer(loop, "cat", 0, host="::ffff:127.0.0.1", terms=MEMBER_TERMS)
-        except ReplayError as error:
-            assert "Invalid argument" not in str(error)
-            pytest.skip("no IPv6")
+        peer = Peer(loop, "cat", 0, host="::ffff:127.0.0.1", terms=MEMBER_TERMS)
         port = int(peer.address.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 5) as sock:
             sock.sendall(HELLO + BROCHURE)
