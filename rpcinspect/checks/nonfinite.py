@@ -20,7 +20,7 @@ from rpcinspect.checks.nonfinite_search import FIRST_BYTES, LongerTensor, Nonfin
 from rpcinspect.rpc.message import is_request
 from rpcinspect.rpc.questions import FETCHES
 from rpcinspect.rpc.record import RpcRecord
-from rpcinspect.session.hosts import host_of, unseen_hosts
+from rpcinspect.session.hosts import clocks, host_of, unseen_hosts
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding
 from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import counted, numbers, unique
@@ -130,6 +130,12 @@ class NonfiniteTensors(Check):
         unread = [row for row in self._search.unread if _is_before(row, first, evidence)]
         if unread and not doubt:
             text += f" Tensors of {counted(len(unread), 'earlier message')} {UNSEEN}."
+        jobs = evidence.session.jobs
+        if (
+            len({clock for (pipe, _), clock in clocks(evidence.session).items() if jobs[pipe] == first.job})
+            > 1
+        ):
+            text += " Their order is that of several clocks, which nobody compared."
         if self._search.untold:
             text += f" Of some tensors only the first {FIRST_BYTES:,} bytes were looked at."
         return Finding(

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
-from rpcinspect.session.hosts import host_of
+from rpcinspect.session.hosts import clocks
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Event, Id, MessageKind, What
@@ -173,19 +173,8 @@ class Requests:
 
     @cached_property
     def _clocks(self) -> dict[tuple[int, int], tuple[str, int | str]]:
-        """(pipe, capture) → whose clock its messages have there: in a log that of the caller's host; of
-        captures each one's own that shares no packets with the first."""
-        session, columns = self.session, self.session.messages
-        hosts = {(one.job, one.label): host_of(one.addresses[0]) for one in session.workers if one.addresses}
-        compared = {0, *(one.capture for one in session.captures if one.clock is not None)}
-        found: dict[tuple[int, int], tuple[str, int | str]] = {}
-        for pipe, capture in set(zip(columns.pipe, columns.capture, strict=True)):
-            host = hosts.get((session.jobs[pipe], session.clients[pipe]))
-            if not session.pipes[pipe].logged:
-                found[pipe, capture] = "capture", 0 if capture in compared else capture
-            else:
-                found[pipe, capture] = ("log", capture) if host is None else ("host", host)
-        return found
+        """(pipe, capture) → the clock of its messages there."""
+        return clocks(self.session)
 
     @cached_property
     def _nameless(self) -> bool:

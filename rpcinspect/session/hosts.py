@@ -1,4 +1,4 @@
-"""Between which hosts messages were not captured.
+"""Between which hosts messages were not captured, and by whose clocks they have their times.
 
 In: a session. Out: hosts, by the addresses of its pipes and workers. Packets are captured at one host, or at
 several: where all captured ones are from or to one, what others send to each other is not there.
@@ -24,3 +24,20 @@ def unseen_hosts(session: Session) -> tuple[str | None, list[str]]:
     here = set(hosts).intersection(*ends)
     others = [host for host in hosts if host not in here]
     return (here.pop(), others) if len(here) == 1 and len(others) > 1 else (None, [])
+
+
+def clocks(session: Session) -> dict[tuple[int, int], tuple[str, int | str]]:
+    """Returns (pipe, capture) → whose clock the times of its messages there are of: in a log of the caller's
+    host, or the log's own where no address tells it; of captures each one's that shares no packets with the
+    first."""
+    columns = session.messages
+    hosts = {(one.job, one.label): host_of(one.addresses[0]) for one in session.workers if one.addresses}
+    compared = {0, *(one.capture for one in session.captures if one.clock is not None)}
+    found: dict[tuple[int, int], tuple[str, int | str]] = {}
+    for pipe, capture in set(zip(columns.pipe, columns.capture, strict=True)):
+        host = hosts.get((session.jobs[pipe], session.clients[pipe]))
+        if not session.pipes[pipe].logged:
+            found[pipe, capture] = "capture", 0 if capture in compared else capture
+        else:
+            found[pipe, capture] = ("log", capture) if host is None else ("host", host)
+    return found

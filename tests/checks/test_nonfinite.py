@@ -44,7 +44,8 @@ def told(*paths: Path) -> list[Finding]:
             (
                 "#107 from worker2 to worker0 is the first message that carries NaN: 96 NaN of 96 "
                 "elements of tensor#0. worker2 made them in the backward pass of __main__.forward2 "
-                "(#102), from the finite gradients in #106. 7 later messages carry such numbers, too."
+                "(#102), from the finite gradients in #106. 7 later messages carry such numbers, too. "
+                "Their order is that of several clocks, which nobody compared."
             ),
         ),
         (

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rpcinspect.pipeline import Decoding
-from rpcinspect.session.hosts import host_of, unseen_hosts
+from rpcinspect.session.hosts import clocks, host_of, unseen_hosts
 from rpcinspect.session.model import Session
 from rpcinspect.tcp.segment import Endpoint, Flow
 from tests.places import recorded
@@ -46,3 +46,11 @@ def test_a_worker_of_ipv6_is_of_the_host_of_its_pipes(session: Session) -> None:
     seen = of_hosts(session, ("::1", "::2"), ("::1", "::1"))
     worker = replace(session.workers[0], addresses=("[::1]:5", "[::2]:5"))
     assert unseen_hosts(replace(seen, workers=(worker,))) == (None, [])
+
+
+def test_logs_have_the_clocks_of_their_callers_hosts(session: Session) -> None:
+    assert set(clocks(session).values()) == {("capture", 0)}
+    logs = [str(recorded(f"reports/job/two_{one}.rpclog")) for one in "ab"]
+    with Decoding(logs) as decoding:
+        list(decoding.records())
+        assert set(clocks(decoding.session).values()) == {("host", "10.77.0.1"), ("host", "10.77.0.2")}
