@@ -47,8 +47,8 @@ JOB := captures/demo/train.py
 RECORDED := build/demo
 BUNDLED := captures/demo
 PYTEST_ARGS ?=
-# Two more than there are cores: tests wait half of their time for what they started.
-PYTEST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+# Three more than there are cores: tests wait half of their time for what they started.
+PYTEST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 3)')
 CAPTURES ?=
 GOLDEN_ARGS ?=
 FAULTS_ARGS ?=
