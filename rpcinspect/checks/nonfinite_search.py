@@ -105,10 +105,10 @@ class NonfiniteSearch:
             if found is not None:
                 self.settle()  # those before it come first
                 self._note(record.row, kind, whole, found)
+            if len(self._waiting) >= MAX_WAITING:
+                self.settle()
             if record.row in self.found:
                 break
-        if len(self._waiting) >= MAX_WAITING:
-            self.settle()
 
     def settle(self) -> None:
         """Looks at the short tensors: at all of a type at once, and one by one where that finds something."""

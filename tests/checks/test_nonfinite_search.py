@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rpcinspect.checks.nonfinite_search import FIRST_BYTES, WORDS, NonfiniteSearch, count_nonfinite
 from rpcinspect.rpc.command_codec import message_type_of
@@ -76,3 +78,19 @@ def test_messages_as_torch_finds_them(name: str) -> None:
                 assert (tensor, its.nan, its.infinite) == counts[0]
             else:
                 assert not counts or record.row in search.masks
+
+
+def test_the_tensors_of_one_message_wait_in_bounded_memory() -> None:
+    """A table may name the same few bytes as often as it likes."""
+    with open_run(str(recorded("param_detach.pcap"))) as run:
+        record = next(one for one in run.messages if one.rpc.tensors and one.rpc.tensors[0].dtype in WORDS)
+        many = replace(
+            record, _rpc=replace(record.rpc, tensors=record.rpc.tensors[:1] * 50_000), pattern=None
+        )
+        search = NonfiniteSearch(run.bytes)
+        tracemalloc.start()
+        try:
+            search.feed(many, message_type_of(many.like.command))
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
