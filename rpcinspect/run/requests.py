@@ -220,10 +220,10 @@ class Requests:
             pipe = self.session.pipes[pipes[rows[0]]] if len(rows) else None
             if pipe is None or pipe.logged:  # a log has the times at which the agent was asked
                 continue
-            since = _asked(begins[rows], overs[rows], offsets[rows])
+            since = _asked(begins[rows], overs[rows])
             if pipe.first_ns:
                 connected = 2 * begins[rows].min() - pipe.first_ns  # what waits is sent faster than that
-                since[begins[rows] <= connected] = pipe.first_ns
+                since[since <= connected] = pipe.first_ns
             waited = since < begins[rows]
             found.update(zip(rows[waited].tolist(), since[waited].tolist(), strict=True))
         return found
@@ -255,23 +255,19 @@ class Requests:
         return [event for event in self.events.get(row, ()) if event.what == What.BROUGHT]
 
 
-UNHEARD = 10 * 1460
-"""Bytes that TCP sends before it hears anything of the other end (RFC 6928): what is behind them may wait."""
-
-
-def _asked(
-    begins: NDArray[np.int64], overs: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Returns since when each request of a connection may have waited for its turn, or its own beginning:
-    since that began which fills what is sent unheard. Whoever answers a request has all up to it. In, in the
-    order of the stream: when requests begin, when their answers have come, where they stand in the stream.
+def _asked(begins: NDArray[np.int64], overs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns since when each request of a connection may have waited for its turn, or its own beginning. TCP
+    sends as little as it likes before it hears of the other end, so that a request may wait behind each one
+    that may not have arrived when it begins, and that one may have waited itself. Whoever answers a request
+    has all up to it. In, in the order of the stream: when requests begin, and when their answers have come.
     """
-    place = np.arange(len(begins))
     by_answer = np.argsort(overs)
     heard = np.concatenate(([0], np.maximum.accumulate(by_answer + 1)))
-    known = np.minimum(heard[np.searchsorted(overs[by_answer], begins, "right")], place)
-    full = np.searchsorted(offsets, offsets[known] + UNHEARD, "right")
-    return np.where(full <= place, begins[full - 1], begins)
+    arrived = heard[np.searchsorted(overs[by_answer], begins, "right")]
+    first = np.minimum(arrived, np.arange(len(begins)))
+    while not np.array_equal(first[first], first):
+        first = first[first]
+    return begins[first]
 
 
 def _whole(pipe: Pipe) -> bool:
