@@ -176,8 +176,8 @@ DRAWN = st.lists(
 @settings(max_examples=examples(60), deadline=None)
 @given(DRAWN)
 def test_what_is_told_of_a_cause(drawn: list[tuple[int, int, int, int, bool, str, int | None]]) -> None:
-    """A cause was being served by the sender, if not then, since a call before it on its connection; a call is
-    its sender's own for certain only if nothing was."""
+    """A cause was being served by the sender, if not then, since a call before it on its connection; a call
+    is its sender's own for certain only if nothing was."""
     workers = Workers(3)
     for n, (caller, callee, begin, length, answered, function, context) in enumerate(drawn):
         end = begin + length if answered else None
