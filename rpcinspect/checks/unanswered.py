@@ -143,7 +143,8 @@ def _finding(
     elif why == TIMEOUT:  # one that comes later is in no log
         text = f"{callee} did not answer {which.format(f' of {caller} in time')}{_quoted(failures)}"
     else:
-        text = f"{callee} never answered {which.format(f' of {caller}')}{_quoted(failures)}"
+        verb = "has not answered" if why == EARLY else "never answered"
+        text = f"{callee} {verb} {which.format(f' of {caller}')}{_quoted(failures)}"
     chain: list[str] = []
     if why == SILENT:
         chain, words = waits.after((job, caller), (job, callee))
@@ -293,7 +294,7 @@ CAUSES = {
     CALLER_CLOSED: "{caller} itself closed the connection first",
     LEFT: "it left first, and nothing waits for the cleanup",
     CALLER_LEFT: "{caller} itself left first, and nothing waits for the cleanup",
-    EARLY: "the capture ends {left} after {it}, too early to expect one",
+    EARLY: "the capture ends {left} after {it}, too early to expect an answer",
     SILENT: "{left} later, when the capture ends, none has come",
     CALLER_ENDED: "answers that come while it ends are not recorded",
     TIMEOUT: "{caller} timed out {waited} after {it}",

@@ -222,7 +222,7 @@ def test_one_that_ends_soon_needs_no_longer_capture(tmp_path: Path) -> None:
     end = process("worker1", how="signal", signal="SIGKILL", time_ns=at(0.01))
     found = finding(tmp_path, end, until=SECOND // 50)
     assert found.severity == "info"
-    assert "too early to expect one; worker1 was killed by SIGKILL 10 ms after it" in found.text
+    assert "too early to expect an answer; worker1 was killed by SIGKILL 10 ms after it" in found.text
     assert (found.remedy or "").startswith("Find out who sent SIGKILL")
 
 
