@@ -6,6 +6,8 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -35,15 +37,28 @@ pytest_plugins = ("tests.looks", "tests.reports")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """The tests themselves, many thousands, are no garbage: nobody looks through them again and again."""
     gc.disable()
     try:
+        import_share(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.set_threshold(EVERY)  # as in a command
         gc.enable()
+
+
+def import_share(config: pytest.Config) -> None:
+    """Begins with another part of the tests in each process: in a fresh checkout every module is compiled once,
+    not by all processes at the same time, since each finds what the others have compiled."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or config.option.file_or_dir:
+        return
+    first, step = int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for path in sorted(ROOT.glob("tests/**/test_*.py"))[first::step]:
+        with suppress(Exception, pytest.skip.Exception):  # collecting imports it again, and tells
+            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mcp import Client, StdioServerParameters
 from msgspec import Struct
 
 from tests.places import ROOT
+
+if TYPE_CHECKING:  # a second of each process that collects tests
+    from mcp import Client, StdioServerParameters
 
 FRAME = re.compile(r"^(.*)\nbegin ([0-9a-f]{16})\n(?:(.*)\n)?end \2\n(.*)$", re.DOTALL)
 
@@ -63,6 +65,8 @@ class Agent:
 
 def command(*arguments: object) -> StdioServerParameters:
     """The server of these captures."""
+    from mcp import StdioServerParameters
+
     own = {name: os.environ[name] for name in ("LC_ALL", "LANG") if name in os.environ}
     env = {"PYTHONPATH": str(ROOT), "RPCINSPECT_DEBUG": "1", "PYTHONWARNINGS": "error", **own}
     words = ["-m", "rpcinspect", "mcp", *map(str, arguments)]
@@ -72,6 +76,8 @@ def command(*arguments: object) -> StdioServerParameters:
 @contextmanager
 def agent(*arguments: object) -> Iterator[Agent]:
     """An agent that may ask about these captures."""
+    from mcp import Client
+
     loop, started = asyncio.new_event_loop(), threading.Event()
     ends: asyncio.Event
     client = Client(command(*arguments))

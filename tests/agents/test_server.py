@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mcp import MCPError
 
 from rpcinspect.agents.tools import TOOLS
 from tests.agents.agent import Agent, agent, command
@@ -188,6 +187,8 @@ def test_a_capture_is_read_again_once_it_has_changed(its: Agent) -> None:
 
 
 def test_who_gives_up_waiting_is_forgotten(its: Agent) -> None:
+    from mcp import MCPError
+
     with pytest.raises(MCPError, match="timed out"):
         its.wait(its.client.call_tool("calls", {"capture": 2}, 0.0001))
     assert its.ask("captures").lines[0].startswith("1  captures/basic_chain.pcap  ")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from rpcinspect.agents.given import GivenCaptures, ToolMistake
-from rpcinspect.agents.server import error_text
 from rpcinspect.agents.tools import TOOLS, answered
 from rpcinspect.errors import RpcInspectError
 from rpcinspect.pipeline import Options
@@ -28,6 +27,8 @@ def ask(given: GivenCaptures, tool: str, **arguments: object) -> str:
     try:
         return answered(given, tool, arguments, ROOM, lambda: False)
     except RpcInspectError as error:
+        from rpcinspect.agents.server import error_text
+
         return error_text(error)
 
 
