@@ -50,8 +50,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def import_share(config: pytest.Config) -> None:
-    """Begins with another part of the tests in each process: in a fresh checkout every module is compiled once,
-    not by all processes at the same time, since each finds what the others have compiled."""
+    """Begins with another part of the tests in each process: in a fresh checkout a module is compiled once,
+    not by all processes at the same time; each finds what the others have compiled."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None or config.option.file_or_dir:
         return
