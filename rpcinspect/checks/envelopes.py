@@ -19,6 +19,7 @@ from rpcinspect.rpc.wrapping import WRAPPED, wrong_answer, wrong_request
 from rpcinspect.session.model import NONE, Finding, Session
 from rpcinspect.session.provenance import MessageKind
 from rpcinspect.session.words import counted, numbers
+from rpcinspect.tcp.rows import distinct_numbers
 
 
 class UnexpectedEnvelopes(Check):
@@ -81,7 +82,7 @@ class UnexpectedEnvelopes(Check):
         pairs = kind[partner[rows]] * len(kinds) + kind[rows]
         wrong = {
             pair: told
-            for pair in np.unique(pairs).tolist()
+            for pair in distinct_numbers(pairs)
             if (told := _wrong_pair(kinds[pair // len(kinds)], kinds[pair % len(kinds)])) is not None
         }
         of_wrong = np.isin(pairs, list(wrong))
