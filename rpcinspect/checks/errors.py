@@ -227,11 +227,12 @@ def _side_by_side(quoted: Sequence[_Failure]) -> list[_Failure]:
 
 def _is_before(evidence: CaptureEvidence, one: _Failure, other: _Failure) -> bool | None:
     """Returns whether an error was there before the other one; None where that is not known, since their
-    workers were busy at the same time."""
+    workers were busy at the same time, or those that asked them have clocks that nobody compared."""
     columns = evidence.session.messages
     for earlier, later in ((one, other), (other, one)):
-        if later.served != NONE and columns.end_time_ns[earlier.row] <= columns.time_ns[later.served]:
-            return earlier is one
+        if later.served == NONE or columns.end_time_ns[earlier.row] > columns.time_ns[later.served]:
+            continue
+        return earlier is one if evidence.clock(earlier.row) == evidence.clock(later.served) else None
     return None
 
 

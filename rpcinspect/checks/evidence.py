@@ -6,12 +6,13 @@ they say that something is missing. Missing messages prove nothing where the cap
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds, WireFacts
+from rpcinspect.session.hosts import clocks
 from rpcinspect.session.model import NONE, Edge, Session
 from rpcinspect.session.process_end import ProcessEnd
 
@@ -62,6 +63,15 @@ class CaptureEvidence:
         time."""
         last_ns = self.last_ns if until_ns is None else until_ns
         return (last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
+
+    def clock(self, row: int) -> object:
+        """Returns whose clock the times of a message are of; equal for clocks that were compared."""
+        columns = self.session.messages
+        return self._clocks[columns.pipe[row], columns.capture[row]]
+
+    @cached_property
+    def _clocks(self) -> Mapping[tuple[int, int], object]:
+        return clocks(self.session)
 
     def job_of(self, index: int) -> int:
         """Returns the job of a message by its index."""

@@ -6,8 +6,10 @@ import json
 import pickle
 
 import pytest
+from msgspec.structs import replace
 
 from rpcinspect.checks import errors
+from rpcinspect.checks.findings import Findings
 from rpcinspect.rpc.command import (
     ExceptionResponse,
     PythonRemoteCall,
@@ -18,7 +20,9 @@ from rpcinspect.rpc.command import (
 )
 from rpcinspect.rpc.types import GloballyUniqueId
 from rpcinspect.session.model import Finding
-from tests.checks.talks import SECOND, codes, findings, of_capture, of_path, remote
+from rpcinspect.tcp.ranges import CaptureBytes
+from rpcinspect.tensorpipe.records import MessageOrigin
+from tests.checks.talks import NOTHING, SECOND, codes, findings, no_bytes, of_capture, of_path, remote
 from tests.places import content, recorded
 from tests.replayer.talks import Workers, udf
 from tests.truth import workload
@@ -162,6 +166,29 @@ def test_an_error_that_quotes_those_of_two_workers(asked: int, first: str, secon
     assert [finding.text.partition(": KeyError(")[0] for finding in found] == [first, second]
     assert [len(finding.messages) for finding in found] == [2, 2]
     assert [(finding.remedy or "").partition(": ")[0] for finding in found] == ["Fix w2, w3", "Fix w3, w2"]
+
+
+@pytest.mark.parametrize(("hosts", "order"), [("11", ["first", "after w4"]), ("23", ["", ""])])
+def test_clocks_of_hosts_that_nobody_compared_tell_no_order(hosts: str, order: list[str]) -> None:
+    """w2 asks w4 for what fails, and w3 asks w5 after that, by the log of another host."""
+    workers = Workers(6)
+    texts = {n: f"On WorkerInfo(id={n}, name=w{n}):\nKeyError('of w{n}')\nTraceback" for n in (4, 5)}
+    passed = {n: f"On WorkerInfo(id={n}, name=w{n}):\nOSError('{texts[n + 2]}')\n" for n in (2, 3)}
+    workers.call(2, 4, 22, 40, "app.bad", remote(texts[4]))
+    workers.call(3, 5, 45, 55, "app.bad", remote(texts[5]))
+    workers.call(1, 2, 20, 60, "app.relay", remote(passed[2]))
+    workers.call(1, 3, 21, 62, "app.relay", remote(passed[3]))
+    both = f"On WorkerInfo(id=1, name=w1):\nRuntimeError('both failed: {' / '.join(passed.values())}')\n"
+    workers.call(0, 1, 10, 70, "app.f", remote(both))
+    session = workers.finish()
+    for one in session.pipes:
+        one.origin = MessageOrigin.LOG
+    of = {"w2": hosts[0], "w3": hosts[1]}
+    there = (replace(one, addresses=(f"10.0.0.{of.get(one.label, 1)}:99",)) for one in session.workers)
+    stage = Findings(workers.builder.provenance, CaptureBytes(no_bytes))
+    stage.feed(workers.records)
+    found = told(list(stage.finish(replace(session, workers=tuple(there)), NOTHING)))
+    assert [one.text.partition(" failed ")[2].partition("in app.bad")[0].strip() for one in found] == order
 
 
 def test_the_text_alone_tells_what_was_not_captured() -> None:
