@@ -16,6 +16,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests import forks
+from tests.once import once
 from tests.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -50,12 +51,14 @@ def ran(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The sdist of this checkout, and the wheel that is built of that sdist, as whoever installs it does."""
-    folder = tmp_path_factory.mktemp("dist")
-    done = ran(sys.executable, "-m", "build", "-o", folder, ROOT, folder=folder)
-    if "No matching distribution found for hatchling" in done.stdout + done.stderr:
-        pytest.skip("no package registry can be reached")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {path.suffix: path for path in folder.iterdir()}
+
+    def build(folder: Path) -> None:
+        done = ran(sys.executable, "-m", "build", "-o", folder, ROOT, folder=folder)
+        if "No matching distribution found for hatchling" in done.stdout + done.stderr:
+            pytest.skip("no package registry can be reached")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return {path.suffix: path for path in once(tmp_path_factory, "dist", build).iterdir()}
 
 
 @pytest.fixture(scope="module")

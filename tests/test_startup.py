@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -43,7 +42,6 @@ DECODE = {
 }
 
 
-@cache
 def imported(*arguments: str) -> frozenset[str]:
     """Names of all modules that the command has loaded by its end."""
     done = subprocess.run(
@@ -81,29 +79,22 @@ def requirements_of(*names: str) -> set[str]:
     return found
 
 
-@pytest.fixture(params=DECODE)
-def decode_modules(request: pytest.FixtureRequest, tmp_path: Path) -> frozenset[str]:
-    """What one way of decoding imports."""
-    return imported(*(str(tmp_path) if a == "DIR" else a for a in DECODE[request.param]))
-
-
-def test_decode_imports_nothing_heavy(decode_modules: frozenset[str]) -> None:
-    assert not top(decode_modules) & HEAVY
-
-
-def test_decode_imports_its_packages_and_theirs(decode_modules: frozenset[str]) -> None:
+@pytest.mark.parametrize("way", DECODE)
+def test_decode_imports_its_packages_and_theirs_and_nothing_heavy(way: str, tmp_path: Path) -> None:
+    modules = imported(*(str(tmp_path) if a == "DIR" else a for a in DECODE[way]))
+    assert not top(modules) & HEAVY
+    if way in ("table", "jsonl"):
+        assert not modules & {"numpy.ma", "rpcinspect.capture.log", "rich.console"}
+    if way == "jsonl":  # which needs no tables
+        assert "rich" not in top(modules)
     allowed = requirements_of("msgspec", "numpy", "orjson", "rich", "sortedcontainers", "typer", "rpcinspect")
     allowed.add("typing-extensions")  # msgspec takes it where it is there
     owners = metadata.packages_distributions()
-    for package in top(decode_modules):
+    for package in top(modules):
         if package in sys.stdlib_module_names or package not in owners:
             continue
         distributions = {re.sub(r"[-_.]+", "-", name).lower() for name in owners[package]}
         assert distributions & allowed, f"{package} is imported"
-
-
-def test_json_needs_no_tables() -> None:
-    assert "rich" not in top(imported(*DECODE["jsonl"]))
 
 
 def test_compressed_captures_cost_their_library_alone(tmp_path: Path) -> None:
@@ -125,8 +116,3 @@ def test_help_imports_no_decoder(arguments: tuple[str, ...]) -> None:
         "rpcinspect.exit_codes",
         "rpcinspect.unexpected",
     }
-
-
-@pytest.mark.parametrize("arguments", [DECODE["table"], DECODE["jsonl"]], ids=["table", "jsonl"])
-def test_a_capture_costs_no_masked_arrays_and_no_logs(arguments: tuple[str, ...]) -> None:
-    assert not imported(*arguments) & {"numpy.ma", "rpcinspect.capture.log", "rich.console"}
