@@ -1,6 +1,6 @@
 """What takes long to make and is the same for all tests of a run: made by the process that asks first.
 
-`--dist worksteal` gives tests of one module to several processes, each of which makes its own of a module's fixture.
+`--dist worksteal` gives tests of one module to several processes, each of which makes its own fixtures.
 """
 
 from __future__ import annotations
