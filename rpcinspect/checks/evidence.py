@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds, WireFacts
-from rpcinspect.session.hosts import clocks
+from rpcinspect.session.hosts import clocks, on_one_host
 from rpcinspect.session.model import NONE, Edge, Session
 from rpcinspect.session.process_end import ProcessEnd
 
@@ -36,6 +36,7 @@ class CaptureEvidence:
     def __init__(self, session: Session, wire: WireFacts) -> None:
         self.session = session
         self.wire = wire
+        self._on_one_host: dict[int, bool] = {}
 
     @cached_property
     def usual_s(self) -> float:
@@ -63,6 +64,12 @@ class CaptureEvidence:
         time."""
         last_ns = self.last_ns if until_ns is None else until_ns
         return (last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
+
+    def on_one_host(self, job: int) -> bool:
+        """Returns whether the ends of a job's processes have times of one clock."""
+        if job not in self._on_one_host:
+            self._on_one_host[job] = on_one_host(one for one in self.session.workers if one.job == job)
+        return self._on_one_host[job]
 
     def clock(self, row: int) -> object:
         """Returns whose clock the times of a message are of; equal for clocks that were compared."""

@@ -134,7 +134,7 @@ class Losses:
             end = self._run.end(self._run.session.messages.pipe[row])
             if end is not None and not end.by_client and end.time_ns <= until_ns:
                 ends.append((end.time_ns, row, end.how))
-        if not ends:
+        if len({self._run.clock(row) for _, row, _ in ends}) != 1:  # nobody compared them, or none ended
             return None
         _, row, how = min(ends)
         return Loss(self._run.session.destination(row), how, caller, row)
@@ -170,11 +170,13 @@ class Departed(Struct, frozen=True):
     job: int
     worker: str
     ended: ProcessEnd
+    timed: bool = True
+    """Whether the time of its end can be compared with others: all of the job is on one host."""
 
     def clause(self, sent_ns: int, what: str) -> str:
         """`; worker1 was killed by SIGKILL 92 ms after it`; `what` was sent at that time."""
         when = ""
-        if self.ended.time_ns is not None:
+        if self.ended.time_ns is not None and self.timed:
             after = self.ended.time_ns - sent_ns
             when = f" {duration(abs(after))} {'before' if after < 0 else 'after'} {what}"
         return f"; {self.worker} {self.ended.sentence}{when}{lack_of_memory(self.ended)}"
@@ -219,16 +221,19 @@ def departed(
     ended = evidence.ended.get((job, worker))
     if ended is None or not ended.over:
         return None
-    if given_up_ns is not None:
+    timed = evidence.on_one_host(job)
+    if given_up_ns is not None and timed:
         latest = given_up_ns + (SLACK_NS if by_its_end else 0)
         if ended.time_ns is None or ended.time_ns > latest:
             return None
-    return Departed(job, worker, ended)
+    elif given_up_ns is not None and not by_its_end:
+        return None
+    return Departed(job, worker, ended, timed)
 
 
 def _first_fault(evidence: CaptureEvidence, than: Departed) -> Departed | None:
     """The first worker of the job that ended otherwise than well, if it was another one, and earlier."""
-    if than.ended.time_ns is None:
+    if than.ended.time_ns is None or not than.timed:
         return None
     faults = [
         (one.ended.time_ns, one.name, one.ended)

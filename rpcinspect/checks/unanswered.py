@@ -122,7 +122,7 @@ def _caller_left(evidence: CaptureEvidence, row: int) -> Departed | None:
     ended_ns = caller.ended.time_ns
     if ended_ns is None or ended_ns > columns.time_ns[row] + TO_END_NS:
         return None
-    if callee is None or callee.worker == caller.worker:
+    if callee is None or callee.worker == caller.worker or not caller.timed:
         return caller
     return caller if callee.ended.time_ns is not None and ended_ns < callee.ended.time_ns else None
 

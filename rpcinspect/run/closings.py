@@ -18,6 +18,7 @@ from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds
 from rpcinspect.checks.worker_logs import endings, first_gone
 from rpcinspect.rpc.questions import CLEAN_UP
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.hosts import clocks, on_one_host
 from rpcinspect.session.model import LogEvent, Session, Worker
 
 HEARD_NS = 200_000_000
@@ -68,7 +69,8 @@ class Closings(Struct, frozen=True, kw_only=True):
 
     departures: tuple[Departure, ...]
     first: Departure | None
-    """The first that left while requests were in flight that somebody waits for; None if there is none."""
+    """The first that left while requests were in flight that somebody waits for; None if there is none, or if
+    clocks that nobody compared tell when."""
     open_pipes: int
     """Pipes whose end was not captured."""
     reports: tuple[LogEvent, ...] = ()
@@ -79,7 +81,9 @@ class Closings(Struct, frozen=True, kw_only=True):
     """Workers of the whole run of whose process a recorder tells how it ended, in the order of time."""
     first_ended: EndedWorker | None = None
     """The first of them that ended with a sign of a fault, or with a request to it open; None if one ended
-    nobody knows when, or how."""
+    nobody knows when, or how, or if they are on several hosts."""
+    several_clocks: bool = False
+    """Whether workers that left with requests open did so by clocks that nobody compared."""
 
     @property
     def pipes(self) -> int:
@@ -116,12 +120,15 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
     departures = [_departure(job, worker, pipes) for (job, worker), pipes in found.items()]
     departures.sort(key=lambda departure: departure.time_ns)
     awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
-    first = next((d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))), None)
+    missed = [d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))]
+    by_pipe = {pipe: clock for (pipe, _), clock in clocks(session).items()}
+    several_clocks = len(missed) > 1 and len({by_pipe.get(d.pipes[0].pipe) for d in missed}) > 1
     logs = session.worker_logs
     ended = tuple(sorted([w for w in session.workers if w.ended is not None], key=_when))
     return Closings(
         departures=tuple(departures),
-        first=first,
+        first=None if several_clocks else next(iter(missed), None),
+        several_clocks=several_clocks,
         open_pipes=len(session.pipes) - closed,
         reports=() if logs is None else endings(logs),
         first_report=None if logs is None else first_gone(logs),
@@ -131,6 +138,8 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
 
 
 def _first_ended(ended: Sequence[Worker], calls: Sequence[Exchange]) -> EndedWorker | None:
+    if not on_one_host(ended):
+        return None
     for worker in ended:  # in the order of time, those of which it is not known last
         end = worker.ended
         if end is None or end.how == "running":

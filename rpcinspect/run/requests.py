@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import islice
@@ -138,7 +138,7 @@ class Requests:
         their times say; before the capture if there is none. Requests are missing where a pipe to the worker
         began before the capture or can't be seen, where the owner of a pipe is unknown, where bytes were
         lost, and before an answer to a missing request."""
-        if self._nameless or self._lost or self._by_other_clocks(member):
+        if self._nameless or self._lost or member in self._by_other_clocks:
             return NEVER
         pipes = self._to.get(member, ())
         if any(not _whole(self.session.pipes[pipe]) for pipe in pipes):
@@ -161,20 +161,20 @@ class Requests:
         cut = any(one.layer == "capture" and one.location.capture in logs for one in self.session.problems)
         return cut or bool(codes & LOSSES) or (elsewhere and "invisible-transport" in codes)
 
-    def _by_other_clocks(self, member: WorkerKey) -> bool:
-        """Whether what a worker served and what it sent have times of clocks that nobody compared."""
-        traffic = self.workers.get(member)
-        if traffic is None or len(set(self._clocks.values())) < 2:
-            return False
-        pipe, capture = self._pipe, self.session.messages.capture
-        served = {self._clocks[pipe[row], capture[row]] for row in self.code(traffic.received)}
-        sent = {self._clocks[pipe[row], capture[row]] for row in traffic.sent}
-        return bool(served) and len(served | sent) > 1
-
     @cached_property
-    def _clocks(self) -> dict[tuple[int, int], tuple[str, int | str]]:
-        """(pipe, capture) → the clock of its messages there."""
-        return clocks(self.session)
+    def _by_other_clocks(self) -> Set[WorkerKey]:
+        """The workers whose served and sent requests have times of clocks that nobody compared."""
+        clock_of = clocks(self.session)
+        if len(set(clock_of.values())) < 2:
+            return frozenset()
+        pipe, capture = self._pipe, self.session.messages.capture
+        found = set()
+        for member, traffic in self.workers.items():
+            served = {clock_of[pipe[row], capture[row]] for row in self.code(traffic.received)}
+            sent = {clock_of[pipe[row], capture[row]] for row in traffic.sent}
+            if served and len(served | sent) > 1:
+                found.add(member)
+        return found
 
     @cached_property
     def _nameless(self) -> bool:

@@ -6,7 +6,9 @@ several: where all captured ones are from or to one, what others send to each ot
 
 from __future__ import annotations
 
-from rpcinspect.session.model import Session
+from collections.abc import Iterable
+
+from rpcinspect.session.model import Session, Worker
 
 
 def host_of(address: str) -> str:
@@ -24,6 +26,11 @@ def unseen_hosts(session: Session) -> tuple[str | None, list[str]]:
     here = set(hosts).intersection(*ends)
     others = [host for host in hosts if host not in here]
     return (here.pop(), others) if len(here) == 1 and len(others) > 1 else (None, [])
+
+
+def on_one_host(workers: Iterable[Worker]) -> bool:
+    """Returns whether nothing says that workers are on several hosts, by whose clocks processes end."""
+    return len({host_of(one.addresses[0]) for one in workers if one.addresses}) < 2
 
 
 def clocks(session: Session) -> dict[tuple[int, int], tuple[str, int | str]]:

@@ -218,6 +218,22 @@ def test_records_that_contradict_each_other_say_nothing(tmp_path: Path) -> None:
     assert (finding(tmp_path, other_job).remedy or "").startswith(PYSPY)
 
 
+def on_two_hosts() -> list[bytes]:
+    """Where the workers listen: on two hosts, whose clocks nobody has compared."""
+    return [line("worker", name=f"worker{n}", id=n, addresses=[f"10.0.0.{n + 1}:9"]) for n in range(2)]
+
+
+def test_ends_on_another_host_have_no_comparable_time(tmp_path: Path) -> None:
+    end = process("worker1", how="signal", signal="SIGKILL", time_ns=at(2))
+    found = finding(tmp_path, *on_two_hosts(), end)
+    assert found.text.endswith("none has come; worker1 was killed by SIGKILL.")
+    assert "SIGKILL" not in finding(tmp_path, *on_two_hosts(), end, broke(3, "timeout")).text
+    assert finding(tmp_path, *on_two_hosts(), end, broke(3)).text.endswith("; worker1 was killed by SIGKILL.")
+    other = process("worker0", how="signal", signal="SIGTERM", time_ns=at(1))
+    remedy = finding(tmp_path, *on_two_hosts(), end, other).remedy or ""
+    assert remedy.startswith("Find out who sent SIGKILL: ")
+
+
 def test_one_that_ends_soon_needs_no_longer_capture(tmp_path: Path) -> None:
     end = process("worker1", how="signal", signal="SIGKILL", time_ns=at(0.01))
     found = finding(tmp_path, end, until=SECOND // 50)

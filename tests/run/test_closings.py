@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rpcinspect.run.run import RunModel, open_run
 from rpcinspect.session.model import Worker
 from rpcinspect.session.process_end import ProcessEnd
+from rpcinspect.tensorpipe.records import MessageOrigin
 from tests.checks.runs import traced, workload_trace
 from tests.places import recorded, recordings
 from tests.replayer.talks import Workers
@@ -27,6 +28,19 @@ def test_workers_that_leave_are_told_in_order() -> None:
     assert [d.worker for d in closings.departures[:2]] == ["worker1", "worker3"]
     assert closings.first.worker == "worker1"
     assert closings.first.reset >= 1
+
+
+def test_by_clocks_that_nobody_compared_nobody_left_first() -> None:
+    """The same, as logs of the workers' hosts would have it."""
+    with open_run(str(recorded(f"torch-suite/{NODE_FAILURE}.pcap.gz"))) as opened:
+        session = opened.session
+        for pipe in session.pipes:
+            pipe.origin = MessageOrigin.LOG
+        for hosts, known in (("1111", True), ("1234", False)):
+            apart = [replace(one, addresses=(f"10.0.0.{hosts[one.id or 0]}:9",)) for one in session.workers]
+            run = RunModel(replace(session, workers=tuple(apart)), opened.messages, ends=opened.ends)
+            assert (run.closings.first is not None) == known
+            assert run.closings.several_clocks != known
 
 
 def test_what_was_in_flight_are_the_calls_that_fail() -> None:
@@ -130,3 +144,6 @@ def test_the_first_whose_process_ended_badly(ends: Sequence[ProcessEnd | None], 
     if first == "w1":
         assert told is not None
         assert told.unanswered == (2,)
+    apart = [replace(worker, addresses=(f"10.0.0.{worker.id}:9",)) for worker in workers if worker.ended]
+    told = RunModel(replace(session, workers=tuple(apart)), messages).closings.first_ended
+    assert (told is None) == (len(apart) > 1)  # several clocks, which nobody compared

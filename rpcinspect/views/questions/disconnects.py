@@ -83,6 +83,8 @@ def verdict(closings: Closings) -> Iterator[tuple[str, str]]:
             yield f"{gone} says so; see the log of {end_label(by_logs or '?')}", "bold red"
         elif closings.first_ended is not None:
             yield _ended_first(closings.first_ended), "bold red"
+        elif closings.several_clocks:
+            yield "which worker left first is not known: nobody compared the clocks of their hosts", ""
         elif closings.departures:
             yield "no worker disconnected with a request pending", ""
         elif not closings.open_pipes:

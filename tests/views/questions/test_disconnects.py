@@ -72,6 +72,13 @@ def test_how_processes_ended() -> None:
     assert lines[3].split() == ["worker0", "unknown"]
 
 
+def test_several_clocks_are_no_order() -> None:
+    closings = replace(traced(FAILED).closings, first=None, several_clocks=True)
+    assert shown(closings)[-1] == (
+        "which worker left first is not known: nobody compared the clocks of their hosts"
+    )
+
+
 def test_who_ended_first_where_no_packet_tells() -> None:
     killed = ProcessEnd(how="signal", signal="SIGKILL", time_ns=2_000_000_000)
     worker = Worker(name=HOSTILE, id=None, group=0, addresses=(), ended=killed)
