@@ -122,7 +122,8 @@ def read_closings(session: Session, calls: Sequence[Exchange], ends: Iterable[Co
     awaited = {call.index for call in calls if call.kind not in CLEAN_UP}
     missed = [d for d in departures if awaited.intersection((*d.unanswered, *d.waiting))]
     by_pipe = {pipe: clock for (pipe, _), clock in clocks(session).items()}
-    several_clocks = len(missed) > 1 and len({by_pipe.get(d.pipes[0].pipe) for d in missed}) > 1
+    of_missed = {by_pipe[one.pipe] for left in missed for one in left.pipes if one.pipe in by_pipe}
+    several_clocks = len(missed) > 1 and len(of_missed) > 1
     logs = session.worker_logs
     ended = tuple(sorted([w for w in session.workers if w.ended is not None], key=_when))
     return Closings(
