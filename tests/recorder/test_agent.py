@@ -145,8 +145,8 @@ def test_the_job_goes_on_when_the_recorder_is_killed(tmp_path: Path) -> None:
     process = start("-o", "x.rpclog", "--via", "agent", "--", *job, folder=tmp_path, env=env)
     _wait_for(tmp_path / "alive")
     os.kill(process.pid, signal.SIGKILL)
-    finish(process)  # its output ends with the last worker
-    assert {"done0", "done1"} <= {path.name for path in tmp_path.iterdir()}
+    done = finish(process)  # its output ends with the last worker
+    assert {"done0", "done1"} <= {path.name for path in tmp_path.iterdir()}, done.err
     output = decode(tmp_path / "x.rpclog")
     assert output.problems() == []
     calls = calls_of(output)
