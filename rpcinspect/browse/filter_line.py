@@ -82,7 +82,7 @@ class FilterLine(Vertical):
         self._hint(text)
 
     def close(self) -> None:
-        """Hides the line."""
+        """Hides the line in which a filter is typed."""
         self.remove_class("open")
 
     def _set(self, text: str) -> None:

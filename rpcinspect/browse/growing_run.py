@@ -113,7 +113,7 @@ class GrowingRun(Closing):
             self._way_given_until = time.monotonic() + REST_S
 
     def start(self) -> None:
-        """Begins to read."""
+        """Begins to read the captures, in a thread of its own."""
         self._thread.start()
 
     def end(self) -> str:
@@ -302,7 +302,7 @@ class GrowingRun(Closing):
 
     @property
     def paths(self) -> list[str]:
-        """Returns the captures."""
+        """Returns the paths of the captures."""
         return [reader.path for reader in self.decoding.readers]
 
     @property

@@ -37,7 +37,7 @@ class ListLine(Struct, frozen=True):
 
 
 class LineSource(ABC):
-    """What a list shows."""
+    """Lines that a list shows, each made when it comes onto the screen."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -121,7 +121,7 @@ class LinesView(ScrollView, can_focus=True):
 
         @property
         def control(self) -> LinesView:
-            """The list."""
+            """Returns the list whose cursor has moved."""
             return self._view
 
     class Chosen(Moved):
@@ -140,7 +140,7 @@ class LinesView(ScrollView, can_focus=True):
         self._header = 0
 
     def show(self, lines: LineSource, cursor: int = 0) -> None:
-        """Shows other lines."""
+        """Shows the lines of another source, with the cursor on one of them."""
         self.lines = lines
         self.cursor, self.shift = cursor, 0
         self.grown()

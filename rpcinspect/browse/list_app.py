@@ -66,7 +66,7 @@ class ListApp(App[int]):
         raise NotImplementedError
 
     def put(self, place: Any) -> None:
-        """Shows a place."""
+        """Shows a place that `here` returned before."""
         raise NotImplementedError
 
     def leave(self) -> None:

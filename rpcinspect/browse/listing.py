@@ -37,7 +37,7 @@ NO_ANSWER = "no answer"
 
 
 class Listing(Struct, frozen=True):
-    """What is listed: a kind, with housekeeping or without it, and a filter."""
+    """Says what a list holds: lines of one kind, with housekeeping or without it, and a filter."""
 
     what: ListKind = "calls"
     every: bool = False

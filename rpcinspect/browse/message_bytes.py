@@ -195,7 +195,7 @@ class ByteSpan(NamedTuple):
 
 
 class ByteListing:
-    """Which bytes stand in which line."""
+    """Says which bytes of a message stand in which line of the bytes pane."""
 
     def __init__(self, parts: list[MessagePart], per_line: int) -> None:
         self.per_line = per_line

@@ -42,7 +42,7 @@ class MessagePane(Container):
         self.structure: Structure | None = None
 
     def compose(self) -> ComposeResult:
-        """Makes the panes."""
+        """Yields the pane of the structure and that of the bytes."""
         yield self.structure_pane
         yield self.bytes_pane
 
@@ -51,7 +51,7 @@ class MessagePane(Container):
         self.set_class(event.size.width < NARROW, "narrow")
 
     def show(self, row: int) -> None:
-        """Shows a message."""
+        """Shows the message of this row in both panes."""
         reading = self._reading
         record = reading.record(row)
         source, destination = reading.ends(row)
@@ -64,7 +64,7 @@ class MessagePane(Container):
         self.bytes_pane.show_bytes(self.structure.bytes)
 
     def _told(self, row: int) -> Iterator[str]:
-        """What is known of the message beside what it says."""
+        """Yields what the run tells of a message that its own bytes do not: what it was sent for."""
         reading, run = self._reading, self._reading.run
         number = reading.number(row)
         if run is None or not reading.causes_are_known:
@@ -84,7 +84,7 @@ class MessagePane(Container):
         self.bytes_pane.select(message.node.ranges)
 
     def on_structure_pane_tensor_chosen(self, message: StructurePane.TensorChosen) -> None:
-        """Opens a tensor."""
+        """Opens the screen with the values of the tensor that was chosen."""
         if self.structure is not None and message.node.tensor is not None:
             source = self._reading.decoding.bytes_beside()
             self.app.push_screen(TensorScreen(self.structure.record, source, message.node.tensor))

@@ -45,14 +45,14 @@ class _KeptNote(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Version(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the capture when notes were written last."""
+    """Size and time of the capture when notes were written last: another one has other messages."""
 
     size: int
     mtime_ns: int
 
 
 class _KeptNotes(Struct, forbid_unknown_fields=True):
-    """What stands in the file."""
+    """The content of the file of notes, as JSON has it."""
 
     format: int
     capture: _Version
