@@ -25,9 +25,10 @@ LAST = "message 15: "
 
 @pytest.fixture
 def browsing() -> Iterator[Terminal]:
-    """The chain on the screen, read to its end."""
+    """The chain on the screen, read to its end: calls stand below others in the list of then only."""
     with Terminal("browse", CHAIN) as terminal:
         terminal.until(FIRST)
+        terminal.until("└ gradients")
         terminal.until("sent: ")
         yield terminal
 

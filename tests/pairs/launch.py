@@ -10,13 +10,13 @@ import argparse
 import importlib
 import multiprocessing
 import os
-import socket
 import sys
 import time
 from pathlib import Path
 from types import ModuleType
 
 import torch
+import torch.distributed as dist
 import torch.distributed.rpc as rpc
 
 from tests.pairs import common, truth_log
@@ -24,12 +24,6 @@ from tests.pairs import common, truth_log
 WORLD = 4
 JOB_SECONDS = 60
 GROUP_PORT, STORE_PORT = "PAIRS_GROUP_PORT", "PAIRS_STORE_PORT"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def worker(job: ModuleType, rank: int, folder: Path, change: str, seed: int) -> None:
@@ -58,11 +52,14 @@ def main() -> int:
     parser.add_argument("--change", choices=common.CHANGES, default="none")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    # of this process, as torchrun has them: a worker's own may be gone before the others are done with it
+    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in range(2)]
     os.environ |= {
         "TP_SOCKET_IFNAME": "lo",
         "GLOO_SOCKET_IFNAME": "lo",
-        STORE_PORT: str(free_port()),
-        GROUP_PORT: str(free_port()),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        STORE_PORT: str(stores[0].port),
+        GROUP_PORT: str(stores[1].port),
     }
     job = importlib.import_module(f"tests.pairs.jobs.{given.kind}")
     start = multiprocessing.get_context("fork").Process

@@ -14,7 +14,6 @@ from rpcinspect.errors import RecordError
 from rpcinspect.recorder.library import Library, build_agent
 from tests.forks import popen
 from tests.recorder.recording import environment
-from tests.replayer.programs import free_port
 
 SECONDS = 180
 
@@ -62,7 +61,7 @@ class Parent:
     def run_workers(self, folder: Path, body: str, world: int = 2) -> list[Done]:
         """A module `job` with `work(rank)`, run by each worker as a process of its own; what each came to."""
         (folder / "job.py").write_text(PROLOGUE + body, encoding="utf-8")
-        asked = {"folder": str(folder), "world": world, "port": free_port(), "seconds": SECONDS}
+        asked = {"folder": str(folder), "world": world, "seconds": SECONDS}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")

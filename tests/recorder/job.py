@@ -4,7 +4,8 @@
     torchrun --nproc-per-node 2 job.py
     python job.py killed             the second worker is killed by its own hand, after an answer
 
-Each worker prints a line of JSON: who it is, and what its calls gave.
+Each worker prints a line of JSON: who it is, and what its calls gave. The store is never of worker0, which
+may be gone before worker1 has asked it for the last time: torch's shutdown fails then.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.distributed.rpc as rpc
 import torch.multiprocessing as mp
 
@@ -49,12 +50,6 @@ def work(rank: int, port: int, killed: bool = False) -> None:
         signal.pause()
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     how = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -62,8 +57,11 @@ if __name__ == "__main__":
         work(int(os.environ["RANK"]), int(os.environ["MASTER_PORT"]))
     else:
         context = mp.get_context("spawn" if how == "spawn" else "fork")
-        port = free_port()
-        workers = [context.Process(target=work, args=(rank, port, how == "killed")) for rank in range(2)]
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+        workers = [
+            context.Process(target=work, args=(rank, store.port, how == "killed")) for rank in range(2)
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:
