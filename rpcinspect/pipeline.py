@@ -276,7 +276,7 @@ class Decoding(Closing):
         identities = self._resolve_workers()
         told = source.told()
         session = self.builder.finish(
-            captures=[_info(r, told.clocks[r.index]) for r in self.readers],
+            captures=[_info(r, told.clocks[r.index], told.goes_on[r.index]) for r in self.readers],
             pipes=source.pipes,
             identities=identities,
             problems=[*told.problems, *self._unexpected],
@@ -368,7 +368,9 @@ def _some(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:
         first = stop
 
 
-def _info(reader: CaptureReader | IndexedCapture, clock: ClockOffset | None) -> CaptureInfo:
+def _info(
+    reader: CaptureReader | IndexedCapture, clock: ClockOffset | None, goes_on: int | None
+) -> CaptureInfo:
     shift = clock.shift_ns if clock is not None else 0
     first, last = reader.first_time_ns, reader.last_time_ns
     return CaptureInfo(
@@ -382,5 +384,6 @@ def _info(reader: CaptureReader | IndexedCapture, clock: ClockOffset | None) -> 
         last_time_ns=None if last is None else last - shift,
         reader=reader.reader,
         clock=clock,
+        goes_on=goes_on,
         problem=reader.ended_early,
     )

@@ -84,7 +84,7 @@ class _Sender:
         if not own and self._asynchronous:
             others = [one for one in serving.latest(None, since) if requests.kind(one).asynchronous]
             rows += [one for one in others if one != row and one not in rows]
-        return Case(row, rows, own, requests.begin[row] <= self.unseen_until)
+        return Case(row, rows, own, since <= self.unseen_until)
 
     def weigh(self, values: Mapping[int, frozenset[int]]) -> None:
         """Takes away what evidence rules out."""

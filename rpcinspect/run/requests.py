@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
-from rpcinspect.session.hosts import clocks
+from rpcinspect.session.hosts import Sniffers, clocks, sniffers_of
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Event, Id, MessageKind, What
@@ -26,6 +26,10 @@ from rpcinspect.tensorpipe.records import Pipe, Visibility
 
 NEVER = (1 << 63) - 1
 """When what was not captured happened."""
+
+LATE_NS = 1_000_000_000
+"""What is captured where it arrives was sent up to so long before: what was lost on the way is sent again
+after 200 ms, and after 400 ms."""
 
 LOSSES = frozenset({"capture-gap", "truncated-packets"})
 """Findings by which requests may be missing, or what they carried."""
@@ -73,7 +77,13 @@ class Requests:
         self.begin: Sequence[int] = columns.time_ns
         """First byte of each message."""
         self.arrived: Sequence[int] = columns.end_time_ns
-        """Last byte."""
+        """Last byte; where several sniffers saw what the receiver does, as early as their clocks allow."""
+        self._replied: Sequence[int] = columns.time_ns
+        """First byte; there, as late as they allow."""
+        self._doubt: dict[int, int] = {}
+        """Pipe → by how much those times may be wrong, where they are of several sniffers."""
+        self._late: Set[tuple[int, int]] = frozenset()
+        """(pipe, capture) of requests that are there as they arrive, by a worker of which more is known."""
         self._partner = columns.partner
         self._pipe = columns.pipe
         self.workers: dict[WorkerKey, Traffic] = defaultdict(Traffic)
@@ -86,6 +96,35 @@ class Requests:
             sent, received = its[pipe]
             sent.append(row)
             received.append(row)
+        self._take_sniffers()
+
+    def _take_sniffers(self) -> None:
+        """Finds workers whose requests, served and sent, were captured by several sniffers: their order is
+        known as well as those clocks are, and as the way from a worker to a sniffer is short."""
+        if len(set(sniffers_of(self.session).values())) < 2:
+            return
+        view = Sniffers.of(self.session)
+        columns, pipes = self.session.messages, self.session.pipes
+        late = set()
+        for traffic in self.workers.values():
+            served, sent = (
+                {(columns.pipe[row], columns.capture[row]) for row in rows}
+                for rows in (self.code(traffic.received), traffic.sent)
+            )
+            there = {view.of_capture[capture] for _, capture in served}
+            if len(there.union(view.of_capture[capture] for _, capture in sent)) > 1 and there:
+                doubt = view.doubt_ns(capture for _, capture in served | sent)
+                self._doubt |= {pipe: doubt for pipe, _ in served}
+                late |= {
+                    (pipe, capture)
+                    for pipe, capture in sent
+                    if there != {view.of_capture[capture]}
+                    and not view.is_at(capture, pipes[pipe].client.host)
+                }
+        self._late = late
+        doubts = np.array([self._doubt.get(pipe, 0) for pipe in range(len(pipes))])[np.asarray(columns.pipe)]
+        self.arrived = (columns.end_time_ns - doubts * (np.asarray(columns.from_client) != 0)).tolist()
+        self._replied = (columns.time_ns + doubts).tolist()
 
     def kind(self, row: int) -> MessageKind:
         return self.provenance.kind_of(row)
@@ -116,7 +155,7 @@ class Requests:
     def answered(self, row: int) -> int:
         """Returns when the first byte of the answer was captured."""
         partner = self._partner[row]
-        return NEVER if partner == NONE else self.begin[partner]
+        return NEVER if partner == NONE else self._replied[partner]
 
     def over(self, row: int) -> int:
         """Returns when the last byte of the answer was captured."""
@@ -127,7 +166,8 @@ class Requests:
         """Whether a call was over before a request was answered, as it is where a function waits for it;
         nobody has to wait for a remote call.
         """
-        return self.kind(call).type in REMOTE or self.over(call) <= self.answered(row)
+        doubt = self._doubt.get(self._pipe[row], 0)
+        return self.kind(call).type in REMOTE or self.over(call) + doubt <= self.answered(row) - 2 * doubt
 
     def context(self, row: int) -> int | None:
         """Returns the autograd context of the request; of a call, in which its function runs."""
@@ -194,8 +234,11 @@ class Requests:
 
     def wanted(self, row: int) -> int:
         """Returns the earliest time at which the sender may have asked for the request: it may have waited
-        for its turn on the pipe, so that its cause may be answered before its first byte is sent."""
-        return min(self._turns.get(row, NEVER), self.begin[row])
+        for its turn on the pipe, so that its cause may be answered before its first byte is sent; and it may
+        have been on its way to where it was captured."""
+        columns = self.session.messages
+        late = (self._pipe[row], columns.capture[row]) in self._late if self._late else False
+        return min(self._turns.get(row, NEVER), self.begin[row]) - (LATE_NS if late else 0)
 
     @cached_property
     def _turns(self) -> dict[int, int]:

@@ -6,7 +6,9 @@ several: where all captured ones are from or to one, what others send to each ot
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
 
 from rpcinspect.session.model import Session, Worker
 
@@ -33,18 +35,58 @@ def on_one_host(workers: Iterable[Worker]) -> bool:
     return len({host_of(one.addresses[0]) for one in workers if one.addresses}) < 2
 
 
+def sniffers_of(session: Session) -> Mapping[int, int]:
+    """Returns capture → the first of the same sniffer, which began another file now and then."""
+    found: dict[int, int] = {}
+    for one in session.captures:
+        found[one.capture] = one.capture if one.goes_on is None else found[one.goes_on]
+    return found
+
+
+class Sniffers(Struct, frozen=True):
+    """Who made the captures of a session."""
+
+    of_capture: Mapping[int, int]
+    hosts: Mapping[int, frozenset[str]]
+    """Sniffer → the hosts that are at an end of whatever it captured."""
+    doubts: Mapping[int, int]
+    """Sniffer → by how much its times may be wrong, in nanoseconds."""
+
+    @classmethod
+    def of(cls, session: Session) -> Sniffers:
+        """Reads them off the session."""
+        found, columns = sniffers_of(session), session.messages
+        doubts = {found[c.capture]: c.clock.error_ns for c in session.captures if c.clock is not None}
+        hosts: dict[int, frozenset[str]] = {}
+        for pipe, capture in set(zip(columns.pipe, columns.capture, strict=True)):
+            ends = frozenset((session.pipes[pipe].client.host, session.pipes[pipe].server.host))
+            hosts[found[capture]] = hosts.get(found[capture], ends) & ends
+        return cls(found, hosts, doubts)
+
+    def is_at(self, capture: int, host: str) -> bool:
+        """Returns whether a capture was certainly made at this host."""
+        return self.hosts[self.of_capture[capture]] == {host}
+
+    def doubt_ns(self, captures: Iterable[int]) -> int:
+        """Returns by how much two times of these captures may be wrong against each other."""
+        doubts = sorted(self.doubts.get(one, 0) for one in {self.of_capture[capture] for capture in captures})
+        return sum(doubts[-2:])
+
+
 def clocks(session: Session) -> dict[tuple[int, int], tuple[str, int | str]]:
     """Returns (pipe, capture) → whose clock the times of its messages there are of: in a log of the caller's
-    host, or the log's own where no address tells it; of captures each one's that shares no packets with the
-    first."""
+    host, or the log's own where no address tells it; of captures each sniffer's of which none shares packets
+    with the first."""
     columns = session.messages
     hosts = {(one.job, one.label): host_of(one.addresses[0]) for one in session.workers if one.addresses}
-    compared = {0, *(one.capture for one in session.captures if one.clock is not None)}
+    sniffer_of = sniffers_of(session)
+    compared = {0, *(sniffer_of[one.capture] for one in session.captures if one.clock is not None)}
     found: dict[tuple[int, int], tuple[str, int | str]] = {}
     for pipe, capture in set(zip(columns.pipe, columns.capture, strict=True)):
         host = hosts.get((session.jobs[pipe], session.clients[pipe]))
         if not session.pipes[pipe].logged:
-            found[pipe, capture] = "capture", 0 if capture in compared else capture
+            sniffer = sniffer_of.get(capture, capture)
+            found[pipe, capture] = "capture", 0 if sniffer in compared else sniffer
         else:
             found[pipe, capture] = ("log", capture) if host is None else ("host", host)
     return found

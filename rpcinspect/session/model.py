@@ -42,6 +42,8 @@ class CaptureInfo(Struct, frozen=True, kw_only=True):
     reader: str
     clock: ClockOffset | None = None
     """How its clock differs from the first capture's; None where no packet is in both."""
+    goes_on: int | None = None
+    """The capture that it goes on from: the same sniffer began another file."""
     problem: str | None = None
     """Why there is more of it than was read."""
 

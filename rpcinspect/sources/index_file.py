@@ -51,7 +51,7 @@ from rpcinspect.sources.source import SourceFacts
 if TYPE_CHECKING:
     from rpcinspect.sources.log import LogFacts
 
-NAME, FORMAT = b"rpcidx\0", b"\2"
+NAME, FORMAT = b"rpcidx\0", b"\3"
 HEAD = struct.Struct("<8sII")
 ROW = struct.Struct("<IIII")
 MAX_PREFACE = 1 << 20
@@ -225,8 +225,10 @@ class IndexFile(Closing):
         pipes = self.facts.pipes
         if [pipe.number for pipe in pipes] != list(range(len(pipes))):
             raise DecodeError(LAYER, "pipes are out of order")
-        if len(self.facts.clocks) != len(self.captured):
+        if not len(self.facts.clocks) == len(self.facts.goes_on) == len(self.captured):
             raise DecodeError(LAYER, "facts are of other captures")
+        if any(one is not None and not 0 <= one < n for n, one in enumerate(self.facts.goes_on)):
+            raise DecodeError(LAYER, "a capture goes on from one that is not before it")
         if not all(re.fullmatch("[a-z]+", problem.layer) for problem in self.facts.problems):
             raise DecodeError(LAYER, "problems are of layers that are none")  # views show them as they are
         reader = BlockReader(dict(enumerate(pipes)), self.captured, preface.limits)

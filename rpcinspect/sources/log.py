@@ -72,6 +72,7 @@ class LogSource(MessageSource):
             sums=(join.rpc_bytes, join.tensor_bytes, 0, 0),
             unread={},
             clocks=(None,) * len(self._readers),
+            goes_on=(None,) * len(self._readers),
             jobs=tuple(join.jobs),
             workers=tuple(join.workers),
             processes=tuple(join.processes),

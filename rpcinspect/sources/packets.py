@@ -69,6 +69,8 @@ class PacketSource(MessageSource):
         self._clocks = ClockSamples()
         self._offsets: list[ClockOffset | None] = []
         """Of each capture that was begun, against the first one's clock."""
+        self._goes_on: list[int | None] = []
+        """Of each of them the capture that it goes on from."""
         self._problems: list[Problem] = []
         self._looked_through: dict[int, int] = {}
         """Bytes of captures that were looked through before they are read."""
@@ -94,8 +96,9 @@ class PacketSource(MessageSource):
 
     def _segments(self, reader: CaptureReader) -> Iterator[SegmentBlock]:
         """Returns the segments of one capture; of several, in the clock of the first."""
-        offset = self._clock_offset(reader)
+        offset, before = self._compared(reader)
         self._offsets.append(offset)
+        self._goes_on.append(before)
         shift = offset.shift_ns if offset is not None else 0
         for packets in reader.blocks():
             if self._watch.stopped(reader.index):
@@ -114,19 +117,22 @@ class PacketSource(MessageSource):
                 self._clocks.note(block, self._segmenter.flows)
             yield block
 
-    def _clock_offset(self, reader: CaptureReader) -> ClockOffset | None:
-        """How a capture's clock differs from the first one's: its packets are looked at before."""
+    def _compared(self, reader: CaptureReader) -> tuple[ClockOffset | None, int | None]:
+        """How a capture's clock differs from the first one's, and which capture it goes on from: its packets
+        are looked at before."""
         if not _look_before(reader):
-            return None
+            return None, None
         segmenter, samples = Segmenter(), ClockSamples()
         with CaptureReader(reader.input, reader.index, self._reading) as again:
             for block in segments_alone(again, segmenter):
                 if self._watch.stopped(reader.index):
-                    return None
+                    return None, None
                 samples.note(block, segmenter.flows)
                 self._looked_through[reader.index] = again.progress[0]
                 self._watch.tell()
-        return samples.against(self._clocks, self._offsets)
+        offset = samples.against(self._clocks, self._offsets)
+        before = samples.goes_on_from(self._clocks, self._offsets) if offset is None else None
+        return offset if before is None else self._offsets[before], before
 
     @property
     def facts(self) -> int:
@@ -149,6 +155,7 @@ class PacketSource(MessageSource):
             sums=(rpc_bytes, tensor_bytes, registry.skipped_bytes, registry.store_bytes),
             unread=dict(self.unread),
             clocks=(*self._offsets, *[None] * (len(self._readers) - len(self._offsets))),
+            goes_on=(*self._goes_on, *[None] * (len(self._readers) - len(self._goes_on))),
             store_entries=tuple(registry.store_entries),
         )
 

@@ -48,6 +48,8 @@ class SourceFacts(Struct, kw_only=True):
     unread: dict[str, int]
     clocks: tuple[ClockOffset | None, ...]
     """How the clock of each capture differs from the first one's; None where that is unknown."""
+    goes_on: tuple[int | None, ...]
+    """From which capture each goes on, of the same sniffer; None for those that begin."""
 
     @property
     def failed(self) -> Collection[tuple[int, LoggedFailure]]:

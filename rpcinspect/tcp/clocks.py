@@ -5,6 +5,9 @@ that the difference of its two times is the offset of the clocks plus its way in
 connection, and the offset minus its way in the other. The smallest of the one and the largest of the other
 have the offset between them, and every connection narrows that down. Which host is at which end need not be
 known: of the two directions, the one with the larger differences goes to the host whose clock is asked for.
+
+A sniffer that begins one file after the other writes no packet twice: its next file goes on, byte for byte,
+where connections were in those before.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ MAX_SAMPLES = 512
 """Times that are kept of one direction between two endpoints."""
 _SPREAD = 0x9E3779B1
 _HASH_BITS = 32
+_HALF = 1 << 31
+"""Of all sequence numbers."""
 
 
 class ClockOffset(Struct, frozen=True, kw_only=True):
@@ -39,6 +44,11 @@ class ClockOffset(Struct, frozen=True, kw_only=True):
     def certain(self) -> bool:
         """Whether the clocks differ for sure, so that times of one are wrong by the other."""
         return abs(self.offset_ns) > self.uncertainty_ns
+
+    @property
+    def error_ns(self) -> int:
+        """By how much times are wrong at most, once `shift_ns` was taken off."""
+        return self.uncertainty_ns + abs(self.offset_ns - self.shift_ns)
 
     @property
     def shift_ns(self) -> int:
@@ -72,11 +82,23 @@ def _hash(keys: Int64s) -> NDArray[np.uint64]:
     return hashed
 
 
+class _Place(Struct, frozen=True):
+    """Where a direction of a connection is in a capture."""
+
+    sequence: int
+    time_ns: int
+    capture: int
+
+
 class ClockSamples:
     """Times of packets of some captures."""
 
     def __init__(self) -> None:
         self._flows: dict[Flow, _Times] = defaultdict(_Times)
+        self._begins: dict[Flow, _Place] = {}
+        """First byte, or SYN."""
+        self._ends: dict[Flow, _Place] = {}
+        """What comes after the last byte, in the capture that came last."""
 
     def note(self, block: SegmentBlock, flows: Sequence[Flow]) -> None:
         """Takes the segments that have data or begin a connection; `flows` is the segmenter's table."""
@@ -87,7 +109,13 @@ class ClockSamples:
         for part in np.split(order, edges):
             if len(part):
                 keys = block.sequence[part] * 2 + syn[part]
-                self._flows[flows[int(block.flow[part[0]])]].add(keys, block.time_ns[part], block.capture)
+                flow, times = flows[int(block.flow[part[0]])], block.time_ns[part]
+                self._flows[flow].add(keys, times, block.capture)
+                first = int(block.sequence[part[0]])
+                ahead = (block.sequence[part] - first + _HALF) % (2 * _HALF) - _HALF
+                after = first + int((ahead + block.length[part] + syn[part]).max())
+                self._begins.setdefault(flow, _Place(first, int(times.min()), block.capture))
+                self._ends[flow] = _Place(after % (2 * _HALF), int(times.max()), block.capture)
 
     def against(self, other: ClockSamples, known: Sequence[ClockOffset | None]) -> ClockOffset | None:
         """The offset of this object's one capture; `other` has earlier captures in the first one's clock.
@@ -107,6 +135,21 @@ class ClockSamples:
             before = known[capture]
             offsets.append(_joined(bounds, 0 if before is None else before.uncertainty_ns))
         return min(offsets, key=lambda offset: offset.uncertainty_ns, default=None)
+
+    def goes_on_from(self, other: ClockSamples, known: Sequence[ClockOffset | None]) -> int | None:
+        """Returns the capture of `other` that this object's one goes on from: some connection does so with
+        the next byte, and none with what is there already. None where there is none."""
+        found = set()
+        for flow, begin in self._begins.items():
+            end = other._ends.get(flow)
+            if end is not None:
+                clock = known[end.capture]
+                ahead = (begin.sequence - end.sequence + _HALF) % (2 * _HALF) - _HALF
+                if ahead < 0 or begin.time_ns < end.time_ns + (0 if clock is None else clock.shift_ns):
+                    return None
+                if ahead == 0:
+                    found.add(end.capture)
+        return max(found, default=None)
 
     def _pairs(self) -> Iterator[tuple[Flow, Flow]]:
         """Yields both directions between two endpoints, each pair once."""

@@ -130,6 +130,8 @@ def subjects() -> list[Subject]:
     if there.keys() >= {ONE_HOST, *TWO_HOSTS}:
         hosts = [there[name] for name in TWO_HOSTS]
         found += [Subject(tuple(hosts)), Subject((there[ONE_HOST], ",".join(hosts)), compared=True)]
+    if there.keys() >= set(FOUR_HOSTS):
+        found.append(Subject(tuple(there[name] for name in FOUR_HOSTS)))
     return [*found, *_pairs(there)]
 
 
@@ -164,6 +166,8 @@ def _pairs(there: dict[str, str]) -> Iterator[Subject]:
 ONE_HOST = "reports/job/plain.pcap"
 TWO_HOSTS = ("reports/job/two_a.rpclog", "reports/job/two_b.rpclog")
 """The logs of one run, and the capture of another run of that job."""
+FOUR_HOSTS = tuple(f"reports/hosts/forget.host{host}.pcap" for host in (3, 2, 1, 0))
+"""The captures of one run, that of the job's driver last."""
 COMPARED = (
     ("reports/concurrent", "chain_ctx1.pcap", "chain_ctx2.pcap", "chain_ctx3.pcap"),
     ("reports/concurrent", "relay_plain1.pcap", "relay_plain2.pcap", "relay_plain3.pcap"),

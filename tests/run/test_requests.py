@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,10 @@ from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving
 from rpcinspect.session.model import CaptureInfo, Finding
+from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import MessageOrigin, Visibility
+from tests.decoded import decode
+from tests.places import recorded
 from tests.replayer.talks import NONE, Workers
 from tests.session.records import Talk, pipe
 from tests.thorough import examples
@@ -176,3 +181,51 @@ def test_so_many_are_looked_at() -> None:
     serving = Serving(requests, rows)
     serving.at(10_000)
     assert serving.latest(None) == sorted(rows, key=requests.arrived.__getitem__)[MAX_OPEN:]
+
+
+FORGET = "reports/hosts/forget"
+"""Functions that answer before their calls are answered, captured on each of four hosts."""
+
+
+@pytest.mark.parametrize(("hosts", "own"), [("0123", 12), ("3210", 1), ("1032", 1), ("2031", 9)])
+def test_what_was_captured_as_it_arrived_was_sent_before(hosts: str, own: int) -> None:
+    """A call comes to the other host's sniffer when its function has long answered: 20 of 42 were told to be
+    certainly of none, when the last host's capture was named first. `own` of 14 are certain, where the
+    driver's own host has captured them, or all that it serves."""
+    calls = {
+        (m["src"], m["body"]["function"], m["dst"], m["body"]["args"][1]): m
+        for m in decode(*(recorded(f"{FORGET}.host{host}.pcap") for host in hosts)).messages
+        if m["request"] and not m["control"]
+    }
+    told = [json.loads(line) for line in recorded(f"{FORGET}.truth").read_text().splitlines()]
+    served = {(call[1], call[3]): message["index"] for call, message in calls.items()}
+    certain = 0
+    for line in told:
+        call = calls.pop((line["worker"], f"forget.{line['sent']}", line["to"], str(line["key"])))
+        if line["serving"] is None:
+            assert call["parents"] == [] or not call["parent_certain"]
+            certain += call["parent_certain"]
+        else:
+            assert served[f"forget.{line['serving']}", str(line["key"])] in call["parents"]
+    assert (certain, calls) == (own, {})
+
+
+@pytest.mark.parametrize(("uncertainty_ns", "open_then"), [(5, False), (6, True), (500, True)])
+def test_between_sniffers_times_are_as_sure_as_their_clocks(uncertainty_ns: int, open_then: bool) -> None:
+    """w1 sends 6 ns before the last byte of a request arrives, by two clocks."""
+    workers = Workers(2)
+    workers.call(0, 1, 25, 60, "app.a")
+    workers.call(1, 0, 20, 30, "app.b")
+    session = workers.run().session
+    clock = ClockOffset(offset_ns=100_000, uncertainty_ns=uncertainty_ns, connections=1)
+    first = CaptureInfo(
+        capture=0, path="", format="", packets=9, bytes=9, first_time_ns=0, last_time_ns=9, reader="pcap"
+    )
+    session = replace(session, captures=(first, replace(first, capture=1, clock=clock)))
+    for row, pipe_number in enumerate(session.messages.pipe):
+        session.messages.capture[row] = session.pipes[pipe_number].client.host == "10.0.0.1"
+    requests = Requests(session)
+    (sent,), (received,) = requests.workers[0, "w1"].sent, requests.workers[0, "w1"].received
+    serving = Serving(requests, requests.workers[0, "w1"].received)
+    serving.at(requests.begin[sent])
+    assert (received in serving) == open_then

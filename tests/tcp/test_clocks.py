@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcinspect.pipeline import Decoding
+from rpcinspect.session.hosts import clocks, sniffers_of
 from rpcinspect.session.model import Session
 from tests.places import content, recorded
 from tests.thorough import examples
@@ -151,3 +152,70 @@ def test_a_third_capture_is_as_unsure_as_the_second_that_it_is_compared_with(tmp
 
 def test_captures_of_different_hosts_say_nothing_of_their_clocks() -> None:
     assert session_of(recorded(HOSTS), CAPTURES / "basic_chain.pcap").captures[1].clock is None
+
+
+def cut(folder: Path, *edges: int, without: frozenset[int] = frozenset()) -> list[Path]:
+    """The capture as a sniffer has it that begins another file at some packets, and does not see others."""
+    data = content(HOSTS)
+    files, at, number = [[data[:24]]], 24, 0
+    while at < len(data):
+        end = at + 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+        if number in edges:
+            files.append([data[:24]])
+        if number not in without:
+            files[-1].append(data[at:end])
+        at, number = end, number + 1
+    paths = [folder / f"{n}.pcap" for n in range(len(files))]
+    for path, parts in zip(paths, files, strict=True):
+        path.write_bytes(b"".join(parts))
+    return paths
+
+
+def test_files_of_one_sniffer_go_on_where_those_before_end(tmp_path: Path) -> None:
+    session = session_of(*cut(tmp_path, 200, 300))
+    assert [(one.goes_on, one.clock) for one in session.captures] == [(None, None), (0, None), (1, None)]
+    assert list(sniffers_of(session).values()) == [0, 0, 0]
+    assert len(set(clocks(session).values())) == 1
+
+
+def test_a_file_that_goes_on_has_the_clock_of_the_one_before(tmp_path: Path) -> None:
+    first, second = both(tmp_path, way_ns=50_000, clock_ns=10**9)
+    data, edge = second.read_bytes(), 24
+    for _ in range(300):
+        edge += 16 + int.from_bytes(data[edge + 8 : edge + 12], "little")
+    second.write_bytes(data[:edge])
+    third = tmp_path / "third.pcap"
+    third.write_bytes(data[:24] + data[edge:])
+    assert session_of(first, second, third).captures[2].clock is not None  # both have what the first has
+    alone = session_of(recorded("basic_chain.pcap"), second, third)
+    assert [one.goes_on for one in alone.captures] == [None, None, 1]
+    assert list(sniffers_of(alone).values()) == [0, 1, 1]
+
+
+def test_files_with_the_same_bytes_or_earlier_times_do_not_go_on(tmp_path: Path) -> None:
+    first, second = cut(tmp_path, 250)
+    assert session_of(second, first).captures[1].goes_on is None
+    early = bytearray(second.read_bytes())
+    for at, at_packet in packets(early):
+        early[at : at + 4] = (at_packet - 3600).to_bytes(4, "little")
+    second.write_bytes(early)
+    assert session_of(first, second).captures[1].goes_on is None
+
+
+def packets(data: bytes | bytearray) -> list[tuple[int, int]]:
+    """Where each packet's header is, and its second."""
+    found, at = [], 24
+    while at < len(data):
+        found.append((at, int.from_bytes(data[at : at + 4], "little")))
+        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+    return found
+
+
+def test_one_connection_that_goes_on_is_enough(tmp_path: Path) -> None:
+    """Rotated files may lack packets: what the sniffer dropped."""
+    whole = session_of(*cut(tmp_path, 250))
+    holes = session_of(*cut(tmp_path, 250, without=frozenset(range(248, 250))))
+    assert whole.captures[1].goes_on == 0
+    assert holes.captures[1].goes_on in (0, None)
+    gone = session_of(*cut(tmp_path, 250, without=frozenset(range(100, 252))))
+    assert gone.captures[1].clock is None
