@@ -227,12 +227,14 @@ def _side_by_side(quoted: Sequence[_Failure]) -> list[_Failure]:
 
 def _is_before(evidence: CaptureEvidence, one: _Failure, other: _Failure) -> bool | None:
     """Returns whether an error was there before the other one; None where that is not known, since their
-    workers were busy at the same time, or those that asked them have clocks that nobody compared."""
+    workers were busy at the same time, or those that asked them have clocks that nobody compared, or not so
+    well."""
     columns = evidence.session.messages
     for earlier, later in ((one, other), (other, one)):
-        if later.served == NONE or columns.end_time_ns[earlier.row] > columns.time_ns[later.served]:
-            continue
-        return earlier is one if evidence.clock(earlier.row) == evidence.clock(later.served) else None
+        if later.served != NONE and evidence.clock(earlier.row) == evidence.clock(later.served):
+            doubt_ns = evidence.doubt_ns(earlier.row, later.served)
+            if columns.end_time_ns[earlier.row] + doubt_ns <= columns.time_ns[later.served]:
+                return earlier is one
     return None
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds, WireFacts
-from rpcinspect.session.hosts import clocks, on_one_host
+from rpcinspect.session.hosts import Sniffers, clocks, on_one_host
 from rpcinspect.session.model import NONE, Edge, Session
 from rpcinspect.session.process_end import ProcessEnd
 
@@ -75,6 +75,15 @@ class CaptureEvidence:
         """Returns whose clock the times of a message are of; equal for clocks that were compared."""
         columns = self.session.messages
         return self._clocks[columns.pipe[row], columns.capture[row]]
+
+    def doubt_ns(self, *rows: int) -> int:
+        """Returns by how much the times of two messages may be wrong against each other, if their clocks were
+        compared."""
+        return self._sniffers.doubt_ns(self.session.messages.capture[row] for row in rows)
+
+    @cached_property
+    def _sniffers(self) -> Sniffers:
+        return Sniffers.of(self.session)
 
     @cached_property
     def _clocks(self) -> Mapping[tuple[int, int], object]:

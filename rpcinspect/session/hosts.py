@@ -60,17 +60,19 @@ class Sniffers(Struct, frozen=True):
         hosts: dict[int, frozenset[str]] = {}
         for pipe, capture in set(zip(columns.pipe, columns.capture, strict=True)):
             ends = frozenset((session.pipes[pipe].client.host, session.pipes[pipe].server.host))
-            hosts[found[capture]] = hosts.get(found[capture], ends) & ends
+            sniffer = found.get(capture, capture)
+            hosts[sniffer] = hosts.get(sniffer, ends) & ends
         return cls(found, hosts, doubts)
 
     def is_at(self, capture: int, host: str) -> bool:
         """Returns whether a capture was certainly made at this host."""
-        return self.hosts[self.of_capture[capture]] == {host}
+        return self.hosts[self.of_capture.get(capture, capture)] == {host}
 
     def doubt_ns(self, captures: Iterable[int]) -> int:
         """Returns by how much two times of these captures may be wrong against each other."""
-        doubts = sorted(self.doubts.get(one, 0) for one in {self.of_capture[capture] for capture in captures})
-        return sum(doubts[-2:])
+        sniffers = {self.of_capture.get(capture, capture) for capture in captures}
+        doubts = sorted(self.doubts.get(one, 0) for one in sniffers)
+        return sum(doubts[-2:]) if len(sniffers) > 1 else 0
 
 
 def clocks(session: Session) -> dict[tuple[int, int], tuple[str, int | str]]:

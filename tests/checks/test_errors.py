@@ -19,7 +19,8 @@ from rpcinspect.rpc.command import (
     RemoteRet,
 )
 from rpcinspect.rpc.types import GloballyUniqueId
-from rpcinspect.session.model import Finding
+from rpcinspect.session.model import CaptureInfo, Finding, Session
+from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import MessageOrigin
 from tests.checks.talks import NOTHING, SECOND, codes, findings, no_bytes, of_capture, of_path, remote
@@ -168,9 +169,8 @@ def test_an_error_that_quotes_those_of_two_workers(asked: int, first: str, secon
     assert [(finding.remedy or "").partition(": ")[0] for finding in found] == ["Fix w2, w3", "Fix w3, w2"]
 
 
-@pytest.mark.parametrize(("hosts", "order"), [("11", ["first", "after w4"]), ("23", ["", ""])])
-def test_clocks_of_hosts_that_nobody_compared_tell_no_order(hosts: str, order: list[str]) -> None:
-    """w2 asks w4 for what fails, and w3 asks w5 after that, by the log of another host."""
+def two_failures() -> Workers:
+    """w2 asks w4 for what fails, and w3 asks w5 after that."""
     workers = Workers(6)
     texts = {n: f"On WorkerInfo(id={n}, name=w{n}):\nKeyError('of w{n}')\nTraceback" for n in (4, 5)}
     passed = {n: f"On WorkerInfo(id={n}, name=w{n}):\nOSError('{texts[n + 2]}')\n" for n in (2, 3)}
@@ -180,15 +180,40 @@ def test_clocks_of_hosts_that_nobody_compared_tell_no_order(hosts: str, order: l
     workers.call(1, 3, 21, 62, "app.relay", remote(passed[3]))
     both = f"On WorkerInfo(id=1, name=w1):\nRuntimeError('both failed: {' / '.join(passed.values())}')\n"
     workers.call(0, 1, 10, 70, "app.f", remote(both))
+    return workers
+
+
+def order_told(workers: Workers, session: Session) -> list[str]:
+    stage = Findings(workers.builder.provenance, CaptureBytes(no_bytes))
+    stage.feed(workers.records)
+    found = told(list(stage.finish(session, NOTHING)))
+    return [one.text.partition(" failed ")[2].partition("in app.bad")[0].strip() for one in found]
+
+
+@pytest.mark.parametrize(("hosts", "order"), [("11", ["first", "after w4"]), ("23", ["", ""])])
+def test_clocks_of_hosts_that_nobody_compared_tell_no_order(hosts: str, order: list[str]) -> None:
+    workers = two_failures()
     session = workers.finish()
     for one in session.pipes:
         one.origin = MessageOrigin.LOG
     of = {"w2": hosts[0], "w3": hosts[1]}
     there = (replace(one, addresses=(f"10.0.0.{of.get(one.label, 1)}:99",)) for one in session.workers)
-    stage = Findings(workers.builder.provenance, CaptureBytes(no_bytes))
-    stage.feed(workers.records)
-    found = told(list(stage.finish(replace(session, workers=tuple(there)), NOTHING)))
-    assert [one.text.partition(" failed ")[2].partition("in app.bad")[0].strip() for one in found] == order
+    assert order_told(workers, replace(session, workers=tuple(there))) == order
+
+
+@pytest.mark.parametrize(("doubt_ns", "order"), [(4, ["first", "after w4"]), (6, ["", ""])])
+def test_the_order_is_as_sure_as_the_clocks(doubt_ns: int, order: list[str]) -> None:
+    """The first error comes 5 ns before the second request, which another sniffer has captured."""
+    workers = two_failures()
+    session = workers.finish()
+    clock = ClockOffset(offset_ns=10**6, uncertainty_ns=doubt_ns, connections=1)
+    first = CaptureInfo(
+        capture=0, path="", format="", packets=9, bytes=9, first_time_ns=0, last_time_ns=99, reader="pcap"
+    )
+    for row, pipe in enumerate(session.messages.pipe):
+        session.messages.capture[row] = session.clients[pipe] == "w3"
+    captures = (first, replace(first, capture=1, clock=clock))
+    assert order_told(workers, replace(session, captures=captures)) == order
 
 
 def test_the_text_alone_tells_what_was_not_captured() -> None:
