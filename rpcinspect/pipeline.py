@@ -46,7 +46,7 @@ from rpcinspect.session.model import CaptureInfo, Session, WorkerIdentities
 from rpcinspect.session.workers import resolve_workers, unnamed, with_names
 from rpcinspect.sources.packets import PacketSource
 from rpcinspect.sources.source import MessageSource, ReadWatch, index_beside
-from rpcinspect.tcp.clocks import ClockOffset
+from rpcinspect.tcp.clocks import ClockOffset, Vantage
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tensorpipe.records import TpMessage
 from rpcinspect.unexpected import unexpected
@@ -276,7 +276,7 @@ class Decoding(Closing):
         identities = self._resolve_workers()
         told = source.told()
         session = self.builder.finish(
-            captures=[_info(r, told.clocks[r.index], told.goes_on[r.index]) for r in self.readers],
+            captures=[_info(r, told.clocks[r.index], told.vantages[r.index]) for r in self.readers],
             pipes=source.pipes,
             identities=identities,
             problems=[*told.problems, *self._unexpected],
@@ -368,9 +368,7 @@ def _some(messages: list[TpMessage]) -> Iterator[list[TpMessage]]:
         first = stop
 
 
-def _info(
-    reader: CaptureReader | IndexedCapture, clock: ClockOffset | None, goes_on: int | None
-) -> CaptureInfo:
+def _info(reader: CaptureReader | IndexedCapture, clock: ClockOffset | None, vantage: Vantage) -> CaptureInfo:
     shift = clock.shift_ns if clock is not None else 0
     first, last = reader.first_time_ns, reader.last_time_ns
     return CaptureInfo(
@@ -384,6 +382,6 @@ def _info(
         last_time_ns=None if last is None else last - shift,
         reader=reader.reader,
         clock=clock,
-        goes_on=goes_on,
+        vantage=vantage,
         problem=reader.ended_early,
     )

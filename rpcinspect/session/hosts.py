@@ -39,7 +39,8 @@ def sniffers_of(session: Session) -> Mapping[int, int]:
     """Returns capture → the first of the same sniffer, which began another file now and then."""
     found: dict[int, int] = {}
     for one in session.captures:
-        found[one.capture] = one.capture if one.goes_on is None else found[one.goes_on]
+        before = one.vantage.goes_on
+        found[one.capture] = one.capture if before is None else found[before]
     return found
 
 
@@ -55,18 +56,17 @@ class Sniffers(Struct, frozen=True):
     @classmethod
     def of(cls, session: Session) -> Sniffers:
         """Reads them off the session."""
-        found, columns = sniffers_of(session), session.messages
+        found = sniffers_of(session)
         doubts = {found[c.capture]: c.clock.error_ns for c in session.captures if c.clock is not None}
         hosts: dict[int, frozenset[str]] = {}
-        for pipe, capture in set(zip(columns.pipe, columns.capture, strict=True)):
-            ends = frozenset((session.pipes[pipe].client.host, session.pipes[pipe].server.host))
-            sniffer = found.get(capture, capture)
+        for one in session.captures:
+            sniffer, ends = found[one.capture], one.vantage.hosts
             hosts[sniffer] = hosts.get(sniffer, ends) & ends
         return cls(found, hosts, doubts)
 
     def is_at(self, capture: int, host: str) -> bool:
         """Returns whether a capture was certainly made at this host."""
-        return self.hosts[self.of_capture.get(capture, capture)] == {host}
+        return self.hosts.get(self.of_capture.get(capture, capture)) == frozenset((host,))
 
     def doubt_ns(self, captures: Iterable[int]) -> int:
         """Returns by how much two times of these captures may be wrong against each other."""

@@ -20,7 +20,7 @@ from rpcinspect.problems import Problem
 from rpcinspect.rpc.questions import KEEPING
 from rpcinspect.session.process_end import ProcessEnd
 from rpcinspect.session.provenance import Id, Provenance
-from rpcinspect.tcp.clocks import ClockOffset
+from rpcinspect.tcp.clocks import ClockOffset, Vantage
 from rpcinspect.tensorpipe.records import Pipe
 
 NONE = -1
@@ -42,8 +42,7 @@ class CaptureInfo(Struct, frozen=True, kw_only=True):
     reader: str
     clock: ClockOffset | None = None
     """How its clock differs from the first capture's; None where no packet is in both."""
-    goes_on: int | None = None
-    """The capture that it goes on from: the same sniffer began another file."""
+    vantage: Vantage = Vantage()
     problem: str | None = None
     """Why there is more of it than was read."""
 

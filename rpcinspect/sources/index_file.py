@@ -225,9 +225,10 @@ class IndexFile(Closing):
         pipes = self.facts.pipes
         if [pipe.number for pipe in pipes] != list(range(len(pipes))):
             raise DecodeError(LAYER, "pipes are out of order")
-        if not len(self.facts.clocks) == len(self.facts.goes_on) == len(self.captured):
+        if not len(self.facts.clocks) == len(self.facts.vantages) == len(self.captured):
             raise DecodeError(LAYER, "facts are of other captures")
-        if any(one is not None and not 0 <= one < n for n, one in enumerate(self.facts.goes_on)):
+        before = [one.goes_on for one in self.facts.vantages]
+        if any(one is not None and not 0 <= one < n for n, one in enumerate(before)):
             raise DecodeError(LAYER, "a capture goes on from one that is not before it")
         if not all(re.fullmatch("[a-z]+", problem.layer) for problem in self.facts.problems):
             raise DecodeError(LAYER, "problems are of layers that are none")  # views show them as they are

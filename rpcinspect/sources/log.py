@@ -15,6 +15,7 @@ from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.model import WorkerIdentities
 from rpcinspect.session.workers import resolve_logged_workers
 from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts, read_of
+from rpcinspect.tcp.clocks import Vantage
 from rpcinspect.tensorpipe.records import TpMessage
 
 
@@ -72,7 +73,7 @@ class LogSource(MessageSource):
             sums=(join.rpc_bytes, join.tensor_bytes, 0, 0),
             unread={},
             clocks=(None,) * len(self._readers),
-            goes_on=(None,) * len(self._readers),
+            vantages=(Vantage(),) * len(self._readers),
             jobs=tuple(join.jobs),
             workers=tuple(join.workers),
             processes=tuple(join.processes),

@@ -21,7 +21,7 @@ from rpcinspect.session.model import WorkerIdentities
 from rpcinspect.session.workers import resolve_workers
 from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts, read_of
 from rpcinspect.store.directory import StoreEntry
-from rpcinspect.tcp.clocks import ClockOffset, ClockSamples
+from rpcinspect.tcp.clocks import ClockOffset, ClockSamples, Vantage
 from rpcinspect.tcp.connections import Tcp
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tcp.segment import Segmenter
@@ -134,6 +134,10 @@ class PacketSource(MessageSource):
         before = samples.goes_on_from(self._clocks, self._offsets) if offset is None else None
         return offset if before is None else self._offsets[before], before
 
+    def _vantage(self, capture: int) -> Vantage:
+        goes_on = self._goes_on[capture] if capture < len(self._goes_on) else None
+        return Vantage(goes_on=goes_on, hosts=self._clocks.hosts.get(capture, frozenset()))
+
     @property
     def facts(self) -> int:
         return len(self._demux.registry.store_entries)
@@ -155,7 +159,7 @@ class PacketSource(MessageSource):
             sums=(rpc_bytes, tensor_bytes, registry.skipped_bytes, registry.store_bytes),
             unread=dict(self.unread),
             clocks=(*self._offsets, *[None] * (len(self._readers) - len(self._offsets))),
-            goes_on=(*self._goes_on, *[None] * (len(self._readers) - len(self._goes_on))),
+            vantages=tuple(map(self._vantage, range(len(self._readers)))),
             store_entries=tuple(registry.store_entries),
         )
 

@@ -19,7 +19,7 @@ from rpcinspect.checks.wire_facts import WireFacts
 from rpcinspect.problems import Problem
 from rpcinspect.session.identity import IdentityEvidence
 from rpcinspect.session.model import WorkerIdentities
-from rpcinspect.tcp.clocks import ClockOffset
+from rpcinspect.tcp.clocks import ClockOffset, Vantage
 from rpcinspect.tensorpipe.records import Pipe, TpMessage
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class SourceFacts(Struct, kw_only=True):
     unread: dict[str, int]
     clocks: tuple[ClockOffset | None, ...]
     """How the clock of each capture differs from the first one's; None where that is unknown."""
-    goes_on: tuple[int | None, ...]
-    """From which capture each goes on, of the same sniffer; None for those that begin."""
+    vantages: tuple[Vantage, ...]
+    """Where each capture was made."""
 
     @property
     def failed(self) -> Collection[tuple[int, LoggedFailure]]:

@@ -56,6 +56,15 @@ class ClockOffset(Struct, frozen=True, kw_only=True):
         return self.offset_ns if self.certain else 0
 
 
+class Vantage(Struct, frozen=True, kw_only=True):
+    """Where a capture was made, as far as several captures tell."""
+
+    goes_on: int | None = None
+    """The capture that it goes on from: the same sniffer began another file."""
+    hosts: frozenset[str] = frozenset()
+    """Those that are at an end of all connections in it."""
+
+
 class _Times(Struct, eq=False):
     """When packets of one direction were captured, by sequence number; a choice that does not depend on what
     else was captured."""
@@ -99,6 +108,8 @@ class ClockSamples:
         """First byte, or SYN."""
         self._ends: dict[Flow, _Place] = {}
         """What comes after the last byte, in the capture that came last."""
+        self.hosts: dict[int, frozenset[str]] = {}
+        """Capture → hosts that are at an end of all connections in it."""
 
     def note(self, block: SegmentBlock, flows: Sequence[Flow]) -> None:
         """Takes the segments that have data or begin a connection; `flows` is the segmenter's table."""
@@ -111,6 +122,8 @@ class ClockSamples:
                 keys = block.sequence[part] * 2 + syn[part]
                 flow, times = flows[int(block.flow[part[0]])], block.time_ns[part]
                 self._flows[flow].add(keys, times, block.capture)
+                ends = frozenset((flow.source.host, flow.destination.host))
+                self.hosts[block.capture] = self.hosts.get(block.capture, ends) & ends
                 first = int(block.sequence[part[0]])
                 ahead = (block.sequence[part] - first + _HALF) % (2 * _HALF) - _HALF
                 after = first + int((ahead + block.length[part] + syn[part]).max())

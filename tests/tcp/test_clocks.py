@@ -173,7 +173,11 @@ def cut(folder: Path, *edges: int, without: frozenset[int] = frozenset()) -> lis
 
 def test_files_of_one_sniffer_go_on_where_those_before_end(tmp_path: Path) -> None:
     session = session_of(*cut(tmp_path, 200, 300))
-    assert [(one.goes_on, one.clock) for one in session.captures] == [(None, None), (0, None), (1, None)]
+    assert [(one.vantage.goes_on, one.clock) for one in session.captures] == [
+        (None, None),
+        (0, None),
+        (1, None),
+    ]
     assert list(sniffers_of(session).values()) == [0, 0, 0]
     assert len(set(clocks(session).values())) == 1
 
@@ -188,18 +192,18 @@ def test_a_file_that_goes_on_has_the_clock_of_the_one_before(tmp_path: Path) -> 
     third.write_bytes(data[:24] + data[edge:])
     assert session_of(first, second, third).captures[2].clock is not None  # both have what the first has
     alone = session_of(recorded("basic_chain.pcap"), second, third)
-    assert [one.goes_on for one in alone.captures] == [None, None, 1]
+    assert [one.vantage.goes_on for one in alone.captures] == [None, None, 1]
     assert list(sniffers_of(alone).values()) == [0, 1, 1]
 
 
 def test_files_with_the_same_bytes_or_earlier_times_do_not_go_on(tmp_path: Path) -> None:
     first, second = cut(tmp_path, 250)
-    assert session_of(second, first).captures[1].goes_on is None
+    assert session_of(second, first).captures[1].vantage.goes_on is None
     early = bytearray(second.read_bytes())
     for at, at_packet in packets(early):
         early[at : at + 4] = (at_packet - 3600).to_bytes(4, "little")
     second.write_bytes(early)
-    assert session_of(first, second).captures[1].goes_on is None
+    assert session_of(first, second).captures[1].vantage.goes_on is None
 
 
 def packets(data: bytes | bytearray) -> list[tuple[int, int]]:
@@ -211,11 +215,18 @@ def packets(data: bytes | bytearray) -> list[tuple[int, int]]:
     return found
 
 
+def test_a_host_that_is_at_an_end_of_all_connections_made_the_capture() -> None:
+    paths = [recorded(f"reports/hosts/forget.host{host}.pcap") for host in (2, 0, 3, 1)]
+    at = [one.vantage.hosts for one in session_of(*paths).captures]
+    assert at == [{"10.77.0.3"}, {"10.77.0.1"}, {"10.77.0.4"}, {"10.77.0.2"}]
+    assert session_of(*paths[:1]).captures[0].vantage.hosts == frozenset()  # nobody asks
+
+
 def test_one_connection_that_goes_on_is_enough(tmp_path: Path) -> None:
     """Rotated files may lack packets: what the sniffer dropped."""
     whole = session_of(*cut(tmp_path, 250))
     holes = session_of(*cut(tmp_path, 250, without=frozenset(range(248, 250))))
-    assert whole.captures[1].goes_on == 0
-    assert holes.captures[1].goes_on in (0, None)
+    assert whole.captures[1].vantage.goes_on == 0
+    assert holes.captures[1].vantage.goes_on in (0, None)
     gone = session_of(*cut(tmp_path, 250, without=frozenset(range(100, 252))))
     assert gone.captures[1].clock is None
