@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rpcinspect.capture import CaptureReader, Reading
 from rpcinspect.capture.source import Source, open_source
 from rpcinspect.errors import CaptureError
+from rpcinspect.limits import Unpacking
 from tests.builders import Captured, pcap_file
 from tests.thorough import examples
 
@@ -126,6 +127,15 @@ def test_a_gzip_that_expands_a_thousandfold_is_read_in_bounded_pieces(tmp_path: 
         first = source.window(0, 1)
         assert len(first) == 1 << 22
         assert os.fstat(source._descriptor).st_size <= 6 << 20  # spooled no further than asked
+
+
+def test_what_is_not_read_of_a_gzip_is_said(tmp_path: Path) -> None:
+    path, told = tmp_path / "input", list[str]()
+    path.write_bytes(gzip.compress(bytes(1 << 20), 9))
+    with open_source(str(path), told.append, Unpacking(bytes=1000)) as source:
+        assert read_whole(source) == bytes(1000)
+        assert told == [source.ended_early]
+    assert told[0].startswith("the gzip data hold more than 1,000 bytes")
 
 
 @pytest.mark.parametrize("path", ["/nonexistent/capture.pcap", ".", "bad\0name"])

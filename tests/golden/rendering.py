@@ -23,8 +23,9 @@ WHOLE = ("captures/basic_chain.pcap", "captures/pairs/dropout_seed.pcap.gz")
 """Captures whose pages are kept with style and program."""
 STYLE = re.compile(r"<(style|script)>.*?</\1>", re.DOTALL)
 DATA = re.compile(r'(<script type="text/plain"[^>]*>)([^<]*)(</script>)')
-WRITTEN = re.compile(r"\d{19}\]")
-"""When a capture was written, in ns: a table keeps it to know the capture again."""
+WRITTEN = re.compile(r"\d{19}(?=\])|(?<=,)(?<!\",)\d+(?=' \+)")
+"""When a capture was written, in ns: a table keeps it to know the capture again. Of several the text of a schema
+may end within one."""
 VERSION = re.compile(rf"(rpcinspect[^\n]{{0,20}}){re.escape(rpcinspect.__version__)}")
 
 
@@ -70,7 +71,7 @@ def _rows(path: Path) -> Iterator[str]:
     import pyarrow.parquet
 
     table = pyarrow.parquet.read_table(path, use_threads=False)
-    yield WRITTEN.sub("TIME]", str(table.schema))
+    yield WRITTEN.sub("TIME", str(table.schema))
     yield from (json.dumps(row, default=repr) for row in table.to_pylist())
 
 

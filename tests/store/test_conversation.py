@@ -21,7 +21,7 @@ from rpcinspect.store.directory import (
     members_of,
     worker_directory,
 )
-from rpcinspect.store.operations import StoreGeneration, looks_like_store, may_become_store
+from rpcinspect.store.operations import OPERATIONS, StoreGeneration, looks_like_store, may_become_store
 from tests.thorough import examples
 
 V1_8, V1_9, V2_2 = StoreGeneration
@@ -361,19 +361,32 @@ def test_directory() -> None:
             entry("/rpc_prefix_2/names/_ALL_WORKER_INFOS", b"a-b-0,w1-1,", "get"),
             entry("/rpc_prefix_2/names/1", b"w1"),
             entry("/rpc_prefix_0/addrs/ps", b"uv://[fe80::1]:6"),
+            entry("names/7", b"later"),
+            entry("/rpc_prefix_3/names/0", b"its own"),
+            entry("/rpc_prefix_3/names/_ALL_WORKER_INFOS", b"another-0,", "append"),
         ]
     )
     assert found.names == {
         (0, 0): "ps",
         (1, 0): "ps:1",
-        (0, 7): "bare",
+        (0, 7): "later",
+        (3, 0): "its own",
         (2, 0): "a-b",  # only from the list
         (2, 1): "w1",
     }
     assert found.addresses == {(0, "ps"): "uv://[fe80::1]:6", (0, "a/b"): "shm://9a7de"}
-    assert found.members == {2: (("a-b", 0), ("w1", 1))}
+    assert found.members == {2: (("a-b", 0), ("w1", 1)), 3: (("another", 0),)}
     assert directory_key("/rpc_prefix_2/names/_ALL_WORKER_INFOS") is not None
     assert directory_key("init/") is None
+
+
+def test_a_total_may_be_negative() -> None:
+    """As where a counter is taken back by more than it has."""
+    add = next(code for code, operation in OPERATIONS[V2_2].items() if operation.name == "add")
+    request = VALIDATE + bytes([add]) + string(b"/n") + u64(2**64 - 7)
+    entries, problems = converse(V2_2, request, u64(2**64 - 7))
+    assert told(entries) == [("add", "/n", b"-7")]
+    assert problems == []
 
 
 def test_names_need_not_be_text() -> None:

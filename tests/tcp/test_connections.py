@@ -317,6 +317,12 @@ def test_a_snap_length_leaves_exact_holes() -> None:
     assert stream.cut_bytes == 3
 
 
+def test_what_is_cut_of_neighbours_is_one_hole() -> None:
+    bench = Bench(patience_ns=10)
+    bench.feed([syn(), data(0, b"", length=3), data(3, b"", length=2), data(5, b"fg")])
+    assert holes(bench.tcp.connections[0].forward) == [(0, 5)]
+
+
 def test_ports_that_are_used_again_make_another_connection() -> None:
     bench = Bench()
     bench.feed([syn(999), data(0, b"old"), syn(70_000), data(0, b"new", isn=70_000)])
@@ -363,6 +369,15 @@ def test_a_reset_is_noted() -> None:
     bench = Bench()
     bench.feed([syn(), data(0, b"ab"), data(2, b"", flags=RST)])
     assert bench.tcp.connections[0].reset_ns == bench.tcp.connections[0].ended_ns == 3000
+
+
+def test_a_connection_ends_where_the_first_side_closes_it() -> None:
+    bench = Bench()
+    closed = data(2, b"", flags=FIN | ACK), Segment(flow=BACKWARD, sequence=1, flags=FIN | ACK)
+    bench.feed([syn(), data(0, b"ab"), *closed])
+    connection = bench.tcp.connections[0]
+    assert (connection.forward.fin_ns, connection.backward.fin_ns) == (3000, 4000)
+    assert connection.ended_ns == 3000
 
 
 def test_without_a_syn_the_client_is_not_known_and_the_first_bytes_may_come_late() -> None:

@@ -116,3 +116,16 @@ def test_lists_can_be_forgotten() -> None:
     run.forget_lists()
     assert run.lists() == first
     assert run.lists() is not first
+
+
+def test_what_is_read_again_has_one_budget_for_all() -> None:
+    source = CaptureBytes(lambda *_: b"", most=10)
+    assert [source.affords(4) for _ in range(4)] == [True, True, False, False]
+    assert source.refused == 2
+    assert all(CaptureBytes(lambda *_: b"").affords(1 << 60) for _ in range(2))
+
+
+def test_extents_are_equal_where_the_same_bytes_are_missing() -> None:
+    first, second = (Extent(4, ((0, 9, 2),), (hole,)) for hole in ((0, 2), (2, 4)))
+    assert first == Extent(4, ((0, 9, 2),), ((0, 2),))
+    assert [one == first for one in (first, second)] == [True, False]

@@ -241,6 +241,15 @@ def test_a_server_that_talks_first() -> None:
     assert outcome.messages == []
 
 
+def test_what_a_connection_of_another_protocol_says_later_counts() -> None:
+    network = Network()
+    number = network.connect("10.0.0.1", "10.0.0.2:80")
+    network.write(number, b"GET / HTTP/1.1\r\n\r\n")
+    for said in (b"x" * 1000, b"y" * 99):
+        network.write(number, said, from_client=False)
+    assert play(network, block=1).demux.registry.skipped_bytes == 18 + 1099
+
+
 def test_a_server_that_talks_before_the_hello() -> None:
     network = Network()
     number = network.connect("10.0.0.1", "10.0.0.2:5000")
