@@ -24,7 +24,7 @@ WHOLE = ("captures/basic_chain.pcap", "captures/pairs/dropout_seed.pcap.gz")
 STYLE = re.compile(r"<(style|script)>.*?</\1>", re.DOTALL)
 DATA = re.compile(r'(<script type="text/plain"[^>]*>)([^<]*)(</script>)')
 WRITTEN = re.compile(r"\d{19}(?=\])|(?<=,)(?<!\",)\d+(?=' \+)")
-"""When a capture was written, in ns: a table keeps it to know the capture again. Of several the text of a schema
+"""When a capture was written, in ns: a table keeps it to know the capture again. The schema of several
 may end within one."""
 VERSION = re.compile(rf"(rpcinspect[^\n]{{0,20}}){re.escape(rpcinspect.__version__)}")
 
