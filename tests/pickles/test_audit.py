@@ -10,6 +10,7 @@ import operator
 import os
 import pathlib
 import pickle
+import shutil
 import subprocess
 import uuid
 from typing import Any
@@ -96,6 +97,7 @@ def test_numpy() -> None:
         (pickle.dumps(Evil(os.system, "id"), 4), f"{os.system.__module__}.system"),
         (pickle.dumps(Evil(os.system, "id"), 0), f"{os.system.__module__}.system"),
         (pickle.dumps(Evil(subprocess.check_output, "id"), 4), "subprocess.check_output"),
+        (pickle.dumps(Evil(shutil.rmtree, "/"), 4), "shutil.rmtree"),
         (pickle.dumps(Evil(eval, "1"), 4), "builtins.eval"),
         (pickle.dumps(Evil(eval, "1"), 2), "builtins.eval"),
         (pickle.dumps(Evil(open, "/etc/passwd"), 4), f"{open.__module__}.open"),
@@ -188,6 +190,8 @@ def test_names_of_python_2_mean_what_is_loaded() -> None:
     assert told(names + b".") == [("error", "subprocess.getoutput")]
     assert told(b"\x80\x04\x80\x02" + names + b".") == [("error", "subprocess.getoutput")]
     assert told(names + b"0\x80\x04N.") == [("error", "subprocess.getoutput")]
+    both = [("error", "commands.getoutput"), ("error", "subprocess.getoutput")]
+    assert told(b"\x80\x04" + names + b"0\x80\x02" + names + b".") == both
     assert told(b"\x80\x03" + names + b".") == [("error", "commands.getoutput")]
 
 

@@ -12,7 +12,8 @@ from rpcinspect.pickles.judge import (
     Judge,
 )
 from rpcinspect.pickles.python import read_python_pickle_partial
-from rpcinspect.pickles.tree import Value, is_deeper
+from rpcinspect.pickles.tree import Global, Value, is_deeper
+from rpcinspect.pickles.verdicts import NameRuling
 from tests.pickles.policies import Mine
 
 
@@ -151,6 +152,34 @@ def test_a_key_whose_hash_takes_for_ever() -> None:
         levels = b"".join(made + b"](h%ch%ce\x85Rq%c0" % (level, level, level + 1) for level in range(60))
         data = b")q\x000" + levels + b"}h%cNs" % 60
         assert refused(data) == {"a key of a dict or set": "of too many parts to be hashed"}
+
+
+def test_keys_that_take_long_to_hash_together() -> None:
+    """One key of a thousand parts, in thousands of dicts."""
+    key = b"(" + b"K\x01" * 1000 + b"tq\x00"
+    dicts = b"](" + b"}h\x00Ns" * 9000 + b"e"
+    assert refused(key + dicts) == {"the keys of dicts and sets": "of too many parts to be hashed"}
+    assert refused(key + b"](" + b"}h\x00Ns" * 9 + b"e") == {}
+
+
+@pytest.mark.parametrize(("index", "good"), [(0, True), (7, True), (-1, False)])
+def test_a_tensor_is_asked_for_by_its_place(index: int, good: bool) -> None:
+    """A negative one would be counted from the end, and names another tensor than the tree."""
+    pickler = b"ctorch.distributed.rpc.internal\n_InternalRPCPickler\n"
+    receiver = GETATTR + pickler + text("_tensor_receiver") + b"\x86R"
+    number = b"J" + index.to_bytes(4, "little", signed=True)
+    assert (refused(receiver + number + b"\x85R") == {}) == good
+
+
+def test_a_special_method_of_an_allowed_class() -> None:
+    class WithSpecial(Mine):
+        def method(self, owner: Global, name: str) -> NameRuling:
+            return NameRuling(True, "function")
+
+    judge = Judge(WithSpecial())
+    got = GETATTR + C + text("__init__") + b"\x86" + b"R"
+    judge.python(read_python_pickle_partial(b"\x80\x04" + got + b"."))
+    assert [one.name for one in judge.found.values() if not one.allowed] == ["mine.C.__init__"]
 
 
 def test_a_key_that_is_hashed_before_it_is_whole() -> None:
