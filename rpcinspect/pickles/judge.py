@@ -302,8 +302,7 @@ class Judge:
         receiver = semantic.receiver(call.function)
         plain = not call.is_changed and call.how == "reduce"
         if receiver == "_tensor_receiver":
-            index = semantic.tensor_index(call)
-            good = index is not None and index >= 0
+            good = semantic.tensor_index(call) is not None
         elif receiver == "_py_rref_receiver":
             good = is_fork(call)
         elif receiver == "_script_module_receiver":
