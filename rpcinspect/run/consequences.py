@@ -19,7 +19,8 @@ from functools import cached_property
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
 from rpcinspect.run.possible_causes import CauseColumn, PossibleCauses
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Requests, Serving, Traffic
+from rpcinspect.run.requests import MAX_OPEN, Requests, Serving, Traffic
+from rpcinspect.run.uncaptured import NEVER
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE
 from rpcinspect.session.provenance import Id, What
@@ -58,7 +59,8 @@ class _Follower:
         self.found = found
         self.job, self.name = member
         self.worker = worker
-        self.own = PossibleCauses((), True, True, requests.unseen_until(member) == NEVER)
+        unseen = requests.unseen_until(member) == NEVER or requests.unseen_since(member) < NEVER
+        self.own = PossibleCauses((), True, True, unseen)
         self.forward = forward
         """Of each row of a gradient that of the forward message along whose edge it goes back, or -1."""
 

@@ -19,7 +19,8 @@ from heapq import heappop, heappush
 
 from rpcinspect.rpc.questions import FETCHES, GENERAL
 from rpcinspect.run.possible_causes import CauseColumn, Likelihood, PossibleCauses
-from rpcinspect.run.requests import MAX_OPEN, NEVER, Case, Requests, Serving, Traffic, TypeAndFunction
+from rpcinspect.run.requests import MAX_OPEN, Case, Requests, Serving, Traffic, TypeAndFunction
+from rpcinspect.run.uncaptured import NEVER
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.provenance import Id, What
 
@@ -58,7 +59,7 @@ class _Sender:
         self.requests = requests
         self.job, self.name = member
         self.worker = worker
-        self.unseen_until = requests.unseen_until(member)
+        self.unseen_until, self.unseen_since = requests.unseen_until(member), requests.unseen_since(member)
         self.cases: dict[int, Case] = {}
         """By row, in the order in which they began."""
         self._asynchronous = bool(requests.where(lambda kind: kind.asynchronous, worker.received))
@@ -84,7 +85,8 @@ class _Sender:
         if not own and self._asynchronous:
             others = [one for one in serving.latest(None, since) if requests.kind(one).asynchronous]
             rows += [one for one in others if one != row and one not in rows]
-        return Case(row, rows, own, since <= self.unseen_until)
+        unseen = since <= self.unseen_until or requests.begin[row] > self.unseen_since
+        return Case(row, rows, own, unseen)
 
     def weigh(self, values: Mapping[int, frozenset[int]]) -> None:
         """Takes away what evidence rules out."""

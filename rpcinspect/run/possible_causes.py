@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from rpcinspect.rpc.questions import REMOTE
-from rpcinspect.run.requests import NEVER, Case, Requests, TypeAndFunction
+from rpcinspect.run.requests import Case, Requests, TypeAndFunction
+from rpcinspect.run.uncaptured import NEVER
 
 OWN, UNJUDGED, DOUBTFUL = -1, -2, -3
 

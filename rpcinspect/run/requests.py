@@ -18,18 +18,12 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
+from rpcinspect.run.uncaptured import LATE_NS, NEVER, Uncaptured
 from rpcinspect.session.hosts import Sniffers, clocks, sniffers_of
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Event, Id, MessageKind, What
 from rpcinspect.tensorpipe.records import Pipe, Visibility
-
-NEVER = (1 << 63) - 1
-"""When what was not captured happened."""
-
-LATE_NS = 1_000_000_000
-"""What is captured where it arrives was sent up to so long before: what was lost on the way is sent again
-after 200 ms, and after 400 ms."""
 
 LOSSES = frozenset({"capture-gap", "truncated-packets"})
 """Findings by which requests may be missing, or what they carried."""
@@ -184,6 +178,14 @@ class Requests:
         if any(not _whole(self.session.pipes[pipe]) for pipe in pipes):
             return NEVER
         return max((self._orphans.get(pipe, -NEVER) for pipe in pipes), default=-NEVER)
+
+    def unseen_since(self, member: WorkerKey) -> int:
+        """Returns the time from which on a worker may have served requests that passed no sniffer."""
+        return self._uncaptured.since(member)
+
+    @cached_property
+    def _uncaptured(self) -> Uncaptured:
+        return Uncaptured(self.session)
 
     @cached_property
     def _to(self) -> dict[WorkerKey, list[int]]:

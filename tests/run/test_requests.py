@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.run.requests import LOSSES, MAX_OPEN, NEVER, Requests, Serving
+from rpcinspect.run.requests import LOSSES, MAX_OPEN, Requests, Serving
+from rpcinspect.run.uncaptured import NEVER
 from rpcinspect.session.model import CaptureInfo, Finding
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import MessageOrigin, Visibility

@@ -1,0 +1,133 @@
+"""What workers sent that no capture has: an agent numbers its requests one after the other.
+
+In: a session. Out: for each worker until when all is known that others may have asked of it. A number that
+was not captured is of a request that passed no sniffer: on the sender's own host, or between two others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+
+import numpy as np
+
+from rpcinspect.session.hosts import Sniffers, clocks, host_of, unseen_hosts
+from rpcinspect.session.identity import WorkerKey
+from rpcinspect.session.model import Session
+
+NEVER = (1 << 63) - 1
+"""When what was not captured happened."""
+
+LATE_NS = 1_000_000_000
+"""What is captured where it arrives was sent up to so long before: what was lost on the way is sent again
+after 200 ms, and after 400 ms."""
+
+
+class Uncaptured:
+    """Answers what requests may be missing because no sniffer was where they passed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def since(self, member: WorkerKey) -> int:
+        """Returns from when on a worker may have been asked what was not captured."""
+        if not self._packets:
+            return NEVER
+        since = NEVER
+        for sender in self._members[member[0]]:
+            if not self._would_be_seen(sender, member):
+                since = min(since, self._known_until(sender, member))
+        return since
+
+    def _known_until(self, sender: WorkerKey, member: WorkerKey) -> int:
+        """Until when all is captured that a worker sent, by the times of what another one sends."""
+        until, whole = self._sent.get(sender, (-NEVER, False))
+        if whole and sender == member:
+            return NEVER  # what it sends is before what comes next
+        return until - self._margin_ns if until > -NEVER else until
+
+    def _would_be_seen(self, sender: WorkerKey, receiver: WorkerKey) -> bool:
+        """Whether a capture has what one sends to the other, or would if there were any."""
+        if (sender, receiver) in self._ways:
+            return True
+        theirs, its = self._hosts[sender], self._hosts[receiver]
+        return bool(theirs and its) and all(self._passed_by(a, b) for a in theirs for b in its)
+
+    def _passed_by(self, host: str, other: str) -> bool:
+        """Whether packets of one host to another, or to itself, passed a sniffer."""
+        return frozenset((host, other)) in self._between or (
+            host != other and not self._sniffed.isdisjoint((host, other))
+        )
+
+    @cached_property
+    def _packets(self) -> bool:
+        """Whether all is captured from a network."""
+        return all(one.reader != "log" for one in self._session.captures)
+
+    @cached_property
+    def _ways(self) -> frozenset[tuple[WorkerKey, WorkerKey]]:
+        session = self._session
+        ends = zip(session.jobs, session.clients, session.servers, strict=True)
+        return frozenset(((job, client), (job, server)) for job, client, server in ends)
+
+    @cached_property
+    def _hosts(self) -> dict[WorkerKey, frozenset[str]]:
+        session = self._session
+        found: dict[WorkerKey, set[str]] = defaultdict(set)
+        for worker in session.workers:
+            found[worker.job, worker.label].update(map(host_of, worker.addresses))
+        for job, client, server, pipe in zip(
+            session.jobs, session.clients, session.servers, session.pipes, strict=True
+        ):
+            found[job, client].add(pipe.client.host)
+            found[job, server].add(pipe.server.host)
+        return {member: frozenset(hosts) for member, hosts in found.items()}
+
+    @cached_property
+    def _members(self) -> dict[int, list[WorkerKey]]:
+        """Job → its workers."""
+        found: dict[int, list[WorkerKey]] = defaultdict(list)
+        for member in self._hosts:
+            found[member[0]].append(member)
+        return found
+
+    @cached_property
+    def _between(self) -> frozenset[frozenset[str]]:
+        """Pairs of hosts of which something was captured."""
+        return frozenset(frozenset((pipe.client.host, pipe.server.host)) for pipe in self._session.pipes)
+
+    @cached_property
+    def _sniffed(self) -> frozenset[str]:
+        """Hosts at which captures were certainly made."""
+        alone, _ = unseen_hosts(self._session)
+        each = Sniffers.of(self._session).hosts.values()
+        return frozenset(host for hosts in each if len(hosts) == 1 for host in hosts) | {alone or ""}
+
+    @cached_property
+    def _margin_ns(self) -> int:
+        """By how much times of two senders may be wrong against each other."""
+        if len(set(clocks(self._session).values())) > 1:
+            return 2 * NEVER
+        return LATE_NS if len(set(Sniffers.of(self._session).of_capture.values())) > 1 else 0
+
+    @cached_property
+    def _sent(self) -> dict[WorkerKey, tuple[int, bool]]:
+        """Worker → when the last of its requests before a missing one began, or the last of all, and whether
+        none is missing. Who began again has some numbers twice, the first ones most often."""
+        session, columns = self._session, self._session.messages
+        rows = np.flatnonzero(np.asarray(columns.from_client))
+        pipes, ids, begins = (np.asarray(one)[rows] for one in (columns.pipe, columns.id, columns.time_ns))
+        members = list(zip(session.jobs, session.clients, strict=True))
+        number = {member: n for n, member in enumerate(dict.fromkeys(members))}
+        whose = (
+            np.array([number[member] for member in members], dtype=np.int64)[pipes] if len(rows) else pipes
+        )
+        found: dict[WorkerKey, tuple[int, bool]] = {}
+        for member, n in number.items():
+            its = whose == n
+            known, counts = np.unique(ids[its], return_counts=True)
+            good = (known == np.arange(len(known))) & (np.diff(counts, prepend=len(ids)) <= 0)
+            first = len(known) if good.all() else int(np.argmin(good))
+            if first:
+                found[member] = int(begins[its & (ids == first - 1)].max()), first == len(known)
+        return found
