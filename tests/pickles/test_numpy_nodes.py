@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from typing import Any
 
 import pytest
@@ -29,6 +30,16 @@ def test_arrays_scalars_and_dtypes(protocol: int) -> None:
         assert numpy_nodes.scalar(read(value, protocol)) == (type(value).__name__, 1)
         assert numpy_nodes.dtype(read(numpy.dtype(code), protocol)) == code
     assert numpy_nodes.scalar(read(numpy.bool_(True), protocol)) == ("bool_", True)
+
+
+@pytest.mark.parametrize(("order", "raw"), [("<", "<"), (">", ">"), ("=", "<"), ("|", "<")])
+def test_a_scalar_of_a_machine_of_the_other_order(order: str, raw: str) -> None:
+    """numpy pickles a scalar in its machine's order."""
+    kind = PickleCall(
+        Global("numpy", "dtype"), ("f8", False, True), state=(3, order, None, None, None, -1, -1, 0)
+    )
+    node = PickleCall(Global("numpy._core.multiarray", "scalar"), (kind, struct.pack(f"{raw}d", 1.5)))
+    assert numpy_nodes.scalar(node) == ("float64", 1.5)
 
 
 def test_look_alikes() -> None:

@@ -56,6 +56,16 @@ def test_forged_states_of_dtype(code: str, forged: bytes) -> None:
     assert "numpy.dtype" in refused(dtype(code, forged))
 
 
+@pytest.mark.parametrize(("second", "good"), [(4, True), (2, False), (5, False)])
+def test_fields_of_records_lie_side_by_side(second: int, good: bool) -> None:
+    number = dtype("i4", state(3, "<", -1, -1, 0))[2:-1]  # without PROTO and STOP
+    fields = b"}" + b"".join(
+        text(name) + number + b"K" + bytes([at]) + b"\x86s" for name, at in (("a", 0), ("b", second))
+    )
+    record = dtype("V8", state(3, "|", 8, 1, 16, b"N" + text("a") + text("b") + b"\x86" + fields))
+    assert (refused(record) == {}) == good
+
+
 def test_sizes_that_would_take_for_ever_to_multiply() -> None:
     number = b"\x8b" + (1 << 21).to_bytes(4, "little") + b"\x01" * (1 << 21)
     shape = number + b"\x94" + b"h\x000" + b"(" + b"h\x00" * 64 + b"t"

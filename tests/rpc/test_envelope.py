@@ -18,7 +18,7 @@ from rpcinspect.rpc.envelope import (
     wrap,
 )
 from rpcinspect.rpc.message import MessageType as M
-from rpcinspect.rpc.profiling import ProfilerConfig
+from rpcinspect.rpc.profiling import LegacyEvent, ProfilerConfig
 from rpcinspect.rpc.types import ProfilingId
 from tests.rpc.test_profiling import events
 from tests.thorough import examples
@@ -174,6 +174,13 @@ def test_number_of_events_must_be_the_announced_one() -> None:
     count = payload.rindex(b"\x4b\x00")
     with pytest.raises(DecodeError, match="events"):
         peel(M.RUN_WITH_PROFILING_RESP, payload[:count] + b"\x4b\x01" + payload[count + 2 :])
+    numbers = dict.fromkeys(("kind", "thread_id", "node_id", "cpu_memory", "cpu_ns"), 1)
+    cuda = {"cuda_recorded": False, "cuda_memory": 0, "cuda_device": 0, "cuda_us": 0}
+    event = LegacyEvent(name="op", handle=1.0, shapes=(), **numbers, **cuda)
+    payload = wrap((structs.replace(response, profiled_events=(event,)),), b"")
+    count = payload.rindex(b"\x4b\x01", 0, payload.index(b"restore_type_tag"))
+    with pytest.raises(DecodeError, match="1 profiled events, where another number"):
+        peel(M.RUN_WITH_PROFILING_RESP, payload[:count] + b"\x4b\x00" + payload[count + 2 :])
 
 
 def test_one_field_changes_one_thing() -> None:

@@ -113,6 +113,19 @@ def test_what_tells_of_the_session_is_read_each_time() -> None:
     assert [decoder.decode(shapes.of(delete)).pattern for _ in range(3)] == [None, None, None]
 
 
+def test_a_message_that_lost_bytes_has_no_pattern() -> None:
+    decoder, shapes = RecordDecoder(), Shapes()
+    whole = shapes.of(CALL)
+    decoder.decode(whole)
+    payloads = [*whole.payloads[:2], whole.payloads[2][:-1], whole.payloads[3]]
+    lost = tp_message(PIPE, payloads, missing=(0, 0, 1, 0), tensors=[tp_tensor(4) for _ in range(4)])
+    assert lost.descriptor == whole.descriptor
+    lost.descriptor = whole.descriptor
+    record = decoder.decode(lost)
+    assert record.pattern is None
+    assert told(record) == alone(lost)
+
+
 def test_a_record_that_is_changed_has_no_pattern() -> None:
     decoder, shapes = RecordDecoder(), Shapes()
     decoder.decode(shapes.of(CALL))

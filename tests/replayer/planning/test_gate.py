@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rpcinspect.pickles.tree import Global, PickleCall
 from rpcinspect.pickles.verdicts import Named
 from rpcinspect.replayer.planning.allowances import Allowance
-from rpcinspect.replayer.planning.gate import ExecutionPolicy
+from rpcinspect.replayer.planning.gate import ExecutionPolicy, Inspection
 from rpcinspect.replayer.planning.sources import Sources
-from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptCall, ScriptResp
+from rpcinspect.rpc.command import PythonRRefFetchRet, ScriptCall, ScriptResp, UnknownCommand
 from rpcinspect.rpc.record import RpcRecord
-from tests.replayer.talks import NONE, UDF, answer_of, record_of, request_of, udf
+from tests.replayer.talks import NONE, UDF, Workers, answer_of, record_of, request_of, udf
 from tests.thorough import examples
 
 INTERNAL = b"ctorch.distributed.rpc.internal\n"
@@ -184,10 +184,41 @@ def test_requests_that_are_no_call() -> None:
     assert refused(answer_of(NONE)) == set()
 
 
+@pytest.mark.parametrize(
+    ("kind", "culprits"),
+    [
+        (b"cbuiltins\nValueError\n", set()),
+        (b"capp\nError\n", set()),  # whatever the user allows may be one
+        (b"clib\nError\n", {"lib.Error"}),
+        (b"ctorch\nadd\n", {"torch.add"}),
+        (b"cbuiltins\nprint\n", {"builtins.print"}),
+        (b"cbuiltins\nint\n", {"builtins.int"}),
+    ],
+)
+def test_the_type_of_the_error_that_an_answer_brings(kind: bytes, culprits: set[str]) -> None:
+    """torch calls it with a text of the capture's choice."""
+    failed = INTERNAL + b"RemoteException\n" + text("On worker1: boom") + kind + b"\x86\x81"
+    assert refused(answer_of(b"\x80\x02" + failed + b"."), "app") == culprits
+
+
+def test_a_message_of_which_nothing_is_known() -> None:
+    assert refused(record_of(UnknownCommand(0x7F, b"")), "app") == {"a message that can't be read"}
+
+
 def test_a_pickle_that_can_not_be_read_to_its_end() -> None:
     assert refused(request_of(udf("app.f")[:-1]), "app") >= {"a pickle that can't be read"}
     # FRAME that ends inside an opcode: loaders differ in what they run
     assert refused(answer_of(b"\x80\x04\x95\x01\x00\x00\x00\x00\x00\x00\x00K\x01.")) != set()
+
+
+@pytest.mark.parametrize("dangerous", [(False, True), (True, False), (False, False)])
+def test_a_name_that_is_dangerous_somewhere_is_not_offered(dangerous: tuple[bool, bool]) -> None:
+    inspection = Inspection(gate(), {}, False, Workers(1).finish())
+    for message, its in enumerate(dangerous):
+        inspection.noted["app.f"][message] = Named("app.f", False, "nobody allowed it", "app", dangerous=its)
+    (use,) = inspection.uses()
+    assert (use.name, use.allowed, use.messages) == ("app.f", False, (0, 1))
+    assert use.allow == ("" if any(dangerous) else "app")
 
 
 def test_what_is_refused_says_how_to_allow_it() -> None:
