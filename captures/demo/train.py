@@ -36,7 +36,7 @@ def scale(layer, x):
 
 def compress(layer, hidden):
     out = hidden * layer.local_value().weight
-    return out.sign() * torch.sqrt(out.abs().clamp(min=FLOOR))  # the derivative of the square root at 0 is infinite
+    return out.sign() * torch.sqrt(out.abs() + FLOOR)  # the derivative of the square root at 0 is infinite
 
 
 def learn(layer, context_id):
