@@ -4,22 +4,24 @@
 In: exchanges, causes, facts of the jobs. Out: the indexes of the requests to plan for. Taken along: what a
 request was nested in and what was nested in it, the remote calls that made its RRefs and their housekeeping,
 and, for every worker that is reached, the earlier calls that changed its state, with the contexts whose
-gradients an optimizer's step used. Of a context all is taken (`select`), or only where something that is
-taken depends on its gradients (`needed`).
+gradients they may have used: an optimizer's step, or a call that knows of a context of which its callee had
+got gradients. Of a context all is taken (`select`), or only where something that is taken may depend on its
+gradients (`needed`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from rpcinspect.checks.stale import context_of_step
+from rpcinspect.pickles.tree import walk
 from rpcinspect.replayer.planning.facts import JobFacts, rrefs_in
 from rpcinspect.replayer.planning.sessions import PlanError, belongs_to_optimizer, changes_state
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, fork_of, function_of
+from rpcinspect.rpc.questions import GENERAL, HOUSEKEEPING, PASSES, arguments_of, fork_of, function_of
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
@@ -69,9 +71,13 @@ class _Selection:
         """Request that brought a fork → the requests that make the fork known to its owner and its parent."""
         self._changes: dict[tuple[int, str], list[Exchange]] = defaultdict(list)
         """(job, worker) → calls that change its state, in the order in which they began."""
+        self._passes: dict[tuple[int, str], dict[int, int]] = defaultdict(dict)
+        """(job, worker) → contexts of which a backward pass reached it → when one first did."""
         for call in self._calls.values():
             if call.context is not None:
                 self.of_context[call.job, call.context].append(call.index)
+                if call.kind in PASSES:
+                    self._passes[call.job, call.callee].setdefault(call.context, call.begin_ns)
             for rref in rrefs_in(call.request):
                 self._of_rref[call.job, rref].append(call.index)
             if call.kind in SETTLING and (carrier := self._carrier(call)) is not None:
@@ -102,7 +108,8 @@ class _Selection:
             links.append(self._carrier(call))
         needs += [index for index in links if index is not None]
         uses_context = not self._least or call.kind in PASSES or call.kind in CLEANUPS
-        for context in (call.context if uses_context else None, optimizer_context(call.request)):
+        used = [call.context if uses_context else None, optimizer_context(call.request)]
+        for context in (*used, *self._may_use(call)):
             if context is not None:
                 needs += self._context(call.job, context)
         for record in (call.request, call.response):
@@ -115,6 +122,19 @@ class _Selection:
             first, last = (bisect_left(changes, time, key=_begin) for time in (since, call.begin_ns))
             needs += [c.index for c in changes[first:last]]
         return needs
+
+    def _may_use(self, call: Exchange) -> Iterator[int]:
+        """Contexts whose gradients the callee had got, and of which a call tells it: the one that it is made
+        in, else those whose number it is given, as for `dist_autograd.get_gradients`."""
+        reached = self._passes.get((call.job, call.callee))
+        if not self._least or call.kind not in GENERAL or not reached:
+            return
+        told = {call.context}
+        if call.context is None:
+            told = {value for value in walk(arguments_of(call.request) or ()) if type(value) is int}
+        for context, since_ns in reached.items():
+            if since_ns < call.begin_ns and context in told:
+                yield context
 
     def _context(self, job: int, context: int) -> list[int]:
         its = self.of_context.pop((job, context), [])

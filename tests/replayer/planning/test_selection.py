@@ -7,6 +7,8 @@ import pytest
 from rpcinspect.replayer.planning.facts import read_facts, rrefs_in
 from rpcinspect.replayer.planning.selection import needed, optimizer_context, select
 from rpcinspect.replayer.planning.sessions import PlanError
+from rpcinspect.rpc.command import PropagateGradientsReq, PropagateGradientsResp, ScriptCall
+from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.run.exchanges import Exchange
 from rpcinspect.run.run import RunModel, open_run
 from tests.replayer.planning.test_sessions import remote
@@ -96,6 +98,35 @@ def test_a_call_needs_nothing_else_of_its_context() -> None:
     calls = workers.calls()
     for call in calls:
         assert least({call.index}, workers.run()) == {call.index}
+
+
+@pytest.mark.parametrize("message", [61, 121])
+def test_a_call_that_may_use_gradients_needs_them(message: int) -> None:
+    """`learn` asks `get_gradients` for those of its context, and changes the weight that later calls use."""
+    opened = of_capture("demo/nan.pcap.gz")
+    contexts = sorted({c.context for c in opened.exchanges.calls if c.context is not None})
+    learn = opened.calls[message]
+    assert learn.context is not None
+    found = least({message}, opened)
+    for context in contexts[: contexts.index(learn.context) + 1]:
+        to_it = {c.index for c in opened.exchanges.calls if "BACKWARD" in c.type and c.context == context}
+        assert len(to_it) == 3
+        assert to_it <= found
+    assert found.isdisjoint(c.index for c in opened.exchanges.calls if (c.context or 0) > learn.context)
+
+
+def test_gradients_are_for_calls_that_come_later_and_are_told_their_context() -> None:
+    """Context 7 has an edge and its gradient at 30; `app.use` is called outside of it."""
+    for number, begin, uses in ((7, 50, True), (8, 50, False), (7, 5, False)):
+        workers = Workers(2)
+        use = ScriptCall(args=(number,), schema=None, qualified_name="__torch__.app.use")
+        gradient = PropagateGradientsReq(AutogradMetadata(7, 1001), (0,), False)
+        workers.call(0, 1, 10, 20, context=(7, 1), grads=(1, 1))
+        workers.call(0, 1, 30, 40, gradient, PropagateGradientsResp())
+        workers.call(0, 1, begin, begin + 3, use)
+        by_time = {call.begin_ns: call.index for call in workers.calls()}
+        needs = least({by_time[begin]}, workers.run())
+        assert needs == ({by_time[10], by_time[30], by_time[50]} if uses else {by_time[begin]})
 
 
 def test_a_gradient_needs_its_context_but_no_clean_up() -> None:
