@@ -65,7 +65,7 @@ class CaptureFaults(Check):
         rows = [int(session.order[index]) for index in messages]
         workers = unique(end for row in rows for end in (session.source(row), session.destination(row)))
         yield from invisible_transport(session)
-        yield from _losses(wire, incomplete, messages, workers)
+        yield from _losses(evidence, incomplete, messages, workers)
         yield from _conflicting_overlap(session, wire)
 
 
@@ -118,9 +118,14 @@ def _incomplete(truncated: int, missing: int) -> str:
 
 
 def _losses(
-    wire: WireFacts, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
+    evidence: CaptureEvidence, incomplete: str, messages: tuple[int, ...], workers: tuple[str, ...]
 ) -> Iterator[Finding]:
-    """Bytes that the capture lost, messages that are in no log, packets that the snap length cut."""
+    """Bytes that the capture lost, messages that are in no log, packets that the snap length cut; or the end
+    of the file, where that is damaged."""
+    wire = evidence.wire
+    cutter = "The snap length of the capture"
+    if any(problem.layer == "capture" for problem in evidence.session.problems):
+        cutter += ", or the end of a damaged file,"
     if wire.holes:
         total = sum(lost for _, _, lost in wire.holes)
         holes = sum(number for _, number, _ in wire.holes)
@@ -151,7 +156,7 @@ def _losses(
         yield Finding(
             code="truncated-packets",
             severity="warning",
-            text=f"The snap length of the capture cut off {counted(wire.cut_bytes, 'byte')}; {incomplete}.",
+            text=f"{cutter} cut off {counted(wire.cut_bytes, 'byte')}; {incomplete}.",
             remedy="Capture whole packets (tcpdump -s 0).",
             messages=messages,
             workers=workers,
@@ -218,7 +223,7 @@ def _instead(evidence: CaptureEvidence) -> str:
     if evidence.wire.visits:
         return (
             "the workers met at the TCPStore, but no pipe between them was captured. Either they never "
-            "opened one, since init_rpc failed, or it is on another interface"
+            "opened one, since init_rpc failed, or it is on another interface, or the capture had ended"
         )
     if totals.store_bytes:
         return "processes met at a TCPStore, but no init_rpc traffic was captured there"

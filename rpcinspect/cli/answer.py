@@ -70,7 +70,8 @@ def over_run(asked: ShownOptions, write: Callable[[RunModel, Shown | None], None
         decoding = stack.enter_context(inputs.decoding())
         with inputs.ends_by_key(decoding) as interrupt:
             run, shown = read_run(decoding, chosen)
-            say_if_empty(run.session)
+            if not asked.shows_why_empty():
+                say_if_empty(run.session)
             write(run, shown)
         say_what_is_unread(decoding)
     return exit_codes.INTERRUPTED if interrupt.pressed else exit_codes.OK

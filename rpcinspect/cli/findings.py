@@ -30,6 +30,9 @@ class FindingsCommand(QuestionOptions, frozen=True, kw_only=True):
     junit: JunitOption = None
     annotations: AnnotationsOption = None
 
+    def shows_why_empty(self) -> bool:
+        return self.format == "table"
+
     def finish(self, run: "RunModel") -> bool:
         from rpcinspect.views.ci.finding_cases import findings_suite
 

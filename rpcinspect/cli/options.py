@@ -183,6 +183,10 @@ class ShownOptions(CaptureOptions, frozen=True, kw_only=True):
     ] = None
     output: OutputOption = None
 
+    def shows_why_empty(self) -> bool:
+        """Whether its output itself says to people why a capture has no messages."""
+        return False
+
     def chosen(self) -> "Filter | None":
         """Returns the filter. Raises `FilterError` for what is none."""
         if self.filter is None:

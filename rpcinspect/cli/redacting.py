@@ -48,5 +48,8 @@ def _kept(session: Session, shown: Shown | None, decoding: Decoding) -> list[Num
 def _told(kept: Sequence[Numbered], shown: Shown | None, session: Session, key: bytes | None) -> str:
     picked = len(session.messages) if shown is None else shown.rows.count(1)
     others = len(kept) - picked
-    beside = "" if shown is None else f" and {counted(others, 'other')} that they answer or are answered by"
+    beside = (
+        f" and {counted(others, 'other')} that they answer or are answered by" if picked else " that match"
+    )
+    beside = "" if shown is None else beside
     return f"{counted(picked, 'message')}{beside}, {'' if key is None else 'redacted, '}"

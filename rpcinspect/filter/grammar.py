@@ -75,6 +75,7 @@ UNCLOSED = {
     '"': "the text in quotes has no end",
     "'": "the text in quotes has no end",
     "[": "the shape has no end",
+    "=": "= is not part of the language; == compares",
 }
 
 Built: TypeAlias = tuple[Expression, int]

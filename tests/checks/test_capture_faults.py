@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,14 @@ from rpcinspect.rpc.command import PythonCall
 from rpcinspect.session.model import Finding
 from rpcinspect.tcp.stream import Conflict
 from rpcinspect.tensorpipe.records import Placement, Visibility
+from tests.carriers import frames
 from tests.checks import talks
 from tests.checks.talks import NOTHING
+from tests.decoded import decode
 from tests.session.records import Talk, entry, pipe, tp_message, tp_tensor
+from tests.truth import capture_of
 
+PCAP_HEADER_BYTES, PCAP_RECORD_BYTES = 24, 16
 CODES = {"invisible-transport", "capture-gap", "truncated-packets", "conflicting-overlap"}
 
 
@@ -79,9 +84,22 @@ def test_gaps_and_cut_packets() -> None:
     assert gap.text.startswith("1,007 bytes in 3 gaps of 2 streams")
     assert "(most in a>b: 1,000)" in gap.text
     assert "2 messages and the tensors of 2 messages are incomplete" in gap.text
-    assert "44 bytes" in cut.text
+    assert cut.text.startswith("The snap length of the capture cut off 44 bytes; ")
     assert gap.messages == cut.messages == (0, 1, 2)
     assert gap.workers == cut.workers == ("10.0.0.1:1000", "10.0.0.2:5000")
+
+
+def test_the_end_of_a_file_may_have_cut_a_packet(tmp_path: Path) -> None:
+    """The file ends 3 bytes before the end of the packet in which a message begins."""
+    source, cut = capture_of("basic_chain"), tmp_path / "cut.pcap"
+    packet = decode(source).messages[6]["location"]["packet"]
+    sizes = [PCAP_RECORD_BYTES + len(frame) for frame, *_ in frames(source)]
+    cut.write_bytes(source.read_bytes()[: PCAP_HEADER_BYTES + sum(sizes[:packet]) - 3])
+    [finding] = decode(cut).of("finding")
+    assert finding["code"] == "truncated-packets"
+    assert finding["text"].startswith(
+        "The snap length of the capture, or the end of a damaged file, cut off 3 bytes; "
+    )
 
 
 def test_lists_of_messages_are_bounded() -> None:

@@ -96,6 +96,8 @@ def test_a_capture_without_messages_says_why() -> None:
         ran = ask(question, HIDDEN)
         assert ran.code == 0
         assert "No RPC messages" in ran.err
+    ran = rpcinspect("findings", HIDDEN)
+    assert (ran.err, ran.out.count("invisible-transport")) == ("", 1)
     assert rpcinspect("graph", HIDDEN, "--context", "0").code == 2
 
 

@@ -61,7 +61,7 @@ def test_the_same(text: str, same: str) -> None:
         ("fn ~ [a]", "[a]", "in quotes"),
         ("src == and", "and", "must be in quotes"),
         ("src == a $", "$", "expected"),
-        ("src = a", "=", "not part of the language"),
+        ("src = a", "=", "not part of the language; == compares"),
         ("src == 'abc", "'", "has no end"),
         ('src == "abc', '"', "has no end"),
         ("tensor.shape == [3", "[", "has no end"),

@@ -45,7 +45,10 @@ from rpcinspect.rpc.command_codec import (
 )
 from rpcinspect.rpc.envelope import AutogradMetadata
 from rpcinspect.rpc.message import MessageType as M
+from rpcinspect.rpc.message import is_request
+from rpcinspect.rpc.questions import command_context, fork_of, rref_of
 from rpcinspect.rpc.types import ForkId, RRefId
+from tests.replayer.talks import record_of
 from tests.thorough import examples
 
 TENSOR_0 = b"ctorch.jit._pickle\nbuild_tensor_from_id\n" + bytes.fromhex("71 00 28 4b 00 74 52 71 01")
@@ -169,6 +172,19 @@ def test_every_command_has_a_vector() -> None:
     assert {int(message_type) for message_type, _, _ in VECTORS.values()} >= {
         int(member) for member in COMMANDS
     }
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_ids_of_requests_are_found_by_whoever_asks(name: str) -> None:
+    """Of a new type, too: what builds on contexts, RRefs and forks asks these."""
+    message_type, _, command = VECTORS[name]
+    if not is_request(message_type) or isinstance(command, UnknownCommand):
+        return
+    record = record_of(command)
+    context = hasattr(command, "context_id") or hasattr(command, "autograd_context_id")
+    assert (command_context(command) is not None) >= context
+    assert (rref_of(record) is not None) == hasattr(command, "rref_id")
+    assert (fork_of(record) is not None) == hasattr(command, "fork_id")
 
 
 @pytest.mark.parametrize("name", VECTORS)

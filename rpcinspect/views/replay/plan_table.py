@@ -46,7 +46,7 @@ def _show_session(session: PlannedSession, console: TextConsole, of: int, *, con
     steps = [step for step in session.steps if control or step.code != "control"]
     heads = step_heads(steps)
     for step, head in zip(steps, heads, strict=True):
-        answer = "" if step.answer is None else f"#{step.answer}"
+        answer = "" if step.answer is None else f"answer #{step.answer}"
         told = skip_phrase(step) if step.action == "skip" else printable(step.text or "")
         write_line(console, f"{head}  {told or answer}".rstrip(), STYLES[step.action])
     if of > 1:

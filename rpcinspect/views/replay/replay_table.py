@@ -338,7 +338,7 @@ def _groups(outcome: ReplayOutcome) -> Iterator[Line]:
     """What kind of group this was played in, where the captured one was of another kind."""
     others = [kind for kind in outcome.plan.captured_groups if kind != LIVE]
     if others:
-        yield "note: run without world_size; results are the same", ""
+        yield "note: the captured group had a world_size, the live one has none; this changes no result", ""
 
 
 def _given(outcome: ReplayOutcome) -> Iterator[Line]:

@@ -25,8 +25,8 @@ def test_a_plan() -> None:
     assert lines[begin - 2].startswith("Nothing is refused")
     assert lines[begin : begin + 5] == [
         "session 1 of 1: w0 played, w1, w2 live (as the command line names them)",
-        "     0  send    w0 → w1  PYTHON_CALL  #5",
-        "     1  answer  w1 → w0  PYTHON_CALL  #4",
+        "     0  send    w0 → w1  PYTHON_CALL  answer #5",
+        "     1  answer  w1 → w0  PYTHON_CALL  answer #4",
         "     2  skip    w1 → w2  PYTHON_CALL  nested-in-answer: w1 sends it itself while it serves #0",
         "     6  skip    w2 → w2  PYTHON_CALL  self-call: w2's own program calls itself",
     ]

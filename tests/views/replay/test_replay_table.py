@@ -52,7 +52,7 @@ def test_everything_identical() -> None:
         "requests          1          1",
         "of the gradients 2 of 2 sent were accepted, 2 of 2 returned match",
         "skipped: 4 control: the agents' own call",
-        "note: run without world_size; results are the same",
+        "note: the captured group had a world_size, the live one has none; this changes no result",
         "the messages took 250 ms, 1.25 s in the capture; the whole replay 3.5 s",
         "identical: 4 of 4 gradients, 5 of 5 answers; 4 skipped (4 control)",
     ]
