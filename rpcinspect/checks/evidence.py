@@ -15,6 +15,7 @@ from rpcinspect.checks.wire_facts import ConnectionEnd, ConnectionEnds, WireFact
 from rpcinspect.session.hosts import Sniffers, clocks, on_one_host
 from rpcinspect.session.model import NONE, Edge, Session
 from rpcinspect.session.process_end import ProcessEnd
+from rpcinspect.session.uncaptured import Uncaptured
 
 TIMES = 10.0
 """An answer may take so many times as long as most others did, or a replay as its run did."""
@@ -80,6 +81,11 @@ class CaptureEvidence:
         """Returns by how much the times of two messages may be wrong against each other, if their clocks were
         compared."""
         return self._sniffers.doubt_ns(self.session.messages.capture[row] for row in rows)
+
+    @cached_property
+    def uncaptured(self) -> Uncaptured:
+        """What passed no sniffer."""
+        return Uncaptured(self.session)
 
     @cached_property
     def _sniffers(self) -> Sniffers:

@@ -23,7 +23,7 @@ from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.hosts import clocks, host_of, unseen_hosts
 from rpcinspect.session.model import NONE, AutogradContext, Edge, Finding
 from rpcinspect.session.provenance import MessageKind
-from rpcinspect.session.words import counted, numbers, unique
+from rpcinspect.session.words import counted, numbers, several, unique
 from rpcinspect.tcp.ranges import CaptureBytes
 
 MAX_AGAIN = 1 << 30
@@ -158,6 +158,13 @@ class NonfiniteTensors(Check):
         places = [at for one in session.workers if one.name == made.sender for at in one.addresses]
         if others and not any(host_of(at) == here for at in places):
             return f"Who made them is not known: what {', '.join(others)} send each other is not captured."
+        since = evidence.uncaptured.heard_since((made.job, made.sender))
+        others = [name for name, time_ns in since.items() if time_ns < session.messages.time_ns[made.row]]
+        if others:
+            whom = several(others)
+            return (
+                f"Who made them is not known: what {whom} may have sent to {made.sender} passed no sniffer."
+            )
         for pipe in evidence.pipes_to.get((made.job, made.sender), ()):
             if evidence.damaged(pipe, True):
                 return f"Who made them is not known: the capture lost messages to {made.sender}."

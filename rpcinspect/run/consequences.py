@@ -20,10 +20,10 @@ from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.questions import CALLS, GENERAL, HOUSEKEEPING, PASSES
 from rpcinspect.run.possible_causes import CauseColumn, PossibleCauses
 from rpcinspect.run.requests import MAX_OPEN, Requests, Serving, Traffic
-from rpcinspect.run.uncaptured import NEVER
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE
 from rpcinspect.session.provenance import Id, What
+from rpcinspect.session.uncaptured import NEVER
 
 CLEANUP = MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ
 BACKWARD = MessageType.BACKWARD_AUTOGRAD_REQ

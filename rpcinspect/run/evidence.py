@@ -20,9 +20,9 @@ from heapq import heappop, heappush
 from rpcinspect.rpc.questions import FETCHES, GENERAL
 from rpcinspect.run.possible_causes import CauseColumn, Likelihood, PossibleCauses
 from rpcinspect.run.requests import MAX_OPEN, Case, Requests, Serving, Traffic, TypeAndFunction
-from rpcinspect.run.uncaptured import NEVER
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.provenance import Id, What
+from rpcinspect.session.uncaptured import NEVER
 
 SCOPE_NS = 250_000_000
 """A fork that is given back within so long of the answer to what brought it was its function's alone; one

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from rpcinspect.rpc.questions import REMOTE
 from rpcinspect.run.requests import Case, Requests, TypeAndFunction
-from rpcinspect.run.uncaptured import NEVER
+from rpcinspect.session.uncaptured import NEVER
 
 OWN, UNJUDGED, DOUBTFUL = -1, -2, -3
 

@@ -18,11 +18,11 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
-from rpcinspect.run.uncaptured import LATE_NS, NEVER, Uncaptured
 from rpcinspect.session.hosts import Sniffers, clocks, sniffers_of
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Event, Id, MessageKind, What
+from rpcinspect.session.uncaptured import LATE_NS, NEVER, Uncaptured
 from rpcinspect.tensorpipe.records import Pipe, Visibility
 
 LOSSES = frozenset({"capture-gap", "truncated-packets"})

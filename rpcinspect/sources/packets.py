@@ -99,6 +99,8 @@ class PacketSource(MessageSource):
         offset, before = self._compared(reader)
         self._offsets.append(offset)
         self._goes_on.append(before)
+        if before is not None:
+            self._clocks.sniffers[reader.index] = self._clocks.sniffers.get(before, before)
         shift = offset.shift_ns if offset is not None else 0
         for packets in reader.blocks():
             if self._watch.stopped(reader.index):

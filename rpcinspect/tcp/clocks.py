@@ -106,14 +106,16 @@ class ClockSamples:
         self._flows: dict[Flow, _Times] = defaultdict(_Times)
         self._begins: dict[Flow, _Place] = {}
         """First byte, or SYN."""
-        self._ends: dict[Flow, _Place] = {}
-        """What comes after the last byte, in the capture that came last."""
+        self._ends: dict[Flow, dict[int, _Place]] = defaultdict(dict)
+        """Sniffer → what comes after the last byte that it captured."""
+        self.sniffers: dict[int, int] = {}
+        """Capture → the first one of the same sniffer, where it goes on from one."""
         self.hosts: dict[int, frozenset[str]] = {}
         """Capture → hosts that are at an end of all connections in it."""
 
     def note(self, block: SegmentBlock, flows: Sequence[Flow]) -> None:
         """Takes the segments that have data or begin a connection; `flows` is the segmenter's table."""
-        syn = (block.flags & SYN) != 0
+        syn, sniffer = (block.flags & SYN) != 0, self.sniffers.get(block.capture, block.capture)
         rows = np.flatnonzero((block.length > 0) | syn)
         order = rows[np.argsort(block.flow[rows], kind="stable")]
         edges = np.flatnonzero(np.diff(block.flow[order])) + 1
@@ -128,7 +130,7 @@ class ClockSamples:
                 ahead = (block.sequence[part] - first + _HALF) % (2 * _HALF) - _HALF
                 after = first + int((ahead + block.length[part] + syn[part]).max())
                 self._begins.setdefault(flow, _Place(first, int(times.min()), block.capture))
-                self._ends[flow] = _Place(after % (2 * _HALF), int(times.max()), block.capture)
+                self._ends[flow][sniffer] = _Place(after % (2 * _HALF), int(times.max()), block.capture)
 
     def against(self, other: ClockSamples, known: Sequence[ClockOffset | None]) -> ClockOffset | None:
         """The offset of this object's one capture; `other` has earlier captures in the first one's clock.
@@ -151,18 +153,26 @@ class ClockSamples:
 
     def goes_on_from(self, other: ClockSamples, known: Sequence[ClockOffset | None]) -> int | None:
         """Returns the capture of `other` that this object's one goes on from: some connection does so with
-        the next byte, and none with what is there already. None where there is none."""
-        found = set()
+        the next byte after those of a sniffer, and none with what that one has already. None where there is
+        none, or two hosts may have captured the same up to then."""
+        found: dict[int, int] = {}
+        refused = set()
         for flow, begin in self._begins.items():
-            end = other._ends.get(flow)
-            if end is not None:
+            for sniffer, end in other._ends.get(flow, {}).items():
                 clock = known[end.capture]
                 ahead = (begin.sequence - end.sequence + _HALF) % (2 * _HALF) - _HALF
                 if ahead < 0 or begin.time_ns < end.time_ns + (0 if clock is None else clock.shift_ns):
-                    return None
+                    refused.add(sniffer)
                 if ahead == 0:
-                    found.add(end.capture)
-        return max(found, default=None)
+                    found[sniffer] = max(end.capture, found.get(sniffer, 0))
+        left = [sniffer for sniffer in found if self._may_be_at(other, sniffer)]
+        return found[left[0]] if len(left) == 1 and left[0] not in refused else None
+
+    def _may_be_at(self, other: ClockSamples, sniffer: int) -> bool:
+        """Whether this object's one capture may be made where a sniffer is."""
+        its = frozenset.intersection(*self.hosts.values())
+        theirs = [hosts for one, hosts in other.hosts.items() if other.sniffers.get(one, one) == sniffer]
+        return not its or any(not hosts for hosts in theirs) or bool(its.intersection(*theirs))
 
     def _pairs(self) -> Iterator[tuple[Flow, Flow]]:
         """Yields both directions between two endpoints, each pair once."""

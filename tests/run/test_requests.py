@@ -13,8 +13,8 @@ from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, Requests, Serving
-from rpcinspect.run.uncaptured import NEVER
 from rpcinspect.session.model import CaptureInfo, Finding
+from rpcinspect.session.uncaptured import NEVER
 from rpcinspect.tcp.clocks import ClockOffset
 from rpcinspect.tensorpipe.records import MessageOrigin, Visibility
 from tests.decoded import decode

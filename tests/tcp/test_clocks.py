@@ -230,3 +230,17 @@ def test_one_connection_that_goes_on_is_enough(tmp_path: Path) -> None:
     assert holes.captures[1].vantage.goes_on in (0, None)
     gone = session_of(*cut(tmp_path, 250, without=frozenset(range(100, 252))))
     assert gone.captures[1].clock is None
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (2, 0, 3, 1)])
+def test_a_file_may_go_on_from_either_of_two_hosts(tmp_path: Path, order: tuple[int, ...]) -> None:
+    """Both begin their next file at the same packet, so that each goes on where the other's first ends."""
+    files = []
+    for host, path in enumerate(both(tmp_path, way_ns=50_000, clock_ns=0)):
+        data = path.read_bytes()
+        edge = [at for at, _ in packets(data)][250]
+        for number, part in enumerate((data[:edge], data[:24] + data[edge:])):
+            files.append(tmp_path / f"{host}.{number}.pcap")
+            files[-1].write_bytes(part)
+    goes_on = [one.vantage.goes_on for one in session_of(*(files[n] for n in order)).captures]
+    assert goes_on[:3] == [None, None, None]

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from rpcinspect.rpc.command import PythonCall
 from rpcinspect.run.causes import explain
-from rpcinspect.run.uncaptured import LATE_NS, NEVER, Uncaptured
 from rpcinspect.session.model import CaptureInfo, Session
+from rpcinspect.session.uncaptured import LATE_NS, NEVER, Uncaptured
 from rpcinspect.tcp.clocks import ClockOffset, Vantage
 from tests.decoded import decode
 from tests.places import recorded
@@ -80,6 +80,13 @@ def test_who_began_again_counts_anew() -> None:
     sent = (A, C, 0, 10), (A, C, 1, 20), (A, C, 0, 30), (B, C, 0, 40)
     assert since(talk(*sent), B) == 20
     assert since(talk(*sent, (A, C, 2, 50), (A, C, 2, 60)), B) == 20  # one of them lacks its second
+
+
+def test_what_a_worker_was_told_it_was_asked_or_asked_for() -> None:
+    session = talk((A, C, 0, 10), (B, C, 0, 20), (A, C, 1, 30), (B, C, 2, 40))
+    assert Uncaptured(session).heard_since((0, A)) == {B: 20}
+    assert Uncaptured(session).heard_since((0, B)) == {A: 20}  # B may have asked A for its second time
+    assert Uncaptured(session).heard_since((0, C)) == {}
 
 
 def test_times_of_several_sniffers_are_late() -> None:

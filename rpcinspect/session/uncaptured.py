@@ -39,6 +39,19 @@ class Uncaptured:
                 since = min(since, self._known_until(sender, member))
         return since
 
+    def heard_since(self, member: WorkerKey) -> dict[str, int]:
+        """Returns other workers → since when they may have sent it what was not captured, asked or not."""
+        found: dict[str, int] = {}
+        if not self._packets:
+            return found
+        for other in self._members[member[0]]:
+            if other != member:
+                asked = NEVER if self._would_be_seen(other, member) else self._known_until(other, member)
+                asks = NEVER if self._would_be_seen(member, other) else self._known_until(member, other)
+                if min(asked, asks) < NEVER:
+                    found[other[1]] = min(asked, asks)
+        return found
+
     def _known_until(self, sender: WorkerKey, member: WorkerKey) -> int:
         """Until when all is captured that a worker sent, by the times of what another one sends."""
         until, whole = self._sent.get(sender, (-NEVER, False))
