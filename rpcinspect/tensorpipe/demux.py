@@ -17,7 +17,7 @@ from rpcinspect.limits import DEFAULT_LIMITS, Limits
 from rpcinspect.problems import Location
 from rpcinspect.store.operations import looks_like_store, may_become_store
 from rpcinspect.tcp.segment import Flow
-from rpcinspect.tcp.stream import Connection, Stream
+from rpcinspect.tcp.stream import Stream
 from rpcinspect.tensorpipe.control import read_brochure, read_first_frame
 from rpcinspect.tensorpipe.control_types import SpontaneousConnection
 from rpcinspect.tensorpipe.frame import HEADER, HEADER_BYTES, FrameCursor
@@ -72,7 +72,7 @@ class NewHandler(Handler):
         if may_become_store(data) and not client.finished:
             return None
         if len(data) < HEADER_BYTES:
-            return ForeignHandler(registry, connection) if client.finished else None
+            return None
         length = HEADER.unpack_from(data)[0]
         if not 5 <= length <= FIRST_FRAME_BYTES or not _begins_like_hello(data):
             if _begins_like_hello(data, prefix=True) and not client.finished:
@@ -117,25 +117,8 @@ class NewHandler(Handler):
         return True
 
     def finish(self) -> None:
-        """Counts the connection as skipped: its client sent nothing."""
+        """Counts the connection as skipped: its client sent next to nothing."""
         self._skip()
-
-
-class ForeignHandler(Handler):
-    """A connection of another or an unknown protocol; its bytes are counted and dropped."""
-
-    def __init__(self, registry: Registry, connection: Connection) -> None:
-        super().__init__(registry, connection)
-        self._counted = {id(s): s.origin or 0 for s in connection.streams}
-
-    def advance(self, done: list[TpMessage]) -> None:
-        """Counts what has come."""
-        for stream in self.connection.streams:
-            if stream.end is not None:
-                start = self._counted[id(stream)] or stream.origin or stream.end
-                self.registry.skipped_bytes += stream.end - start - stream.missing(start, stream.end)
-                self._counted[id(stream)] = stream.end
-                stream.release(stream.end)
 
 
 def _begins_like_hello(data: bytes, prefix: bool = False) -> bool:

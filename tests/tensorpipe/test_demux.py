@@ -250,6 +250,14 @@ def test_what_a_connection_of_another_protocol_says_later_counts() -> None:
     assert play(network, block=1).demux.registry.skipped_bytes == 18 + 1099
 
 
+def test_a_client_that_says_next_to_nothing() -> None:
+    network = Network()
+    number = network.connect("10.0.0.1", "10.0.0.2:80")
+    network.write(number, b"QUIT\n")
+    network.write(number, b"x" * 1000, from_client=False)
+    assert play(network, block=1).demux.registry.skipped_bytes == 1005
+
+
 def test_a_server_that_talks_before_the_hello() -> None:
     network = Network()
     number = network.connect("10.0.0.1", "10.0.0.2:5000")
