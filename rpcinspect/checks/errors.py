@@ -155,14 +155,19 @@ class ErrorResponses(Check):
                 root.rows.append(failure.row)
                 if not passed_on:  # else messages tell the way; who else is named was quoted by somebody
                     for node in reversed(told.nodes):
-                        root.reached.setdefault(evidence.session.by_id(node, job))
+                        if node not in told.beside:
+                            root.reached.setdefault(evidence.session.by_id(node, job))
                 root.reached.setdefault(evidence.session.source(failure.row))
                 if columns.partner[failure.row] != NONE:
                     root.reached.setdefault(evidence.session.destination(failure.row))
+            text_alone = _told_beside(evidence, failure, passed_on)
             for key, first in its.items():
                 for (_, place, _, _), other in its.items():
                     if place != key[1]:
                         roots[key].beside[place].add(_is_before(evidence, other, first))
+                for place in text_alone:
+                    if place != key[1]:
+                        roots[key].beside[place].add(None)
         for (_, place, _, _), root in roots.items():
             yield _finding(evidence, place, root)
 
@@ -223,6 +228,14 @@ def _side_by_side(quoted: Sequence[_Failure]) -> list[_Failure]:
         if alone and len(found) < MAX_BESIDE:
             found.append(one)
     return found
+
+
+def _told_beside(evidence: CaptureEvidence, failure: _Failure, passed_on: Sequence[_Failure]) -> list[str]:
+    """Returns workers of whose errors, beside those that it passes on, only this one's text tells."""
+    told, job = failure.origin or origin(failure.text), evidence.session.job(failure.row)
+    known = {node for one in passed_on for node in origin(one.text).nodes}
+    beside = [*told.beside, told.nodes[-1]] if told.beside else []
+    return [evidence.session.by_id(node, job) for node in beside if node not in known]
 
 
 def _is_before(evidence: CaptureEvidence, one: _Failure, other: _Failure) -> bool | None:

@@ -10,7 +10,7 @@ backward passes (request_callback_impl.cpp). Inside of another Python error the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -61,6 +61,8 @@ class Origin(Struct, frozen=True):
     """Ids of the workers that it came by, the one where it was raised last."""
     cause: str
     """What it was there, in one line."""
+    beside: tuple[int, ...] = ()
+    """Those whose errors stand beside that one, as where a function puts several into one text."""
 
 
 def origin(text: str) -> Origin:
@@ -73,7 +75,16 @@ def origin(text: str) -> Origin:
         escaped = _BREAK.search(inner)
         for _ in range(0 if escaped is None else (len(escaped[0]) - 1).bit_length()):
             inner = _unescaped(inner)  # a `repr` in a `repr` has twice the backslashes, and one
-    return Origin(tuple(nodes), cause_line([part for part in inner.split("\n") if part.strip()]))
+    cause = cause_line([part for part in inner.split("\n") if part.strip()])
+    return Origin(tuple(nodes), cause, _beside(text, nodes))
+
+
+def _beside(text: str, nodes: Mapping[int, int]) -> tuple[int, ...]:
+    """Returns those behind the first one that are escaped as often as the last one: what quotes is less."""
+    breaks = {node: _BREAK.match(text, end) for node, end in nodes.items()}
+    depths = {node: len(found[0]) for node, found in breaks.items() if found is not None}
+    *others, last = nodes or (-1,)
+    return tuple(node for node in others[1:] if node in depths and depths[node] == depths.get(last))
 
 
 def quoting(text: str) -> Origin | None:

@@ -216,6 +216,23 @@ def test_the_order_is_as_sure_as_the_clocks(doubt_ns: int, order: list[str]) -> 
     assert order_told(workers, replace(session, captures=captures)) == order
 
 
+@pytest.mark.parametrize("captured", [(), (2,), (3,)])
+def test_which_was_first_is_not_known_where_only_a_text_names_both(captured: tuple[int, ...]) -> None:
+    """w1 asks w2 and w3 and raises what both say, of which other hosts' captures would tell."""
+    workers = Workers(4)
+    texts = {n: f"On WorkerInfo(id={n}, name=w{n}):\nKeyError('of w{n}')\nTraceback" for n in (2, 3)}
+    for n in captured:
+        workers.call(1, n, 20, 30, "app.bad", remote(texts[n]))
+    both = f"On WorkerInfo(id=1, name=w1):\n{RuntimeError('; '.join(texts.values()))!r}\n"
+    workers.call(0, 1, 10, 70, "app.f", remote(both))
+    (found,) = told(findings(workers))
+    place, other = ("w2", "w3") if captured == (2,) else ("w3", "w2")
+    text, remedy = ((one or "").replace("worker:", "w") for one in (found.text, found.remedy))
+    assert text.startswith(f"{place} failed")
+    assert f"(whether before {other} is not known)" in text
+    assert remedy.startswith(f"Fix {place}, {other}: ")
+
+
 def test_the_text_alone_tells_what_was_not_captured() -> None:
     workers = Workers(2)
     inner = 'On WorkerInfo(id=7, name=w7):\\nKeyError("k")\\nTraceback'

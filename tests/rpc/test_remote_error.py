@@ -67,3 +67,11 @@ def test_each_worker_on_the_way_escapes_the_text_once_more() -> None:
         text = f"On WorkerInfo(id={node}, name=w{node}):\n{RuntimeError(text)!r}\nTraceback …"
     found = origin(text)
     assert (found.nodes, readable(found.cause)) == ((0, 1, 2, 3), "KeyError('it isn't there')")
+
+
+def test_errors_side_by_side_are_escaped_as_often() -> None:
+    first, second = (f"On WorkerInfo(id={n}, name=w{n}):\nKeyError('k')\nTraceback" for n in (3, 4))
+    both = f"On WorkerInfo(id=2, name=w2):\n{RuntimeError(f'{first}; {second}')!r}\nTraceback …"
+    assert (origin(both).nodes, origin(both).beside) == ((2, 3, 4), (3,))
+    passed = f"On WorkerInfo(id=1, name=w1):\n{RuntimeError(both)!r}\nTraceback …"
+    assert (origin(passed).nodes, origin(passed).beside) == ((1, 2, 3, 4), (3,))
