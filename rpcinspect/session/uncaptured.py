@@ -33,10 +33,12 @@ class Uncaptured:
         """Returns from when on a worker may have been asked what was not captured."""
         if not self._packets:
             return NEVER
-        since = NEVER
-        for sender in self._members[member[0]]:
-            if not self._would_be_seen(sender, member):
-                since = min(since, self._known_until(sender, member))
+        since, its = NEVER, self._hosts[member]
+        for hosts, senders in self._on_hosts[member[0]].items():
+            if not self._all_pass(hosts, its):
+                unseen = (one for one in senders if (one, member) not in self._ways)  # the first tells of all
+                known = (self._known_until(one, member) for one in unseen)
+                since = min(since, next((until for until in known if until < NEVER), NEVER))
         return since
 
     def heard_since(self, member: WorkerKey) -> dict[str, int]:
@@ -61,9 +63,10 @@ class Uncaptured:
 
     def _would_be_seen(self, sender: WorkerKey, receiver: WorkerKey) -> bool:
         """Whether a capture has what one sends to the other, or would if there were any."""
-        if (sender, receiver) in self._ways:
-            return True
-        theirs, its = self._hosts[sender], self._hosts[receiver]
+        return (sender, receiver) in self._ways or self._all_pass(self._hosts[sender], self._hosts[receiver])
+
+    def _all_pass(self, theirs: frozenset[str], its: frozenset[str]) -> bool:
+        """Whether all packets of some hosts to others passed a sniffer."""
         return bool(theirs and its) and all(self._passed_by(a, b) for a in theirs for b in its)
 
     def _passed_by(self, host: str, other: str) -> bool:
@@ -105,6 +108,14 @@ class Uncaptured:
         return found
 
     @cached_property
+    def _on_hosts(self) -> dict[int, dict[frozenset[str], list[WorkerKey]]]:
+        """Job → hosts → the workers there, those first of which the least is known."""
+        found: dict[int, dict[frozenset[str], list[WorkerKey]]] = defaultdict(lambda: defaultdict(list))
+        for member in sorted(self._hosts, key=lambda member: self._sent.get(member, (-NEVER, False))[0]):
+            found[member[0]][self._hosts[member]].append(member)
+        return found
+
+    @cached_property
     def _between(self) -> frozenset[frozenset[str]]:
         """Pairs of hosts of which something was captured."""
         return frozenset(frozenset((pipe.client.host, pipe.server.host)) for pipe in self._session.pipes)
@@ -129,18 +140,32 @@ class Uncaptured:
         none is missing. Who began again has some numbers twice, the first ones most often."""
         session, columns = self._session, self._session.messages
         rows = np.flatnonzero(np.asarray(columns.from_client))
-        pipes, ids, begins = (np.asarray(one)[rows] for one in (columns.pipe, columns.id, columns.time_ns))
+        if not len(rows):
+            return {}
         members = list(zip(session.jobs, session.clients, strict=True))
         number = {member: n for n, member in enumerate(dict.fromkeys(members))}
-        whose = (
-            np.array([number[member] for member in members], dtype=np.int64)[pipes] if len(rows) else pipes
-        )
-        found: dict[WorkerKey, tuple[int, bool]] = {}
-        for member, n in number.items():
-            its = whose == n
-            known, counts = np.unique(ids[its], return_counts=True)
-            good = (known == np.arange(len(known))) & (np.diff(counts, prepend=len(ids)) <= 0)
-            first = len(known) if good.all() else int(np.argmin(good))
-            if first:
-                found[member] = int(begins[its & (ids == first - 1)].max()), first == len(known)
-        return found
+        whose = np.array([number[member] for member in members])[np.asarray(columns.pipe)[rows]]
+        ids, begins = np.asarray(columns.id)[rows], np.asarray(columns.time_ns)[rows]
+        order = np.lexsort((ids, whose))
+        whose, ids = whose[order], ids[order]
+        # each number of each worker, with how often it comes and when it last began
+        places = np.flatnonzero(np.diff(whose, prepend=-1) | np.diff(ids, prepend=-1))
+        counts, latest = np.diff(places, append=len(ids)), np.maximum.reduceat(begins[order], places)
+        whose, ids = whose[places], ids[places]
+        begin = np.flatnonzero(np.diff(whose, prepend=-1))  # of each worker
+        sizes = np.diff(begin, append=len(ids))
+        rank = np.arange(len(ids)) - np.repeat(begin, sizes)
+        good = (ids == rank) & ((np.diff(counts, prepend=0) <= 0) | (rank == 0))
+        first = np.minimum.reduceat(np.where(good, np.repeat(sizes, sizes), rank), begin)
+        names = list(number)
+        return {
+            names[who]: (until, whole)
+            for who, until, whole, some in zip(
+                whose[begin].tolist(),
+                latest[begin + np.maximum(first, 1) - 1].tolist(),
+                (first == sizes).tolist(),
+                (first > 0).tolist(),
+                strict=True,
+            )
+            if some
+        }
