@@ -7,8 +7,9 @@ that its user would feel. Kept are numbers of calls and answers: see `contents`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
@@ -16,7 +17,7 @@ from msgspec import Struct
 from rpcinspect.checks.check import MAX_INDEXES, Check
 from rpcinspect.checks.contents import CallContents, Holds
 from rpcinspect.checks.evidence import CaptureEvidence
-from rpcinspect.checks.turns import Turn, chains, program_requests, turns, what_of
+from rpcinspect.checks.turns import Turn, chains, paced, program_requests, turns, what_of
 from rpcinspect.rpc.message import MessageType
 from rpcinspect.rpc.record import RpcRecord
 from rpcinspect.session.identity import WorkerKey
@@ -82,6 +83,10 @@ class Shares:
         return f"{time_ns / max(1, self._runs.get(job, 0)):.0%} of the run".replace("%", " %")
 
 
+CHANCE = 1 / 256
+"""Less often than that, what is taken for waiting is one by chance."""
+STEADY = 3
+"""A caller that waits goes on at once so many times as often as not."""
 LEAST = 10
 """Calls that are many."""
 IN_A_ROW = 5
@@ -122,6 +127,8 @@ def empty_results(
 
 
 Round = Sequence[Turn]
+Step = tuple[str, str, str, str]
+"""Two functions that are called one after the other, and their workers."""
 
 
 class Rounds(Struct, frozen=True):
@@ -153,8 +160,9 @@ def sequential_awaits(evidence: CaptureEvidence, shares: Shares, told: Iterable[
             severity="info",
             text=f"{caller} made {counted(len(calls), 'call')} of {rounds.what} to {several(callees)} one "
             f"after the other ({numbers(indexes)}), and no call is given what another one brought: "
-            f"{duration(took)} in {counted(len(rounds.rounds), 'round')}. If they may run at the same time, "
-            f"that saves about {duration(saved)} ({shares.of(job, saved)}).",
+            f"{duration(took)} in {counted(len(rounds.rounds), 'round')}. If {caller} waits for each, "
+            f"and they may run at the same time, that saves about {duration(saved)} "
+            f"({shares.of(job, saved)}).",
             remedy="If no call depends on an earlier one in another way (its effect, or an answer that "
             f"{caller} looks at), send the calls of a round by rpc_async, then wait for all of them "
             "(torch.futures.wait_all). Workers that share a processor gain less.",
@@ -188,8 +196,20 @@ def find_rounds(
                 if finder.independent(member, one):
                     rounds[what_of(evidence.session, one[0].row)].append(one)
         deciding = finder.deciding(turns[member]) if rounds else frozenset()
-        found += [Rounds(member, what, tuple(one)) for what, one in rounds.items() if what not in deciding]
+        steps = finder.steps(turns[member]) if rounds else {}
+        for what, those in rounds.items():
+            steady = [one for one in those if finder.steady(one, steps)]
+            if what not in deciding and _waited_for(steady):
+                found.append(Rounds(member, what, tuple(steady)))
     return found
+
+
+def _waited_for(rounds: Sequence[Round]) -> bool:
+    """Whether the caller went on at once, after each call but the last of a round, neither by chance nor at a
+    pace of its own."""
+    turns = [turn for its in rounds for turn in its[:-1]]
+    slowest = max((turn.pause_ns / max(1, turn.took_ns) for turn in turns), default=1.0)
+    return slowest ** len(turns) <= CHANCE and not paced(turns)
 
 
 class _Finder:
@@ -224,6 +244,24 @@ class _Finder:
             current.append(turn)
         if len(current) > 1:
             yield current
+
+    def steps(self, turns: Iterable[Turn]) -> dict[Step, Counter[bool]]:
+        """Returns how often the caller went on at once, and how often not, from one worker to the next."""
+        found: dict[Step, Counter[bool]] = defaultdict(Counter)
+        for turn, after in pairwise(turns):
+            found[self._step(turn, after)][turn.goes_on] += 1
+        return found
+
+    def steady(self, its: Round, steps: Mapping[Step, Counter[bool]]) -> bool:
+        """Whether the caller mostly goes on at once where it does so in a round: one that does not wait does
+        so now and then."""
+        counts = (steps[self._step(turn, after)] for turn, after in pairwise(its))
+        return all(count[True] >= STEADY * count[False] for count in counts)
+
+    def _step(self, turn: Turn, after: Turn) -> Step:
+        session, first, then = self._session, turn.row, after.row
+        callees = session.destination(first), session.destination(then)
+        return what_of(session, first), what_of(session, then), *callees
 
     def deciding(self, turns: Iterable[Turn]) -> frozenset[str]:
         """Functions whose answers may have decided what was called next."""

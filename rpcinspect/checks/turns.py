@@ -3,12 +3,15 @@
 In: a session. Out: for each worker its calls as `Turn`s, in the order of time. No message says whether its
 sender waits. But where nothing else comes to a worker or leaves it from a request to its answer, and it sends
 the next thing at once, and that again and again, it has waited: whoever does not wait sends the next thing
-at any time. The agents' own calls, and the cleanup that they send by themselves, are passed over.
+at any time, or at a pace of its own, which shows where calls take more or less time and the pace is the same.
+Whoever keeps a pace of calls that all take as long can't be told from one who waits. The agents' own calls,
+and the cleanup that they send by themselves, are passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from statistics import pvariance
 
 import numpy as np
 from msgspec import Struct
@@ -21,6 +24,11 @@ from rpcinspect.session.model import NONE, Session
 
 AT_ONCE = 4
 """Whoever goes on within a quarter of the time that a call took does so by chance in one case of four."""
+
+PACED = 5
+"""So many turns show whether they keep a pace,"""
+PACE_TIMES = 4
+"""which varies so many times less than the time that calls take: after a wait it varies as much, or more."""
 
 GOT, ASKED, ANSWERED, SENT = range(4)
 """What happens at a worker: an answer or a request comes, an answer or a request leaves; what happens at one
@@ -38,6 +46,9 @@ class Turn(Struct, frozen=True, gc=False):
     """Row of the turn directly before it, after which the caller went on at once with this one; else NONE."""
     goes_on: bool
     """The caller sent the next thing at once."""
+    took_ns: int
+    pause_ns: int
+    """From the answer to the next thing that came or was sent."""
 
 
 def what_of(session: Session, row: int) -> str:
@@ -56,16 +67,24 @@ def turns(session: Session, wanted: Collection[int]) -> dict[WorkerKey, list[Tur
 
 
 def chains(turns: Iterable[Turn]) -> Iterator[list[Turn]]:
-    """Turns after each of which the caller went on at once with the next one, two at least."""
+    """Turns after each of which the caller went on at once with the next one, two at least, and not at a pace
+    of its own."""
     chain: list[Turn] = []
     for turn in turns:
         if not chain or turn.after == NONE or turn.after != chain[-1].row:
-            if len(chain) > 1:
+            if len(chain) > 1 and not paced(chain[:-1]):
                 yield chain
             chain = []
         chain.append(turn)
-    if len(chain) > 1:
+    if len(chain) > 1 and not paced(chain[:-1]):
         yield chain
+
+
+def paced(turns: Sequence[Turn]) -> bool:
+    """Whether what followed these calls was sent in a rhythm that is steadier than their answers."""
+    took = [turn.took_ns for turn in turns]
+    every = [turn.took_ns + turn.pause_ns for turn in turns]
+    return len(took) >= PACED and pvariance(every) * PACE_TIMES < pvariance(took)
 
 
 def _turns(session: Session) -> Iterator[tuple[WorkerKey, Turn]]:
@@ -111,5 +130,6 @@ def _alone(
     for at in np.flatnonzero(alone).tolist():
         row = int(which[at])
         after = int(which[before]) if before == at - 2 and goes_on[before] else NONE
-        yield members[who[at]], Turn(row, int(partner[row]), after, bool(goes_on[at]))
+        times = int(took[at]), int(pause[at])
+        yield members[who[at]], Turn(row, int(partner[row]), after, bool(goes_on[at]), *times)
         before = at

@@ -34,7 +34,7 @@ from rpcinspect.run.latency import Latency, Timing, read_latency
 from rpcinspect.run.message import Message
 from rpcinspect.run.participation import Participation
 from rpcinspect.run.profile import CallProfile, read_profiles
-from rpcinspect.run.waits import BackwardWaits, read_passes, waiting_requests
+from rpcinspect.run.waits import BackwardWaits, MaybeWaits, maybe_waits, read_passes, waiting_requests
 from rpcinspect.session.model import AutogradContext, Finding, RRef, Session, Worker
 from rpcinspect.tcp.ranges import CaptureBytes, Extent
 
@@ -229,6 +229,11 @@ class RunModel(Closing):
         return self.whole.passes if self.is_part else read_passes(self.exchanges.calls, self.causes)
 
     @cached_property
+    def maybe_waits(self) -> MaybeWaits:
+        """What may have been waited for, of which it is not known who made it, or for what."""
+        return self.whole.maybe_waits if self.is_part else maybe_waits(self.exchanges.calls, self.causes)
+
+    @cached_property
     def graphs(self) -> tuple[ContextGraph, ...]:
         """Every autograd context."""
         if self.is_part:
@@ -289,16 +294,20 @@ class RunModel(Closing):
         """Returns the segments of a context's duration; of a part, those that its exchanges determined,
         perhaps with gaps."""
         calls = self.whole._calls_of.get((graph.job, graph.context_id), ())
-        path = critical_path(graph, calls, self.waiting, self.passes, self.causes.doubts)
+        path = critical_path(graph, calls, self.waiting, self.passes, self.maybe_waits)
         return tuple(one for one in path if not self.is_part or one.request in self.requests)
 
     @cached_property
     def _calls_of(self) -> dict[tuple[int, int], list[Exchange]]:
         """Calls by job and context, what they wait for with them: a run may have thousands of contexts."""
         found: dict[tuple[int, int], list[Exchange]] = defaultdict(list)
+        contexts: dict[int, int | None] = {}
         for call in self.exchanges.calls:
-            waiting = None if call.context is not None else self.calls.get(self.waiting.get(call.index, -1))
-            context = call.context if waiting is None else waiting.context
+            context = call.context
+            if context is None:
+                context = contexts[call.index] = contexts.get(self.waiting.get(call.index, -1))
+            else:
+                contexts[call.index] = context
             if context is not None:
                 found[call.job, context].append(call)
         return found

@@ -13,21 +13,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from msgspec import Struct
 
 from rpcinspect.rpc.message import MessageType
-from rpcinspect.rpc.questions import PASSES
+from rpcinspect.rpc.questions import PASSES, REMOTE
 from rpcinspect.run.causes import Causes
 from rpcinspect.run.exchanges import Exchange
+from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE
 
 PassKey = tuple[int, int | None, str]
 """(job, context, worker): one worker's part of the passes of a context."""
 Span = tuple[int, int]
 """From, to; nanoseconds."""
+MAX_WAITS = 4
+"""Calls that are named of those which a worker may have waited for: the last ones."""
 MAX_HOPS = 1000
 """Workers that a gradient may go through before it comes back."""
 
@@ -61,6 +64,66 @@ class BackwardWaits(Struct, frozen=True):
     from where one left to where what became of it came back."""
     handed_in: frozenset[int]
     """Requests that only handed in a gradient: another one waits for what the worker does with it."""
+
+
+class MaybeWaits(Struct, frozen=True):
+    """Calls that may have been waited for, though it is not known who made them, or for what."""
+
+    requests: Mapping[int, _Ended]
+    """Request → calls that may have been made for it, among others."""
+    programs: Mapping[tuple[WorkerKey, int | None], _Ended]
+    """(worker, context) → calls that its own program, or one of its threads, made or may have made; of those
+    in a context only the doubtful ones."""
+    unsure: frozenset[int] = frozenset()
+    """Calls of which it is not known who made them."""
+
+    def of_request(self, index: int, begin_ns: int, end_ns: int) -> tuple[int, ...]:
+        """Those that were over within a time in which a request was served."""
+        its = self.requests.get(index)
+        return () if its is None else its.within(begin_ns, end_ns)
+
+    def of_program(self, worker: WorkerKey, context: int, begin_ns: int, end_ns: int) -> tuple[int, ...]:
+        """Those that were over within a time in which a program worked in a context."""
+        its = (self.programs.get((worker, one)) for one in (context, None))
+        return tuple(sorted(index for one in its if one for index in one.within(begin_ns, end_ns)))
+
+    def doubtful(self, call: Exchange) -> bool:
+        """Whether it is not known who made a call."""
+        return call.index in self.unsure
+
+
+class _Ended:
+    """Calls by when they were over."""
+
+    def __init__(self, calls: Iterable[Exchange]) -> None:
+        ascending = sorted((_over(call), call.index) for call in calls)
+        self._times = [time for time, _ in ascending]
+        self._indexes = [index for _, index in ascending]
+
+    def within(self, begin_ns: int, end_ns: int) -> tuple[int, ...]:
+        """Returns the last ones that were over after the begin, not after the end."""
+        first, end = bisect_right(self._times, begin_ns), bisect_right(self._times, end_ns)
+        return tuple(sorted(self._indexes[max(first, end - MAX_WAITS) : end]))
+
+
+def maybe_waits(calls: Iterable[Exchange], causes: Causes) -> MaybeWaits:
+    """What else may have been waited for."""
+    requests: dict[int, list[Exchange]] = defaultdict(list)
+    programs: dict[tuple[WorkerKey, int | None], list[Exchange]] = defaultdict(list)
+    for call in calls:
+        if call.housekeeping or call.kind in PASSES or call.kind in REMOTE or call.end_ns is None:
+            continue
+        parents, certain = causes.of(call.index)
+        own = (not parents and call.context is None) if certain else causes.doubts[call.index].own
+        for parent in () if certain else parents:
+            requests[parent].append(call)
+        if own:
+            programs[(call.job, call.caller), call.context].append(call)
+    return MaybeWaits(
+        {index: _Ended(its) for index, its in requests.items()},
+        {program: _Ended(its) for program, its in programs.items()},
+        frozenset(causes.doubts),
+    )
 
 
 def read_passes(calls: Sequence[Exchange], causes: Causes) -> BackwardWaits:

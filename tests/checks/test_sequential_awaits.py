@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +11,8 @@ import pytest
 
 from rpcinspect.rpc.command import Command, PythonCall, PythonResp
 from rpcinspect.session.model import Finding
-from tests.checks.talks import findings, of_capture
+from tests.checks.talks import findings, of_capture, of_path
+from tests.places import content, recorded
 from tests.replayer.talks import NONE, Workers, udf
 from tests.truth import workload
 
@@ -79,12 +81,34 @@ def test_jobs_that_wait_for_no_longer_than_they_must(name: str) -> None:
     assert told(of_capture(name)[1]) == []
 
 
+@pytest.mark.parametrize(("name", "waits"), [("steady", False), ("now_and_then", False), ("waits", True)])
+def test_a_caller_with_a_pace_of_its_own_does_not_wait(name: str, waits: bool) -> None:
+    """The job prints for how long it waited, and what the same calls take at once."""
+    took = {
+        line["how"]: line for line in map(json.loads, content("reports/findings/paced.truth").splitlines())
+    }
+    assert (took[name]["waited_ms"] > 0) == waits
+    found = told(of_path(str(recorded(f"reports/findings/paced_{name}.rpclog")))[1])
+    assert len(found) == waits
+    if waits:
+        assert "36 calls of paced_parts.measure to w1, w2, w3" in found[0].text
+        saved = float(re.findall(r"saves about (\d+) ms", found[0].text)[0])
+        assert saved == pytest.approx(took[name]["took_ms"] - took["at once"]["took_ms"], rel=0.25)
+
+
+def test_what_may_be_chance_is_not_told() -> None:
+    """One pause, that is a fifth of the call before it, says nothing."""
+    assert rounds(times=1, pause=4) == []
+    assert rounds(times=1, callees=(1, 2, 3), pause=4) == []
+    assert rounds(times=4, pause=4) != []
+
+
 def test_the_same_question_to_several_workers() -> None:
     [finding] = rounds()
     assert "w0 made 6 calls of app.f to w1, w2 one after the other" in finding.text
     assert (
-        "120 ms in 3 rounds. If they may run at the same time, that saves about 60 ms (48 % of the run)."
-        in finding.text
+        "120 ms in 3 rounds. If w0 waits for each, and they may run at the same time, that saves about 60 ms "
+        "(48 % of the run)." in finding.text
     )
 
 
@@ -131,7 +155,7 @@ def test_a_callee_that_sends_something_meanwhile() -> None:
 
 
 def test_short_calls_are_not_worth_it() -> None:
-    assert rounds(times=1, callees=(1, 2)) != []
+    assert rounds(times=1, callees=(1, 2, 3)) != []
     workers = Workers(3)
     for number, callee in enumerate((1, 2)):
         workers.call(0, callee, number * 9 * MS, (number * 9 + 8) * MS, call(), answer([1]))

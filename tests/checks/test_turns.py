@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcinspect.checks.turns import Turn, chains, turns, what_of
+from rpcinspect.checks.turns import Turn, chains, paced, turns, what_of
 from rpcinspect.session.model import NONE
 from tests.replayer.talks import Workers
 
@@ -21,6 +21,19 @@ def test_a_loop_of_calls_is_one_chain() -> None:
     assert (first.goes_on, second.goes_on, third.goes_on) == (True, True, False)
     assert (first.after, second.after, third.after) == (NONE, first.row, second.row)
     assert list(chains([first, second, third])) == [[first, second, third]]
+
+
+def test_a_chain_at_a_pace_of_its_own_is_none() -> None:
+    """The same calls, sent every 100 ns, and each sent 5 ns after the answer before."""
+    for keeps_pace in (True, False):
+        workers, at = Workers(2), 0
+        for took in (85, 95, 90, 83, 97, 88, 92):
+            workers.call(0, 1, at, at + took)
+            at += 100 if keeps_pace else took + 5
+        its = of(workers)
+        assert all(turn.goes_on for turn in its[:-1])
+        assert paced(its[:-1]) == keeps_pace
+        assert bool(list(chains(its))) == (not keeps_pace)
 
 
 def test_whoever_works_in_between_ends_a_chain() -> None:

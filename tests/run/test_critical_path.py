@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from rpcinspect.run.critical_path import critical_path
+from rpcinspect.run.critical_path import Segment, critical_path
 from rpcinspect.run.run import RunModel
 from tests.checks.runs import traced, workload_trace
 from tests.places import content, recorded
@@ -141,6 +141,92 @@ def test_time_is_of_whom_others_wait_for(context_id: int) -> None:
     for worker in ("main", "w1", "w2"):
         slept = SLEPT[context_id].get(worker, 0)
         assert slept <= told[worker] <= slept + SLACK_MS, worker
+
+
+def beside() -> dict[int, tuple[str, Counter[str]]]:
+    """Context → the job, and for how long each worker says that it slept in it."""
+    found: dict[int, tuple[str, Counter[str]]] = {}
+    for line in map(json.loads, content("reports/latency/beside.truth").splitlines()):
+        if "job" in line:
+            found[line["context_id"]] = line["job"], Counter()
+            its = found[line["context_id"]][1]
+        elif "ms" in line and found:
+            its[line["worker"]] += line["ms"]
+    return found
+
+
+CERTAIN = {
+    "at_once": {"main": 10, "w1": 70, "w2": 40},  # w2 sleeps 30 more, less than w1 meanwhile
+    "late": {"main": 70, "w2": 20},  # while w1 sleeps 30, main may be idle, and is not
+    "first": {"main": 60, "w1": 10},  # the same of w2, for 50
+    "left": {"main": 20, "w2": 40},  # w1 goes on for 90 when main has left
+    "made": {"main": 100, "w2": 20},  # nobody waits for the 40 of w1
+    "given": {"w1": 60, "w2": 20},  # w2 sleeps 20 more, before w1 is done
+    "unasked": {"w1": 50},
+    "thread": {},
+    "callback": {},
+    "own_callback": {"w1": 8},
+}
+"""Milliseconds by who slept, of what can be known. What else a context consists of is not certain."""
+DOUBTED = {"late": 30, "first": 50, "unasked": 30, "thread": 70, "callback": 90, "own_callback": 90}
+BUSY = ("busy", "pause")
+
+
+def test_the_job_that_does_not_always_wait_slept_as_long() -> None:
+    slept = dict(beside().values())
+    assert slept["at_once"] == {"main": 10, "w1": 70, "w2": 70}
+    assert slept["late"] == {"main": 100, "w1": 30, "w2": 20}
+    assert slept["first"] == {"main": 90, "w1": 30, "w2": 50}
+    assert slept["left"]["main"] == 20
+    assert slept["made"] == {"main": 100, "w1": 40, "w2": 20}
+    assert slept["given"] == {"w1": 60, "w2": 40}
+    assert slept["unasked"]["w1"] == 80
+    assert slept["thread"] == {"w1": 10, "w2": 60}
+    assert slept["callback"] == {"w1": 40, "w2": 50}
+    assert slept["own_callback"] == {"main": 40, "w1": 38, "w2": 20}
+
+
+@pytest.mark.parametrize("context_id", range(11))
+def test_what_no_message_tells_is_not_told_as_certain(context_id: int) -> None:
+    job, _ = beside()[context_id]
+    run = traced(recorded("reports/latency/beside.rpclog"))
+    (graph,) = run.graphs_of(context_id)
+    certain: Counter[str] = Counter()
+    doubted = 0.0
+    for part in run.critical_path(graph):
+        if part.if_idle or part.or_waits_for:
+            doubted += part.took_ns / 1e6
+        elif part.kind in BUSY:
+            certain[part.worker] += part.took_ns / 1e6  # type: ignore[assignment]
+    for worker in ("main", "w1", "w2"):
+        slept = CERTAIN[job].get(worker, 0)
+        assert slept - 5 <= certain[worker] <= slept + SLACK_MS, worker
+    assert DOUBTED.get(job, 0) <= doubted <= DOUBTED.get(job, 0) + SLACK_MS
+
+
+def test_doubts_name_who_may_have_worked_and_what_may_have_been_waited_for() -> None:
+    run = traced(recorded("reports/latency/beside.rpclog"))
+    jobs = {job: context_id for context_id, (job, _) in beside().items()}
+
+    def path(job: str) -> list[Segment]:
+        (graph,) = run.graphs_of(jobs[job])
+        return [part for part in run.critical_path(graph) if part.took_ns > 3_000_000]
+
+    def callees(part: Segment) -> list[str]:
+        return [run.calls[index].callee for index in part.or_waits_for]
+
+    assert [(part.worker, part.if_idle) for part in path("late")] == [
+        ("w1", ("main",)),
+        ("main", ()),
+        ("w2", ()),
+    ]
+    assert [(part.worker, part.if_idle) for part in path("unasked")] == [("w2", ("w1",)), ("w1", ())]
+    [threaded] = path("thread")
+    assert (threaded.worker, threaded.if_idle, callees(threaded)) == ("w1", (), ["w2"])
+    assert [callees(part) for part in path("callback")] == [[], ["w2"]]
+    assert [callees(part) for part in path("own_callback")] == [[], ["w2"], []]
+    left = path("left")[-1]
+    assert (left.kind, left.worker) == ("outlasting", "w1")
 
 
 def test_who_waits_for_a_call_that_is_never_answered_is_not_who_is_slow() -> None:

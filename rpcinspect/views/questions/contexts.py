@@ -60,7 +60,7 @@ _more = Picked(
     gradients=each(_gradient),
 )
 _passing = Picked("message src=source dst=destination request answers what type=kind begin_ns end_ns failed")
-_segment = Picked("does=kind worker request what begin_ns end_ns")
+_segment = Picked("does=kind worker request what begin_ns end_ns if_idle or_waits_for")
 context_json = json_of(COLUMNS, "context")
 """The contract's `context` line, with what came of each edge."""
 

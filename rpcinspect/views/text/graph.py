@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rpcinspect.fields.phrases import duration, end_label, join_ends, packed, printable
 from rpcinspect.run.critical_path import Segment
 from rpcinspect.run.graph import ContextGraph
+from rpcinspect.session.words import numbers
 from rpcinspect.views.columns import Column, Links, table
 from rpcinspect.views.graph_words import (
     edge_words,
@@ -32,6 +33,7 @@ KINDS = {
     "busy": "works",
     "pause": "works, between calls",
     "unanswered": "never answers",
+    "outlasting": "works on, the context was left",
 }
 
 TAKEN = {"BACKWARD_AUTOGRAD_RESP", "CLEANUP_AUTOGRAD_CONTEXT_RESP"}
@@ -105,12 +107,18 @@ def _exchange(segment: Segment, _: ContextGraph) -> str:
     return "" if segment.request is None else f"#{segment.request} {what_words(segment.what or '')}"
 
 
+def _does(segment: Segment, _: ContextGraph) -> str:
+    words, waits = KINDS[segment.kind], segment.or_waits_for
+    return words if not waits else f"{words}, or waits for {numbers(waits)}"
+
+
 PATH = (
     Column(title="ms", cell=lambda one, graph: f"{(one.begin_ns - graph.begin_ns) / 1e6:.3f}", right=True),
     Column(title="took", of="took_ns", words=duration, right=True),
     Column(title="share", cell=_share, right=True),
     Column(title="worker", of="worker", words=printable),
-    Column(title="does", of="kind", words=lambda kind: KINDS[kind]),
+    Column(title="does", cell=_does),
+    Column(title="if", of="if_idle", words=lambda idle: _idle(idle), unless="empty"),
     Column(title="exchange", cell=_exchange, gives_way=True),
 )
 
@@ -125,6 +133,13 @@ def _path(path: Sequence[Segment], graph: ContextGraph) -> Iterator[Part]:
     yield f"{parts} {duration(total)}", "bold"
     yield table(PATH, path, graph)
     yield f"in all: {_sums(path, total)}", ""
+    doubtful = sum(one.took_ns for one in path if one.if_idle or one.or_waits_for)
+    if doubtful:
+        yield f"not certain: {duration(doubtful)} ({100 * doubtful / total:.0f} %)", ""
+
+
+def _idle(workers: Sequence[str]) -> str:
+    return f"{', '.join(map(printable, workers))} idle" if workers else ""
 
 
 def _sums(path: Sequence[Segment], total: int) -> str:

@@ -3,6 +3,7 @@
 
 const PATH_KINDS = {
   request: "request on the wire", answer: "answer on the wire", busy: "works", pause: "works, between calls", unanswered: "never answers",
+  outlasting: "works on, the context was left",
 };
 const MAX_SEGMENTS = 300;
 
@@ -134,8 +135,15 @@ class Contexts {
     return does === "request" || does === "answer" ? "wire" : `w${this.workers.indexOf(worker) % 8}`;
   }
 
-  pathWords({ does, worker, request, what, took }) {
-    return printable(`${worker} ${PATH_KINDS[does] ?? does}, ${duration(took)}${request === null ? "" : `, #${request} ${what}`}`);
+  pathWords(part) {
+    const { worker, request, what, took } = part;
+    return printable(`${worker} ${this.doubt(part)}, ${duration(took)}${request === null ? "" : `, #${request} ${what}`}`);
+  }
+
+  /** What it does, and what of that is not certain. */
+  doubt({ does, if_idle, or_waits_for }) {
+    const waits = or_waits_for.length ? `, or waits for ${or_waits_for.map((index) => `#${index}`).join(", ")}` : "";
+    return `${PATH_KINDS[does] ?? does}${waits}${if_idle.length ? ` (if ${if_idle.map(printable).join(", ")} idle)` : ""}`;
   }
 
   /** How much of it was whose. */
@@ -151,7 +159,7 @@ class Contexts {
 
   segmentList(parts) {
     const rows = parts.slice(0, MAX_SEGMENTS).map((part) => el("li", { class: this.pathClass(part) },
-      el("span", { class: "n" }, duration(part.took)), ` ${printable(part.worker)} ${PATH_KINDS[part.does] ?? part.does} `,
+      el("span", { class: "n" }, duration(part.took)), ` ${printable(part.worker)} ${this.doubt(part)} `,
       part.request === null ? "" : messageLink(this.run, part.request, printable(part.what ?? ""))));
     if (parts.length > MAX_SEGMENTS) rows.push(el("li", {}, `and ${counted(parts.length - MAX_SEGMENTS, "more part")}`));
     return el("ol", { class: "segments" }, rows);
