@@ -10,8 +10,9 @@ from rich.cells import cell_len
 from rpcinspect.views.graph_words import graph_title
 from rpcinspect.views.text.columns import show_lines
 from rpcinspect.views.text.graph import Lanes, graph_parts
-from tests.checks.runs import workload_trace
+from tests.checks.runs import traced, workload_trace
 from tests.cli.runner import visible
+from tests.places import recorded
 from tests.views.graphs import every_kind, graph
 from tests.views.opened import file_console, terminal_console, told
 
@@ -42,9 +43,10 @@ def test_edges_without_a_gradient_are_listed() -> None:
 def test_the_shares_of_the_critical_path_add_up() -> None:
     lines = shown("basic_chain")
     at = next(i for i, line in enumerate(lines) if line.startswith("critical path"))
-    shares = [int(found[1]) for line in lines[at:-1] if (found := re.search(r"(\d+) %", line))]
+    end = next(i for i, line in enumerate(lines) if line.startswith("in all: "))
+    shares = [int(found[1]) for line in lines[at:end] if (found := re.search(r"(\d+) %", line))]
     assert abs(sum(shares) - 100) <= len(shares)
-    sums = [int(share) for share in re.findall(r"\((\d+) %\)", lines[-1])]
+    sums = [int(share) for share in re.findall(r"\((\d+) %\)", lines[end])]
     assert abs(sum(sums) - 100) <= len(sums)
 
 
@@ -88,10 +90,26 @@ def test_parts_of_a_path_keep_their_shares_of_the_whole() -> None:
     path = run.critical_path(one)
     console, out = file_console()
     show_lines(graph_parts(replace(one, shown=frozenset()), path[4:5]), console)
-    told = out.getvalue().splitlines()[-4:]
-    assert told[0] == "parts of the critical path of 16 ms"
+    lines = out.getvalue().splitlines()
+    told = lines[lines.index("parts of the critical path of 16 ms") :]
     whole = next(line for line in shown("bwd_boom") if f" #{path[4].request} " in line and "answer" in line)
     assert told[2].split() == whole.split()
+
+
+def test_what_is_not_certain_of_a_path_is_said() -> None:
+    """While w1 slept 30 ms, main slept 100; a callback of main asked w2."""
+    run = traced(recorded("reports/latency/beside.rpclog"))
+    told = []
+    for one in run.graphs:
+        console, out = file_console()
+        show_lines(graph_parts(one, run.critical_path(one)), console)
+        told.append(out.getvalue())
+    late, left, own_callback = told[1], told[3], told[9]
+    assert re.search(r" w1 +works +main idle +#", late)
+    assert re.search(r"^not certain: 3\d\.?\d* ms", late, re.MULTILINE)
+    assert "w1      works on, the context was left" in left
+    assert "not certain" not in left
+    assert re.search(r" main +works, between calls, or waits for #\d+", own_callback)
 
 
 WORKERS = ("alpha", "beta", "gamma")
