@@ -127,7 +127,7 @@ def empty_results(
 
 
 Round = Sequence[Turn]
-Step = tuple[str, str, str, str]
+Succession = tuple[str, str, str, str]
 """Two functions that are called one after the other, and their workers."""
 
 
@@ -245,20 +245,20 @@ class _Finder:
         if len(current) > 1:
             yield current
 
-    def steps(self, turns: Iterable[Turn]) -> dict[Step, Counter[bool]]:
+    def steps(self, turns: Iterable[Turn]) -> dict[Succession, Counter[bool]]:
         """Returns how often the caller went on at once, and how often not, from one worker to the next."""
-        found: dict[Step, Counter[bool]] = defaultdict(Counter)
+        found: dict[Succession, Counter[bool]] = defaultdict(Counter)
         for turn, after in pairwise(turns):
             found[self._step(turn, after)][turn.goes_on] += 1
         return found
 
-    def steady(self, its: Round, steps: Mapping[Step, Counter[bool]]) -> bool:
+    def steady(self, its: Round, steps: Mapping[Succession, Counter[bool]]) -> bool:
         """Whether the caller mostly goes on at once where it does so in a round: one that does not wait does
         so now and then."""
         counts = (steps[self._step(turn, after)] for turn, after in pairwise(its))
         return all(count[True] >= STEADY * count[False] for count in counts)
 
-    def _step(self, turn: Turn, after: Turn) -> Step:
+    def _step(self, turn: Turn, after: Turn) -> Succession:
         session, first, then = self._session, turn.row, after.row
         callees = session.destination(first), session.destination(then)
         return what_of(session, first), what_of(session, then), *callees
