@@ -7,6 +7,7 @@ was not captured is of a request that passed no sniffer: on the sender's own hos
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -33,13 +34,20 @@ class Uncaptured:
         """Returns from when on a worker may have been asked what was not captured."""
         if not self._packets:
             return NEVER
-        since, its = NEVER, self._hosts[member]
-        for hosts, senders in self._on_hosts[member[0]].items():
-            if not self._all_pass(hosts, its):
-                unseen = (one for one in senders if (one, member) not in self._ways)  # the first tells of all
-                known = (self._known_until(one, member) for one in unseen)
-                since = min(since, next((until for until in known if until < NEVER), NEVER))
-        return since
+        job, its = member[0], self._hosts[member]
+        groups = [self._members[job]]
+        if its and its <= self._sniffed:  # what other hosts sent there was captured
+            groups = [self._on_host[job, host] for host in its if not self._passed_by(host, host)]
+        return min((self._first_unseen(group, member) for group in groups), default=NEVER)
+
+    def _first_unseen(self, senders: Iterable[WorkerKey], member: WorkerKey) -> int:
+        """Returns the least `_known_until` of those whose requests may be missing; the first has it."""
+        for sender in senders:
+            if not self._would_be_seen(sender, member):
+                until = self._known_until(sender, member)
+                if until < NEVER:
+                    return until
+        return NEVER
 
     def heard_since(self, member: WorkerKey) -> dict[str, int]:
         """Returns other workers → since when they may have sent it what was not captured, asked or not."""
@@ -63,10 +71,9 @@ class Uncaptured:
 
     def _would_be_seen(self, sender: WorkerKey, receiver: WorkerKey) -> bool:
         """Whether a capture has what one sends to the other, or would if there were any."""
-        return (sender, receiver) in self._ways or self._all_pass(self._hosts[sender], self._hosts[receiver])
-
-    def _all_pass(self, theirs: frozenset[str], its: frozenset[str]) -> bool:
-        """Whether all packets of some hosts to others passed a sniffer."""
+        if (sender, receiver) in self._ways:
+            return True
+        theirs, its = self._hosts[sender], self._hosts[receiver]
         return bool(theirs and its) and all(self._passed_by(a, b) for a in theirs for b in its)
 
     def _passed_by(self, host: str, other: str) -> bool:
@@ -101,18 +108,20 @@ class Uncaptured:
 
     @cached_property
     def _members(self) -> dict[int, list[WorkerKey]]:
-        """Job → its workers."""
+        """Job → its workers, those first of which the least is known."""
         found: dict[int, list[WorkerKey]] = defaultdict(list)
-        for member in self._hosts:
+        for member in sorted(self._hosts, key=lambda member: self._sent.get(member, (-NEVER, False))[0]):
             found[member[0]].append(member)
         return found
 
     @cached_property
-    def _on_hosts(self) -> dict[int, dict[frozenset[str], list[WorkerKey]]]:
-        """Job → hosts → the workers there, those first of which the least is known."""
-        found: dict[int, dict[frozenset[str], list[WorkerKey]]] = defaultdict(lambda: defaultdict(list))
-        for member in sorted(self._hosts, key=lambda member: self._sent.get(member, (-NEVER, False))[0]):
-            found[member[0]][self._hosts[member]].append(member)
+    def _on_host(self) -> dict[tuple[int, str], list[WorkerKey]]:
+        """(job, host) → its workers, in the same order."""
+        found: dict[tuple[int, str], list[WorkerKey]] = defaultdict(list)
+        for job, members in self._members.items():
+            for member in members:
+                for host in self._hosts[member]:
+                    found[job, host].append(member)
         return found
 
     @cached_property
