@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rpcinspect.rpc.questions import CALLS, REMOTE
-from rpcinspect.session.hosts import Sniffers, clocks, sniffers_of
+from rpcinspect.session.hosts import Sniffers, clocks
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import NONE, Session
 from rpcinspect.session.provenance import Event, Id, MessageKind, What
@@ -93,9 +93,9 @@ class Requests:
         self._take_sniffers()
 
     def _take_sniffers(self) -> None:
-        """Finds workers whose requests, served and sent, were captured by several sniffers: their order is
-        known as well as those clocks are, and as the way from a worker to a sniffer is short."""
-        if len(set(sniffers_of(self.session).values())) < 2:
+        """Finds what was captured later than it was sent, and workers whose requests, served and sent, were
+        captured by several sniffers: their order is known as well as those clocks are."""
+        if all(one.reader == "log" for one in self.session.captures):
             return
         view = Sniffers.of(self.session)
         columns, pipes = self.session.messages, self.session.pipes
@@ -105,17 +105,13 @@ class Requests:
                 {(columns.pipe[row], columns.capture[row]) for row in rows}
                 for rows in (self.code(traffic.received), traffic.sent)
             )
-            there = {view.of_capture[capture] for _, capture in served}
-            if len(there.union(view.of_capture[capture] for _, capture in sent)) > 1 and there:
+            if served:
                 doubt = view.doubt_ns(capture for _, capture in served | sent)
-                self._doubt |= {pipe: doubt for pipe, _ in served}
-                late |= {
-                    (pipe, capture)
-                    for pipe, capture in sent
-                    if there != {view.of_capture[capture]}
-                    and not view.is_at(capture, pipes[pipe].client.host)
-                }
+                self._doubt |= {pipe: doubt for pipe, _ in served if doubt}
+                late |= {one for one in sent if not view.is_at_sender(one[1], pipes[one[0]])}
         self._late = late
+        if not self._doubt:
+            return
         doubts = np.array([self._doubt.get(pipe, 0) for pipe in range(len(pipes))])[np.asarray(columns.pipe)]
         self.arrived = (columns.end_time_ns - doubts * (np.asarray(columns.from_client) != 0)).tolist()
         self._replied = (columns.time_ns + doubts).tolist()

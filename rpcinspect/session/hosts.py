@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from rpcinspect.session.model import Session, Worker
+from rpcinspect.tensorpipe.records import Pipe
 
 
 def host_of(address: str) -> str:
@@ -62,11 +63,15 @@ class Sniffers(Struct, frozen=True):
         for one in session.captures:
             sniffer, ends = found[one.capture], one.vantage.hosts
             hosts[sniffer] = hosts.get(sniffer, ends) & ends
+        alone, _ = unseen_hosts(session)
+        if alone is not None and len(session.captures) == 1:
+            hosts = {session.captures[0].capture: frozenset((alone,))}
         return cls(found, hosts, doubts)
 
-    def is_at(self, capture: int, host: str) -> bool:
-        """Returns whether a capture was certainly made at this host."""
-        return self.hosts.get(self.of_capture.get(capture, capture)) == frozenset((host,))
+    def is_at_sender(self, capture: int, pipe: Pipe) -> bool:
+        """Returns whether requests on a pipe were certainly captured where they were sent."""
+        here = self.hosts.get(self.of_capture.get(capture, capture))
+        return pipe.logged or here == frozenset((pipe.client.host,)) or pipe.client.host == pipe.server.host
 
     def doubt_ns(self, captures: Iterable[int]) -> int:
         """Returns by how much two times of these captures may be wrong against each other."""

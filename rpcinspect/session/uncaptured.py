@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpcinspect.session.hosts import Sniffers, clocks, host_of, unseen_hosts
+from rpcinspect.session.hosts import Sniffers, clocks, host_of
 from rpcinspect.session.identity import WorkerKey
 from rpcinspect.session.model import Session
 
@@ -132,9 +132,8 @@ class Uncaptured:
     @cached_property
     def _sniffed(self) -> frozenset[str]:
         """Hosts at which captures were certainly made."""
-        alone, _ = unseen_hosts(self._session)
         each = Sniffers.of(self._session).hosts.values()
-        return frozenset(host for hosts in each if len(hosts) == 1 for host in hosts) | {alone or ""}
+        return frozenset(host for hosts in each if len(hosts) == 1 for host in hosts)
 
     @cached_property
     def _margin_ns(self) -> int:

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from rpcinspect.problems import Location, Problem
 from rpcinspect.rpc.command import PythonResp
 from rpcinspect.rpc.message import MessageType
+from rpcinspect.run.causes import explain
 from rpcinspect.run.requests import LOSSES, MAX_OPEN, Requests, Serving
 from rpcinspect.session.model import CaptureInfo, Finding
 from rpcinspect.session.uncaptured import NEVER
 from rpcinspect.tcp.clocks import ClockOffset
+from rpcinspect.tcp.segment import Flow
 from rpcinspect.tensorpipe.records import MessageOrigin, Visibility
 from tests.decoded import decode
 from tests.places import recorded
@@ -230,3 +232,24 @@ def test_between_sniffers_times_are_as_sure_as_their_clocks(uncertainty_ns: int,
     serving = Serving(requests, requests.workers[0, "w1"].received)
     serving.at(requests.begin[sent])
     assert (received in serving) == open_then
+
+
+@pytest.mark.parametrize(
+    ("reader", "hosts", "open_then"),
+    [("log", "ab", False), ("pcap", "ab", True), ("pcap", "aa", False)],
+)
+def test_what_another_host_sent_may_have_been_on_its_way(reader: str, hosts: str, open_then: bool) -> None:
+    """w1 answers, and what it sent before that comes later: the ways of two connections differ. Nobody knows
+    at which of two hosts the sniffer was."""
+    workers = Workers(2)
+    workers.call(0, 1, 10, 30, "app.a")
+    workers.call(1, 0, 40, 60, "app.b")
+    session = workers.run().session
+    for one in session.pipes:
+        one.flow = Flow(replace(one.client, host=hosts[0]), replace(one.server, host=hosts[1]))
+    capture = CaptureInfo(
+        capture=0, path="", format="", packets=9, bytes=9, first_time_ns=0, last_time_ns=9, reader=reader
+    )
+    (sent,) = (row for row in range(len(session.messages)) if session.messages.time_ns[row] == 40)
+    doubts = explain(replace(session, captures=(capture,))).doubts
+    assert (int(session.index[sent]) in doubts) == open_then
