@@ -7,10 +7,10 @@ was not captured is of a request that passed no sniffer: on the sender's own hos
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct, field
 
 from rpcinspect.session.hosts import Sniffers, clocks, host_of
 from rpcinspect.session.identity import WorkerKey
@@ -24,6 +24,16 @@ LATE_NS = 1_000_000_000
 after 200 ms, and after 400 ms."""
 
 
+class _Group(Struct, eq=False):
+    """Workers of a job that have the same hosts, those first of which the least is known."""
+
+    job: int
+    hosts: frozenset[str]
+    least: int
+    """Until when all is captured that the first of them sent."""
+    members: list[WorkerKey] = field(default_factory=list)
+
+
 class Uncaptured:
     """Answers what requests may be missing because no sniffer was where they passed."""
 
@@ -34,20 +44,19 @@ class Uncaptured:
         """Returns from when on a worker may have been asked what was not captured."""
         if not self._packets:
             return NEVER
-        job, its = member[0], self._hosts[member]
-        groups = [self._members[job]]
-        if its and its <= self._sniffed:  # what other hosts sent there was captured
-            groups = [self._on_host[job, host] for host in its if not self._passed_by(host, host)]
-        return min((self._first_unseen(group, member) for group in groups), default=NEVER)
-
-    def _first_unseen(self, senders: Iterable[WorkerKey], member: WorkerKey) -> int:
-        """Returns the least `_known_until` of those whose requests may be missing; the first has it."""
-        for sender in senders:
-            if not self._would_be_seen(sender, member):
-                until = self._known_until(sender, member)
-                if until < NEVER:
-                    return until
-        return NEVER
+        job, its, since = member[0], self._hosts[member], NEVER
+        lists = [self._on_host[job, host] for host in its]
+        if not its or not its <= self._sniffed:  # else what other hosts sent there was captured
+            lists.append(self._unsniffed[job])
+        for groups in lists:
+            for group in groups:
+                if group.least >= since:
+                    break
+                if not self._all_pass(group.hosts, its):
+                    unseen = (one for one in group.members if (one, member) not in self._ways)
+                    known = (self._known_until(one, member) for one in unseen)  # the first has the least
+                    since = min(since, next((until for until in known if until < NEVER), NEVER))
+        return since
 
     def heard_since(self, member: WorkerKey) -> dict[str, int]:
         """Returns other workers → since when they may have sent it what was not captured, asked or not."""
@@ -62,7 +71,7 @@ class Uncaptured:
                     found[other[1]] = min(asked, asks)
         return found
 
-    def _known_until(self, sender: WorkerKey, member: WorkerKey) -> int:
+    def _known_until(self, sender: WorkerKey, member: WorkerKey | None) -> int:
         """Until when all is captured that a worker sent, by the times of what another one sends."""
         until, whole = self._sent.get(sender, (-NEVER, False))
         if whole and sender == member:
@@ -71,9 +80,10 @@ class Uncaptured:
 
     def _would_be_seen(self, sender: WorkerKey, receiver: WorkerKey) -> bool:
         """Whether a capture has what one sends to the other, or would if there were any."""
-        if (sender, receiver) in self._ways:
-            return True
-        theirs, its = self._hosts[sender], self._hosts[receiver]
+        return (sender, receiver) in self._ways or self._all_pass(self._hosts[sender], self._hosts[receiver])
+
+    def _all_pass(self, theirs: frozenset[str], its: frozenset[str]) -> bool:
+        """Whether all packets of some hosts to others passed a sniffer."""
         return bool(theirs and its) and all(self._passed_by(a, b) for a in theirs for b in its)
 
     def _passed_by(self, host: str, other: str) -> bool:
@@ -115,13 +125,31 @@ class Uncaptured:
         return found
 
     @cached_property
-    def _on_host(self) -> dict[tuple[int, str], list[WorkerKey]]:
-        """(job, host) → its workers, in the same order."""
-        found: dict[tuple[int, str], list[WorkerKey]] = defaultdict(list)
+    def _groups(self) -> list[_Group]:
+        found: dict[tuple[int, frozenset[str]], _Group] = {}
         for job, members in self._members.items():
             for member in members:
-                for host in self._hosts[member]:
-                    found[job, host].append(member)
+                hosts = self._hosts[member]
+                group = found.setdefault((job, hosts), _Group(job, hosts, self._known_until(member, None)))
+                group.members.append(member)
+        return list(found.values())
+
+    @cached_property
+    def _on_host(self) -> dict[tuple[int, str], list[_Group]]:
+        """(job, host) → those that are there, in that order, too."""
+        found: dict[tuple[int, str], list[_Group]] = defaultdict(list)
+        for group in self._groups:
+            for host in group.hosts:
+                found[group.job, host].append(group)
+        return found
+
+    @cached_property
+    def _unsniffed(self) -> dict[int, list[_Group]]:
+        """Job → those of which a host had no sniffer."""
+        found: dict[int, list[_Group]] = defaultdict(list)
+        for group in self._groups:
+            if not group.hosts or not group.hosts <= self._sniffed:
+                found[group.job].append(group)
         return found
 
     @cached_property
