@@ -24,7 +24,7 @@ LATE_NS = 1_000_000_000
 after 200 ms, and after 400 ms."""
 
 
-class _Group(Struct, eq=False):
+class _SameHosts(Struct, eq=False):
     """Workers of a job that have the same hosts, those first of which the least is known."""
 
     job: int
@@ -125,28 +125,28 @@ class Uncaptured:
         return found
 
     @cached_property
-    def _groups(self) -> list[_Group]:
-        found: dict[tuple[int, frozenset[str]], _Group] = {}
+    def _groups(self) -> list[_SameHosts]:
+        found: dict[tuple[int, frozenset[str]], _SameHosts] = {}
         for job, members in self._members.items():
             for member in members:
                 hosts = self._hosts[member]
-                group = found.setdefault((job, hosts), _Group(job, hosts, self._known_until(member, None)))
-                group.members.append(member)
+                one = _SameHosts(job, hosts, self._known_until(member, None))
+                found.setdefault((job, hosts), one).members.append(member)
         return list(found.values())
 
     @cached_property
-    def _on_host(self) -> dict[tuple[int, str], list[_Group]]:
+    def _on_host(self) -> dict[tuple[int, str], list[_SameHosts]]:
         """(job, host) → those that are there, in that order, too."""
-        found: dict[tuple[int, str], list[_Group]] = defaultdict(list)
+        found: dict[tuple[int, str], list[_SameHosts]] = defaultdict(list)
         for group in self._groups:
             for host in group.hosts:
                 found[group.job, host].append(group)
         return found
 
     @cached_property
-    def _unsniffed(self) -> dict[int, list[_Group]]:
+    def _unsniffed(self) -> dict[int, list[_SameHosts]]:
         """Job → those of which a host had no sniffer."""
-        found: dict[int, list[_Group]] = defaultdict(list)
+        found: dict[int, list[_SameHosts]] = defaultdict(list)
         for group in self._groups:
             if not group.hosts or not group.hosts <= self._sniffed:
                 found[group.job].append(group)

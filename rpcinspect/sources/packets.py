@@ -23,6 +23,7 @@ from rpcinspect.sources.source import MessageSource, ReadWatch, SourceFacts, rea
 from rpcinspect.store.directory import StoreEntry
 from rpcinspect.tcp.clocks import ClockOffset, ClockSamples, Vantage
 from rpcinspect.tcp.connections import Tcp
+from rpcinspect.tcp.handshake_times import HandshakeTimes
 from rpcinspect.tcp.ranges import CaptureBytes
 from rpcinspect.tcp.segment import Segmenter
 from rpcinspect.tensorpipe.demux import Demux
@@ -71,6 +72,7 @@ class PacketSource(MessageSource):
         """Of each capture that was begun, against the first one's clock."""
         self._goes_on: list[int | None] = []
         """Of each of them the capture that it goes on from."""
+        self._handshakes = HandshakeTimes()
         self._problems: list[Problem] = []
         self._looked_through: dict[int, int] = {}
         """Bytes of captures that were looked through before they are read."""
@@ -113,6 +115,7 @@ class PacketSource(MessageSource):
                 reader.keep(NOTHING, NOTHING, end_of(packets))
                 continue
             _keep_payloads(reader, packets, block)
+            self._handshakes.note(block, self._segmenter.flows)
             if shift:
                 block = replace(block, time_ns=block.time_ns - shift)
             if len(self._readers) > 1:
@@ -138,7 +141,10 @@ class PacketSource(MessageSource):
 
     def _vantage(self, capture: int) -> Vantage:
         goes_on = self._goes_on[capture] if capture < len(self._goes_on) else None
-        return Vantage(goes_on=goes_on, hosts=self._clocks.hosts.get(capture, frozenset()))
+        hosts, host = self._clocks.hosts.get(capture, frozenset()), self._handshakes.host(capture)
+        if host is not None and (host in hosts or not hosts):
+            hosts = frozenset((host,))
+        return Vantage(goes_on=goes_on, hosts=hosts)
 
     @property
     def facts(self) -> int:
