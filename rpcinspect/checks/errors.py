@@ -273,6 +273,14 @@ def _find_served(evidence: CaptureEvidence, failures: Sequence[_Failure]) -> Non
             fetch.served = NONE if created is None else int(session.order[created])
 
 
+def _may_be_passed_on(evidence: CaptureEvidence, failure: _Failure) -> bool:
+    """Whether the worker may have got the error, or what led to it, in a message that passed no sniffer."""
+    session, uncaptured = evidence.session, evidence.uncaptured
+    member = session.job(failure.row), session.source(failure.row)
+    since = min(uncaptured.since(member), uncaptured.answered_since(member))
+    return since <= session.messages.time_ns[failure.row]
+
+
 def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
     failure, session, loss, cause = root.failure, evidence.session, root.failure.loss, next(iter(root.causes))
     what = shorten(readable(cause) or failure.type or "an error", MAX_SHOWN)
@@ -311,6 +319,8 @@ def _finding(evidence: CaptureEvidence, place: str, root: _Root) -> Finding:
         after = [worker for worker, told in root.beside.items() if told == {True}]
         unsure = [worker for worker, told in root.beside.items() if told not in ({True}, {False})]
         text = f"{place} failed"
+        if by == place and not (unsure or after) and _may_be_passed_on(evidence, failure):
+            times += ", as far as the capture shows"
         if not unsure:
             text += f" after {several(after)}" if after else " first"
         else:

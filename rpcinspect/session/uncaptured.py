@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from msgspec import Struct, field
@@ -44,11 +45,8 @@ class Uncaptured:
         """Returns from when on a worker may have been asked what was not captured."""
         if not self._packets:
             return NEVER
-        job, its, since = member[0], self._hosts[member], NEVER
-        lists = [self._on_host[job, host] for host in its]
-        if not its or not its <= self._sniffed:  # else what other hosts sent there was captured
-            lists.append(self._unsniffed[job])
-        for groups in lists:
+        its, since = self._hosts[member], NEVER
+        for groups in self._near(member):
             for group in groups:
                 if group.least >= since:
                     break
@@ -57,6 +55,24 @@ class Uncaptured:
                     known = (self._known_until(one, member) for one in unseen)  # the first has the least
                     since = min(since, next((until for until in known if until < NEVER), NEVER))
         return since
+
+    def answered_since(self, member: WorkerKey) -> int:
+        """Returns from when on a worker may have asked others, and got answers, that were not captured."""
+        if not self._packets:
+            return NEVER
+        its, groups = self._hosts[member], chain.from_iterable(self._near(member))
+        apart = (group for group in groups if not self._all_pass(group.hosts, its))
+        others = (one for group in apart for one in group.members if one != member)
+        unseen = any((member, one) not in self._ways for one in others)
+        return self._known_until(member, None) if unseen else NEVER
+
+    def _near(self, member: WorkerKey) -> list[list[_SameHosts]]:
+        """All workers of a job to which something may go, or from which come, past all sniffers."""
+        job, its = member[0], self._hosts[member]
+        lists = [self._on_host[job, host] for host in its]
+        if not its or not its <= self._sniffed:  # else what it and other hosts say was captured
+            lists.append(self._unsniffed[job])
+        return lists
 
     def heard_since(self, member: WorkerKey) -> dict[str, int]:
         """Returns other workers → since when they may have sent it what was not captured, asked or not."""

@@ -12,6 +12,7 @@ from rpcinspect.checks import errors
 from rpcinspect.checks.findings import Findings
 from rpcinspect.rpc.command import (
     ExceptionResponse,
+    PythonCall,
     PythonRemoteCall,
     PythonResp,
     PythonRRefFetchCall,
@@ -26,6 +27,7 @@ from rpcinspect.tensorpipe.records import MessageOrigin
 from tests.checks.talks import NOTHING, SECOND, codes, findings, no_bytes, of_capture, of_path, remote
 from tests.places import content, recorded
 from tests.replayer.talks import Workers, udf
+from tests.session.records import Talk, pipe
 from tests.truth import workload
 
 
@@ -210,8 +212,8 @@ def test_the_order_is_as_sure_as_the_clocks(doubt_ns: int, order: list[str]) -> 
     first = CaptureInfo(
         capture=0, path="", format="", packets=9, bytes=9, first_time_ns=0, last_time_ns=99, reader="pcap"
     )
-    for row, pipe in enumerate(session.messages.pipe):
-        session.messages.capture[row] = session.clients[pipe] == "w3"
+    for row, number in enumerate(session.messages.pipe):
+        session.messages.capture[row] = session.clients[number] == "w3"
     captures = (first, replace(first, capture=1, clock=clock))
     assert order_told(workers, replace(session, captures=captures)) == order
 
@@ -231,6 +233,21 @@ def test_which_was_first_is_not_known_where_only_a_text_names_both(captured: tup
     assert text.startswith(f"{place} failed")
     assert f"(whether before {other} is not known)" in text
     assert remedy.startswith(f"Fix {place}, {other}: ")
+
+
+def test_what_a_worker_asked_others_may_not_be_captured() -> None:
+    """As where only its callers' host has a sniffer: what w1 and w2 send each other passes none."""
+    talk = Talk(
+        pipe(0, "10.0.0.1:1000", "10.0.0.2:5000", name="w0"),
+        pipe(1, "10.0.0.1:1001", "10.0.0.3:5000", name="w0"),
+    )
+    for number, callee in enumerate(("w1", "w2")):
+        talk.builder.evidence.name(number, False, callee)
+        talk.say(PythonCall(udf("app.f"), False), pipe=number, id=number, time_ns=10 + number)
+    failed = remote("On WorkerInfo(id=1, name=w1):\nKeyError('k')\n")
+    talk.say(failed, pipe=0, id=0, from_client=False, time_ns=30)
+    (finding,) = told(findings(talk))
+    assert finding.text.startswith("w1 failed first in app.f, as far as the capture shows: KeyError(")
 
 
 def test_the_text_alone_tells_what_was_not_captured() -> None:
