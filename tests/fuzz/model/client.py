@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.fuzz.model.jobs import Fault, Job, Seen, receive, send
-from tests.fuzz.model.oracle import NO_WORKER, Answer
+from tests.fuzz.model.oracle import NO_WORKER, TIMERS, Answer
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 60.0
@@ -123,7 +123,7 @@ class Oracle:
 
 
 def _death(status: int) -> Fault:
-    if status == -signal.SIGALRM:
+    if -status in TIMERS:
         return Fault("time", "more than its seconds")
     if status == -signal.SIGKILL:
         return Fault("memory", "killed")

@@ -22,6 +22,10 @@ from tests.fuzz.model.jobs import Fault, Job, Seen, receive, send
 
 MIB_MORE = 1500
 SECONDS = 8
+"""Of a processor: a machine that others keep busy makes no fault."""
+HANGING_SECONDS = 45
+TIMERS = (signal.SIGPROF, signal.SIGALRM)
+"""What ends a job that takes longer."""
 NO_WORKER = 3
 """Exit code of a fork that could not begin."""
 
@@ -70,15 +74,18 @@ def _batch(jobs: Sequence[Job], sink: BinaryIO) -> None:
         os.dup2(1, 2)
     worker = Worker()
     _confine()
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for timer in TIMERS:
+        signal.signal(timer, signal.SIG_DFL)
     for number, job in enumerate(jobs):
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, HANGING_SECONDS)
         try:
             seen = worker.examine(job)
         except BaseException as error:  # of the oracle itself
             seen = Seen((Fault("oracle", f"{type(error).__name__}: {error}"),))
         if number == len(jobs) - 1:  # whichever of them it was
             seen = msgspec.structs.replace(seen, faults=(*seen.faults, *worker.changed()))
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(sink, Answer(seen=seen))
     os._exit(0)
