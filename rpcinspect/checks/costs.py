@@ -75,7 +75,7 @@ class Shares:
             self._runs[job] = int(end[its].max()) - int(begin[its].min())  # any of 64 bits
 
     def worth_telling(self, job: int, time_ns: int) -> bool:
-        """Whether a time is so much of the run that a user feels it."""
+        """Returns whether a time is long enough, by itself and as a share of the run, to be told."""
         return time_ns >= LEAST_NS and time_ns >= LEAST_SHARE * self._runs.get(job, 0)
 
     def of(self, job: int, time_ns: int) -> str:
@@ -205,15 +205,15 @@ def find_rounds(
 
 
 def _waited_for(rounds: Sequence[Round]) -> bool:
-    """Whether the caller went on at once, after each call but the last of a round, neither by chance nor at a
-    pace of its own."""
+    """Returns whether the caller waited for each answer before its next call: its pauses are so short, beside
+    the calls, that they are not by chance, and no timer of its own explains them."""
     turns = [turn for its in rounds for turn in its[:-1]]
     slowest = max((turn.pause_ns / max(1, turn.took_ns) for turn in turns), default=1.0)
     return slowest ** len(turns) <= CHANCE and not paced(turns)
 
 
 class _Finder:
-    """What is asked of calls that follow each other."""
+    """Answers questions about calls that one worker makes one after the other."""
 
     def __init__(self, session: Session, contents: CallContents, turns: Sequence[Turn]) -> None:
         self._session = session
@@ -253,8 +253,8 @@ class _Finder:
         return found
 
     def steady(self, its: Round, steps: Mapping[Succession, Counter[bool]]) -> bool:
-        """Whether the caller mostly goes on at once where it does so in a round: one that does not wait does
-        so now and then."""
+        """Returns whether the caller, after each call of a round, nearly always made the next one at once, in
+        the other rounds, too. A caller that does not wait for answers does so only now and then."""
         counts = (steps[self._step(turn, after)] for turn, after in pairwise(its))
         return all(count[True] >= STEADY * count[False] for count in counts)
 
@@ -272,7 +272,8 @@ class _Finder:
         return frozenset(what for what, its in held.items() if len(its) > 1 or Holds.TRUTH in its)
 
     def independent(self, caller: WorkerKey, its: Round) -> bool:
-        """Whether no call of a round needs another one's answer, as far as it is known."""
+        """Returns whether the calls of a round could go out at once: none is known to need the answer of
+        another."""
         job, _ = caller
         used = set().union(*(self._tensors[turn.row] for turn in its))
         for turn, after in zip(its, [*its[1:], None], strict=True):
@@ -289,7 +290,7 @@ class _Finder:
         return True
 
     def _busy(self, job: int, turn: Turn) -> bool:
-        """Whether the callee sent something else before it answered."""
+        """Returns whether the callee sent a request of its own between a call and its answer."""
         columns = self._session.messages
         times = self._sent.get((job, self._session.destination(turn.row)), ())
         at = bisect_left(times, columns.end_time_ns[turn.row])

@@ -274,7 +274,8 @@ def _find_served(evidence: CaptureEvidence, failures: Sequence[_Failure]) -> Non
 
 
 def _may_be_passed_on(evidence: CaptureEvidence, failure: _Failure) -> bool:
-    """Whether the worker may have got the error, or what led to it, in a message that passed no sniffer."""
+    """Returns whether the error may have come to the worker from another one, in a message that the capture
+    does not have since it passed no sniffer."""
     session, uncaptured = evidence.session, evidence.uncaptured
     member = session.job(failure.row), session.source(failure.row)
     since = min(uncaptured.since(member), uncaptured.answered_since(member))
@@ -356,6 +357,6 @@ REMEDIES = {
 
 
 def _quotes(text: str, inner: str) -> bool:
-    """Whether a text holds the beginning of another one, as far as a `repr` leaves it alone."""
+    """Returns whether a text holds the first line of another one, which a `repr` may have quoted."""
     line = inner.partition("\n")[0][:MAX_SHOWN]
     return bool(line) and line in text

@@ -61,8 +61,8 @@ class CaptureEvidence:
         return max([*times, int(np.max(np.asarray(columns.end_time_ns))) if len(columns) else 0])
 
     def cut_off(self, since_ns: int, usual_s: float = 0.0, until_ns: int | None = None) -> bool:
-        """Whether the captures, or what ended at `until_ns`, ended before anything more was due after this
-        time."""
+        """Returns whether the captures ended so soon after a time that an answer need not be in them yet;
+        `until_ns`: the end of something else, in their place."""
         last_ns = self.last_ns if until_ns is None else until_ns
         return (last_ns - since_ns) / 1e9 <= due_s(max(self.usual_s, usual_s))
 
@@ -84,7 +84,7 @@ class CaptureEvidence:
 
     @cached_property
     def uncaptured(self) -> Uncaptured:
-        """What passed no sniffer."""
+        """Returns the requests and answers that the captures may lack, because they passed no sniffer."""
         return Uncaptured(self.session)
 
     @cached_property
@@ -100,7 +100,7 @@ class CaptureEvidence:
         return self.session.job(int(self.session.order[index]))
 
     def damaged(self, pipe: int, from_client: bool) -> bool:
-        """Whether the capture lost bytes of this direction of a pipe's messages."""
+        """Returns whether bytes of a pipe's messages in one direction are missing from the capture."""
         flow = self.session.pipes[pipe].flow
         return str(flow if from_client else flow.reversed) in self.wire.damaged
 
@@ -118,7 +118,7 @@ class CaptureEvidence:
         )
 
     def damaged_among(self, senders: Collection[str], receivers: Collection[str]) -> bool:
-        """Whether requests of any of these to any other of those may have been lost."""
+        """Returns whether the capture may lack requests of any of some workers to any of others."""
         ways = self._damaged_ways
         if len(ways) < len(senders) * len(receivers):
             senders, receivers = set(senders), set(receivers)
@@ -136,7 +136,7 @@ class CaptureEvidence:
         return frozenset((self.session.jobs[pipe], self.session.clients[pipe]) for pipe in pipes)
 
     def gradient_may_be_lost(self, edge: Edge, job: int) -> bool:
-        """Whether the capture may lack the gradient of an edge, although one came."""
+        """Returns whether a gradient may have been sent along an edge without being in the capture."""
         return self.damaged_between(edge.receiver, edge.sender) or self.unheard(edge.receiver, job)
 
     @cached_property

@@ -81,7 +81,8 @@ def chains(turns: Iterable[Turn]) -> Iterator[list[Turn]]:
 
 
 def paced(turns: Sequence[Turn]) -> bool:
-    """Whether what followed these calls was sent in a rhythm that is steadier than their answers."""
+    """Returns whether a caller keeps a rhythm of its own: the times between its calls vary much less than the
+    times until their answers, so that it does not wait for these."""
     took = [turn.took_ns for turn in turns]
     every = [turn.took_ns + turn.pause_ns for turn in turns]
     return len(took) >= PACED and pvariance(every) * PACE_TIMES < pvariance(took)

@@ -88,7 +88,8 @@ AtolOption = Annotated[float | None, option("--atol X", "Accept this absolute to
 
 
 class CommandClass(Struct, frozen=True, kw_only=True):
-    """What the class of a command has beside the options; its text is the help."""
+    """Declares what each class of a command has beside its options: examples and exit codes; its docstring is
+    the help of the command."""
 
     EXAMPLES: ClassVar[Sequence[str]]
     """Command lines."""
